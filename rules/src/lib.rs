@@ -3,12 +3,15 @@
 //! * [`severity`], [`flags`], [`throttle`], [`health`] — how good or bad a state is, and its words.
 //! * [`job_events`], [`job_names`], [`run`] — starts and ends of jobs, what a job is called, and when it ran.
 //! * [`outcome`], [`xid`] — what the end of a job and the numbers of the driver mean.
-//! * [`cost`] — what a finding costs.
+//! * [`attention`], [`cost`] — which findings are one entry of a list, and what a finding costs.
+//! * [`gpu_hours`] — how many hours of GPUs were observed, and what became of them.
 //! * [`ownership`], [`totals`] — which GPUs belong to a job, and sums over them.
 //! * [`text`] — numbers, durations and names.
 
+pub mod attention;
 pub mod cost;
 pub mod flags;
+pub mod gpu_hours;
 pub mod health;
 pub mod job_events;
 pub mod job_names;

@@ -122,6 +122,12 @@ pub fn capitalised(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
+/// Begins a text with a small letter, to continue a sentence.
+pub fn uncapitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
+}
+
 /// Makes a sentence of a message that begins in lower case and has no full stop.
 pub fn sentence(message: &str) -> String {
     let stop = if message.is_empty() || message.ends_with(['.', '!', '?', '…']) { "" } else { "." };

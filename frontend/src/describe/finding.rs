@@ -127,6 +127,7 @@ pub fn kind_label(kind: FindingKind) -> &'static str {
         FindingKind::SlowerThanModel => "slower than others of its model",
         FindingKind::OutsideJob => "process outside of a job",
         FindingKind::ClockSkew => "clock of a node",
+        FindingKind::CustomRule => "own rule",
     }
 }
 

@@ -101,10 +101,12 @@ kinds! {
     MemoryBound = "memory_bound",
     /// The GPUs of a job on a node are slower than others of their model.
     SlowerThanModel = "slower_than_model",
-    /// A process outside of a job uses its GPUs.
+    /// A process outside of a job uses its GPUs, or a GPU that no job has.
     OutsideJob = "outside_job",
     /// The clock of a node is wrong.
     ClockSkew = "clock_skew",
+    /// A rule of the settings holds.
+    CustomRule = "custom_rule",
 }
 
 impl FindingKind {
@@ -258,12 +260,15 @@ pub struct FindingGpu {
     pub metric: Option<Text>,
 }
 
-/// The order of findings everywhere: active ones first, the worst first, then those that waste most.
+/// The order of findings everywhere: active ones first, those that need attention before remarks, those that can still be
+/// helped before failures of ended jobs, the worst first, then those that waste most.
 pub fn order(a: &Finding, b: &Finding) -> Ordering {
     let rank = |finding: &Finding| {
         let severity = Reverse(finding.severity);
         (
             !finding.is_active(),
+            finding.severity == FindingSeverity::Info,
+            finding.kind == FindingKind::Failed,
             severity,
             Reverse(finding.wasted_gpus),
             Reverse(finding.ended_ms),

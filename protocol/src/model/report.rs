@@ -116,6 +116,8 @@ pub struct Totals {
     pub gpu_hours_hung: f64,
     /// Observed time at 5 % utilisation or less, in h.
     pub gpu_hours_idle: f64,
+    /// Observed time that was not used, in h: `gpu_hours_idle`, `gpu_hours_hung`, and what busy GPUs had left.
+    pub gpu_hours_unused: f64,
     /// Mean utilisation in %.
     pub util_pct: Option<f64>,
     /// Share of the time in each tenth of the scale of utilisation, in %.
@@ -266,13 +268,6 @@ pub struct Advice {
     pub sbatch: Option<Text>,
 }
 
-impl Report {
-    /// GPU hours that were allocated and not used, as far as they were observed: the measure of waste.
-    pub fn gpu_hours_unused(&self) -> f64 {
-        (self.totals.gpu_hours_observed - self.totals.gpu_hours_used).max(0.0)
-    }
-}
-
 /// What all jobs of the last days did with what they were given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -289,6 +284,9 @@ pub struct Usage {
     pub wasteful: Vec<JobUsage>,
     /// The newest jobs, newest first.
     pub jobs: Vec<JobUsage>,
+    /// Why jobs that ended while no relay ran may be missing, a complete sentence; absent if `sacct` listed them.
+    #[serde(default)]
+    pub incomplete: Option<Text>,
 }
 
 /// Sums over jobs.
@@ -297,13 +295,19 @@ pub struct Usage {
 pub struct UsageSums {
     /// Number of jobs.
     pub jobs: u32,
+    /// Number of them of which nothing was observed: `sacct` states what they were allocated.
+    pub jobs_unobserved: u32,
     /// See [`Totals::gpu_hours_allocated`].
     pub gpu_hours_allocated: f64,
+    /// See [`Totals::gpu_hours_observed`]. All that follows is of these hours.
+    pub gpu_hours_observed: f64,
     /// See [`Totals::gpu_hours_used`].
     pub gpu_hours_used: f64,
-    /// See [`Report::gpu_hours_unused`].
+    /// See [`Totals::gpu_hours_unused`].
     pub gpu_hours_unused: f64,
-    /// See [`Totals::gpu_hours_idle`].
+    /// See [`Totals::gpu_hours_hung`]; a part of the unused ones.
+    pub gpu_hours_hung: f64,
+    /// See [`Totals::gpu_hours_idle`]; a part of the unused ones.
     pub gpu_hours_idle: f64,
     /// See [`Totals::energy_kwh`].
     pub energy_kwh: Option<f64>,
@@ -355,8 +359,14 @@ pub struct JobUsage {
     pub gpus: u32,
     /// See [`Totals::gpu_hours_allocated`].
     pub gpu_hours_allocated: f64,
-    /// See [`Report::gpu_hours_unused`].
+    /// See [`Totals::gpu_hours_observed`].
+    pub gpu_hours_observed: f64,
+    /// See [`Totals::gpu_hours_used`].
+    pub gpu_hours_used: f64,
+    /// See [`Totals::gpu_hours_unused`].
     pub gpu_hours_unused: f64,
+    /// See [`Totals::gpu_hours_hung`]; a part of the unused ones.
+    pub gpu_hours_hung: f64,
     /// Mean utilisation in %.
     pub util_pct: Option<f64>,
     /// See [`Report::observed_pct`].
@@ -367,9 +377,15 @@ impl UsageSums {
     /// Adds a job.
     pub fn add(&mut self, report: &Report) {
         self.jobs = self.jobs.saturating_add(1);
-        self.gpu_hours_allocated += report.totals.gpu_hours_allocated;
-        self.gpu_hours_used += report.totals.gpu_hours_used;
-        self.gpu_hours_unused += report.gpu_hours_unused();
+        let Totals { gpu_hours_allocated, gpu_hours_observed, gpu_hours_used, .. } = report.totals;
+        let is_unobserved = gpu_hours_observed == 0.0 && gpu_hours_allocated > 0.0;
+        self.jobs_unobserved = self.jobs_unobserved.saturating_add(u32::from(is_unobserved));
+        self.gpu_hours_allocated += gpu_hours_allocated;
+        // The clocks of SLURM and of the relay differ by moments.
+        self.gpu_hours_observed += gpu_hours_observed.min(gpu_hours_allocated);
+        self.gpu_hours_used += gpu_hours_used;
+        self.gpu_hours_unused += report.totals.gpu_hours_unused;
+        self.gpu_hours_hung += report.totals.gpu_hours_hung;
         self.gpu_hours_idle += report.totals.gpu_hours_idle;
         let sum = |all: Option<f64>, part: Option<f64>| part.map(|part| all.unwrap_or(0.0) + part).or(all);
         self.energy_kwh = sum(self.energy_kwh, report.totals.energy_kwh);

@@ -313,7 +313,10 @@ fn usage_of_jobs() -> Usage {
         elapsed_s: 3_600,
         gpus: 1,
         gpu_hours_allocated: 1.0,
+        gpu_hours_observed: 0.97,
+        gpu_hours_used: 0.47,
         gpu_hours_unused: 0.5,
+        gpu_hours_hung: 0.1,
         util_pct: Some(50.0),
         observed_pct: 97.2,
     };
@@ -324,5 +327,6 @@ fn usage_of_jobs() -> Usage {
         total,
         wasteful: vec![job.clone()],
         jobs: vec![job],
+        incomplete: Some("sacct is not installed.".into()),
     }
 }

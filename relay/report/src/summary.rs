@@ -81,6 +81,8 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
     // A GPU that waits in a collective operation reads 100 %.
     let busy_h = util.sum / 100.0 / HOUR_MS;
     let hung_h = hung_hours(record).min(busy_h);
+    let used_h = (busy_h - hung_h).max(0.0);
+    let observed_h = hours(|gpu| gpu.observed_ms);
     let mut bins_ms = [0; UTIL_BINS];
     let mut throttle_ms = [0; THROTTLE_REASONS.len()];
     for gpu in &gpus {
@@ -90,10 +92,11 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
     Totals {
         gpus: count,
         gpu_hours_allocated: allocated_h,
-        gpu_hours_observed: hours(|gpu| gpu.observed_ms),
-        gpu_hours_used: (busy_h - hung_h).max(0.0),
+        gpu_hours_observed: observed_h,
+        gpu_hours_used: used_h,
         gpu_hours_hung: hung_h,
         gpu_hours_idle: hours(|gpu| gpu.idle_ms),
+        gpu_hours_unused: (observed_h - used_h).max(0.0),
         util_pct: util.mean(),
         util_distribution_pct: distribution(&bins_ms),
         energy_kwh,

@@ -5,6 +5,7 @@ use super::{Accounting, GpuReport, Report, Totals};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::note::Note;
+use nodeglass_rules::gpu_hours::{self, GpuHours};
 use std::fmt::Write as _;
 
 /// A report as text. `note` is a sentence about where it comes from, if that is not obvious.
@@ -159,10 +160,11 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     add("Nodes", Some(report.node_count.to_string()));
     let limit = report.limit_s.map_or(String::new(), |limit_s| format!(" of {}", duration(limit_s)));
     add("Run time", Some(format!("{}{limit}", duration(report.elapsed_s))));
-    add("Observed", Some(format!("{:.0} % of the run", report.observed_pct)));
-    if totals.gpus > 0 {
+    if totals.gpus == 0 {
+        add("Observed", Some(format!("{:.0} % of the run", report.observed_pct)));
+    } else {
         add("GPUs", Some(totals.gpus.to_string()));
-        add("GPU hours", Some(gpu_hours(totals)));
+        add("GPU hours", Some(gpu_hours(report)));
         add("Utilisation", totals.util_pct.map(|util| format!("{util:.0} % on average")));
         add("Distribution", totals.util_distribution_pct.as_ref().map(distribution));
         let mem = totals.gpu_mem_peak_bytes.map(|peak| of(peak as f64, totals.gpu_mem_total_bytes));
@@ -196,21 +198,13 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn gpu_hours(totals: &Totals) -> String {
-    let Totals {
-        gpu_hours_allocated,
-        gpu_hours_observed,
-        gpu_hours_used,
-        gpu_hours_hung,
-        gpu_hours_idle,
-        ..
-    } = totals;
-    let hung =
-        if *gpu_hours_hung > 0.0 { format!("{gpu_hours_hung:.2} lost to a hang, ") } else { String::new() };
-    format!(
-        "{gpu_hours_allocated:.2} allocated, {gpu_hours_observed:.2} observed, {gpu_hours_used:.2} used, \
-         {hung}{gpu_hours_idle:.2} idle"
-    )
+/// What was observed, and what became of it; of a job that no relay watched, what it was allocated.
+fn gpu_hours(report: &Report) -> String {
+    let hours = GpuHours::from(&report.totals);
+    match hours.observed > 0.0 {
+        true => hours.sentence(),
+        false => format!("{} allocated, not observed", gpu_hours::hours(hours.allocated)),
+    }
 }
 
 fn energy(kwh: f64, known_pct: f64) -> String {

@@ -31,8 +31,8 @@ pub fn usage(reports: &[Report], days: u32) -> Usage {
     projects.sort_by(|one, other| other.sums.gpu_hours_unused.total_cmp(&one.sums.gpu_hours_unused));
     projects.truncate(MAX_PROJECTS);
     let mut wasteful: Vec<&Report> =
-        reports.iter().filter(|report| report.gpu_hours_unused() > 0.0).collect();
-    wasteful.sort_by(|one, other| other.gpu_hours_unused().total_cmp(&one.gpu_hours_unused()));
+        reports.iter().filter(|report| report.totals.gpu_hours_unused > 0.0).collect();
+    wasteful.sort_by(|one, other| other.totals.gpu_hours_unused.total_cmp(&one.totals.gpu_hours_unused));
     Usage {
         days,
         total,
@@ -40,6 +40,7 @@ pub fn usage(reports: &[Report], days: u32) -> Usage {
         projects,
         wasteful: wasteful.into_iter().take(MOST_WASTEFUL).map(job).collect(),
         jobs: reports.iter().take(MAX_LISTED).map(job).collect(),
+        incomplete: None,
     }
 }
 
@@ -54,7 +55,10 @@ fn job(report: &Report) -> JobUsage {
         elapsed_s: report.elapsed_s,
         gpus: report.totals.gpus,
         gpu_hours_allocated: report.totals.gpu_hours_allocated,
-        gpu_hours_unused: report.gpu_hours_unused(),
+        gpu_hours_observed: report.totals.gpu_hours_observed,
+        gpu_hours_used: report.totals.gpu_hours_used,
+        gpu_hours_unused: report.totals.gpu_hours_unused,
+        gpu_hours_hung: report.totals.gpu_hours_hung,
         util_pct: report.totals.util_pct,
         observed_pct: report.observed_pct,
     }

@@ -1,6 +1,5 @@
 //! What needs attention: the relay's findings as lines of a list, each with its evidence and where it is shown.
 
-mod fold;
 mod silence;
 #[cfg(test)]
 pub mod tests;
@@ -17,18 +16,16 @@ use crate::domain::query::{self, Query};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::text;
-use fold::Folded;
 use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{Field as _, GpuField, GpuUuid, JobId, NodeName, Picture};
+pub use nodeglass_rules::attention::Since;
+use nodeglass_rules::attention::{Folded, fold};
 use nodeglass_rules::ownership;
 use std::cmp::Reverse;
 use std::sync::Arc;
-
-/// The end of the line of evidence that states which GPUs a slow one delays.
-const MAY_WAIT: &str = "may wait for it";
 
 /// One thing that needs attention.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,15 +74,6 @@ pub struct Item {
     pub target: Target,
     /// The trace that shows it, if any.
     pub trace: Option<GpuTrace>,
-}
-
-/// The start of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Since {
-    /// In ms since 1970, by the login node's clock.
-    pub at_ms: u64,
-    /// Whether it may have begun earlier, before it could be seen.
-    pub or_earlier: bool,
 }
 
 /// The view that shows an item.
@@ -172,16 +160,11 @@ fn needs_attention(finding: &Finding) -> bool {
 /// Returns the findings of a state, folded and worst first.
 fn items(picture: &Picture, jobs: &[Job], has_state: impl Fn(&Finding) -> bool) -> Vec<Item> {
     let found = picture.findings.iter().filter(|finding| has_state(finding));
-    sorted(fold::fold(found.collect()), jobs)
+    sorted(fold(found.collect(), jobs), jobs)
 }
 
 fn sorted(mut found: Vec<Folded<'_>>, jobs: &[Job]) -> Vec<Item> {
-    // Those of ended jobs follow those that can still be helped.
-    found.sort_by(|a, b| {
-        let (a, b) = (a.finding, b.finding);
-        let is_past = |finding: &Finding| finding.kind == FindingKind::Failed;
-        b.severity.cmp(&a.severity).then(is_past(a).cmp(&is_past(b))).then_with(|| finding::order(a, b))
-    });
+    found.sort_by(|a, b| finding::order(a.finding, b.finding));
     found.iter().filter_map(|folded| Item::of(folded, jobs)).collect()
 }
 
@@ -199,7 +182,10 @@ impl Item {
             FindingSeverity::Info => Severity::Ok,
         };
         let (subject, route) = place(finding, &affected)?;
-        let mut evidence: Vec<String> = folded.evidence().into_iter().map(ToOwned::to_owned).collect();
+        let label = |id: JobId| {
+            jobs.iter().find(|job| job.id == id).map_or_else(|| id.to_string(), |job| job.label.to_string())
+        };
+        let mut evidence = folded.evidence(label);
         if affected.len() > 1 {
             let names: Vec<String> = affected.iter().map(|job| job_names::within(job)).collect();
             evidence.push(format!("affects {}", names.join(", ")));
@@ -217,21 +203,21 @@ impl Item {
             key: finding.key.to_string(),
             kind: finding.kind,
             severity,
-            jobs: affected.iter().map(|job| job.id).collect(),
+            jobs: folded.jobs().into_iter().filter(|id| jobs.iter().any(|job| job.id == *id)).collect(),
             subject,
-            title: finding.title.to_string(),
+            title: folded.title(),
             evidence: text::capitalised(&evidence.join(" · ")),
             positions: finding.capture.iter().flat_map(|capture| capture.lines()).collect(),
             capture: finding.capture.as_deref().cloned().map(Arc::new),
             advice: finding.advice.to_string(),
-            reason: finding.reason.to_string(),
+            reason: folded.reason(),
             since: folded.since(),
             ended_ms: finding.ended_ms,
             nodes: finding.nodes.clone(),
             gpus: finding.gpus.iter().map(|gpu| gpu.uuid.clone()).collect(),
             wasted_gpus: finding.wasted_gpus,
             is_past: finding.kind == FindingKind::Failed,
-            sources: [finding].into_iter().chain(folded.others.iter().copied()).map(Source::of).collect(),
+            sources: folded.all().map(Source::of).collect(),
             whole_job: match affected.as_slice() {
                 [job] => job.part_of.as_ref().map(Parent::job),
                 _ => None,

@@ -223,7 +223,24 @@ fn what_can_be_helped_comes_before_what_is_past_and_errors_before_warnings() {
     let lost = Finding { severity: error, ..finding(FindingKind::GpuLost, 3, "n3") };
     let hot = finding(FindingKind::Thermal, 2, "n2");
     let jobs = [job(1, "n1"), job(2, "n2"), job(3, "n3")];
-    assert_eq!(keys(&jobs, vec![hot, failed, lost]), ["gpu_lost/3", "failed/1", "thermal/2"]);
+    assert_eq!(keys(&jobs, vec![hot, failed, lost]), ["gpu_lost/3", "thermal/2", "failed/1"]);
+}
+
+#[test]
+fn repeated_failures_are_one_item_of_all_their_jobs_with_the_log_of_the_latest() {
+    let train = |id| Job { name: "train".into(), ..job(id, "n1") };
+    let failed = |id, since_ms| Finding {
+        reason: "out of memory".into(),
+        since_ms,
+        ..finding(FindingKind::Failed, id, "n1")
+    };
+    let found = || picture(vec![failed(1, WALL_MS - 60_000), failed(2, WALL_MS)]);
+    let [item] = all(&[train(1), train(2)], &found()).try_into().unwrap();
+    assert_eq!(item.title, "train failed 2 times: out of memory");
+    assert_eq!((item.jobs, item.sources.len()), (vec![JobId(2), JobId(1)], 2));
+    assert_eq!((item.target.route, item.since.at_ms), (Route::Job(JobId(2), JobTab::Logs), WALL_MS));
+    let [item] = all(&[train(1)], &found()).try_into().unwrap();
+    assert_eq!(item.jobs, [JobId(1)], "on the page of one of them, only that one is listed");
 }
 
 #[test]

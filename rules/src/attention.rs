@@ -1,0 +1,285 @@
+//! Folds findings that say the same into one entry: a slow GPU and why its clock is lowered, and repeated failures of a job.
+
+use crate::text;
+use nodeglass_protocol::finding::{self, Finding, FindingKind};
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::{GpuUuid, JobId};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Kinds about a lowered clock, which explain a slow GPU.
+const LOWERED_CLOCK: [FindingKind; 3] =
+    [FindingKind::Thermal, FindingKind::PowerBrake, FindingKind::Slowdown];
+/// The end of the line of evidence that states which GPUs a slow one delays.
+pub const MAY_WAIT: &str = "may wait for it";
+/// Maximum number of earlier failures that the evidence names.
+const MAX_NAMED: usize = 4;
+
+/// The start of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Since {
+    /// In ms since 1970, by the login node's clock.
+    pub at_ms: u64,
+    /// Whether it may have begun earlier, before it could be seen.
+    pub or_earlier: bool,
+}
+
+/// A finding that is listed, and those that it stands for.
+#[derive(Debug)]
+pub struct Folded<'a> {
+    /// The finding; of repeated failures, the latest.
+    pub finding: &'a Finding,
+    /// The findings that are not listed because of it; earlier failures are sorted latest first.
+    pub others: Vec<&'a Finding>,
+    /// What repeated failures have in common.
+    repeated: Option<Repeated<'a>>,
+}
+
+/// Failures of jobs with the same name and owner for the same reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Repeated<'a> {
+    name: &'a str,
+    user: &'a str,
+    reason: &'a str,
+}
+
+impl<'a> Folded<'a> {
+    /// A finding that stands for itself.
+    pub fn alone(finding: &'a Finding) -> Self {
+        Self { finding, others: Vec::new(), repeated: None }
+    }
+
+    /// Returns all findings of the entry, the listed one first.
+    pub fn all(&self) -> impl Iterator<Item = &'a Finding> + '_ {
+        [self.finding].into_iter().chain(self.others.iter().copied())
+    }
+
+    /// Returns the jobs of all findings of the entry, those of the listed one first.
+    pub fn jobs(&self) -> Vec<JobId> {
+        let mut jobs = Vec::new();
+        for job in self.all().flat_map(|finding| &finding.jobs) {
+            if !jobs.contains(job) {
+                jobs.push(*job);
+            }
+        }
+        jobs
+    }
+
+    /// Returns what is wrong and where: `train failed 3 times: out of memory` for repeated failures.
+    pub fn title(&self) -> String {
+        match self.repeated {
+            Some(Repeated { name, .. }) => format!("{name} {}", self.reason()),
+            None => self.finding.title.to_string(),
+        }
+    }
+
+    /// Returns what is wrong in a few words: `failed 3 times: out of memory` for repeated failures.
+    pub fn reason(&self) -> String {
+        match self.repeated {
+            Some(Repeated { reason, .. }) => failures(self.others.len() + 1, reason),
+            None => self.finding.reason.to_string(),
+        }
+    }
+
+    /// Returns the start: the latest of repeated failures, else the earliest of all findings, because that of a lowered
+    /// clock is read from a longer history.
+    pub fn since(&self) -> Since {
+        let first = match self.repeated {
+            Some(_) => self.finding,
+            None => self.all().min_by_key(|finding| finding.since_ms).unwrap_or(self.finding),
+        };
+        Since { at_ms: first.since_ms, or_earlier: first.or_earlier }
+    }
+
+    /// Returns the evidence of the finding, and of those that it stands for what it does not state: what slow GPUs cost
+    /// their job, which jobs failed earlier. `label` is the id of a job as users write it.
+    pub fn evidence(&self, label: impl Fn(JobId) -> String) -> Vec<String> {
+        let own = self.finding.evidence.iter().map(ToString::to_string);
+        if self.repeated.is_some() {
+            return own.chain([self.earlier_failures(label)]).collect();
+        }
+        let slow = self.others.iter().filter(|other| other.kind == FindingKind::Straggler);
+        // The last line of a slow GPU is its cost, and names the GPUs that may wait: only the highest is kept.
+        let worst = slow.min_by(|a, b| finding::order(a, b));
+        match worst.and_then(|slow| slow.evidence.last()) {
+            Some(cost) => own.filter(|line| !line.ends_with(MAY_WAIT)).chain([cost.to_string()]).collect(),
+            None => own.collect(),
+        }
+    }
+
+    /// `before: 48440_7, 48440_3 and 5 more`.
+    fn earlier_failures(&self, label: impl Fn(JobId) -> String) -> String {
+        let jobs = self.others.iter().filter_map(|other| other.jobs.first());
+        let named: Vec<String> = jobs.take(MAX_NAMED).map(|job| label(*job)).collect();
+        let more = match self.others.len().saturating_sub(named.len()) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("before: {}{more}", named.join(", "))
+    }
+}
+
+/// Returns how often jobs failed for a [`Failed`](FindingKind::Failed) finding's reason: `failed 2 times: exit code 1`.
+pub fn failures(times: usize, reason: &str) -> String {
+    let times = text::count(times, "time", "times");
+    match reason.strip_prefix("failed: ") {
+        Some(reason) => format!("failed {times}: {reason}"),
+        None if reason.starts_with("failed") => format!("{reason} {times}"),
+        None => format!("failed {times}: {reason}"),
+    }
+}
+
+/// Folds findings of one state, such as all that are active or all that are silenced. `jobs` are those of the list, which
+/// have names; failures of other jobs are not folded.
+pub fn fold<'a>(findings: Vec<&'a Finding>, jobs: &'a [Job]) -> Vec<Folded<'a>> {
+    let (failed, rest): (Vec<_>, Vec<_>) =
+        findings.into_iter().partition(|finding| finding.kind == FindingKind::Failed);
+    let mut folded = fold_clocks(rest);
+    folded.extend(fold_failures(failed, jobs));
+    folded
+}
+
+/// Folds failures of the same job name, owner and reason: a job that is submitted again, and the tasks of an array.
+fn fold_failures<'a>(findings: Vec<&'a Finding>, jobs: &'a [Job]) -> Vec<Folded<'a>> {
+    let jobs: BTreeMap<JobId, &Job> = jobs.iter().map(|job| (job.id, job)).collect();
+    let mut listed = Vec::new();
+    let mut groups: BTreeMap<Repeated<'a>, Vec<&'a Finding>> = BTreeMap::new();
+    for finding in findings {
+        let job = finding.jobs.first().and_then(|id| jobs.get(id)).filter(|job| !job.name.is_empty());
+        match job {
+            Some(job) => {
+                let (name, user) = (job.name.as_str(), job.user.as_str());
+                let reason = finding.reason.as_str();
+                groups.entry(Repeated { name, user, reason }).or_default().push(finding);
+            }
+            None => listed.push(Folded::alone(finding)),
+        }
+    }
+    for (of, mut findings) in groups {
+        findings.sort_by_key(|finding| Reverse(finding.since_ms));
+        if let Some((latest, others)) = findings.split_first() {
+            let repeated = Some(of).filter(|_| !others.is_empty());
+            listed.push(Folded { finding: latest, others: others.to_vec(), repeated });
+        }
+    }
+    listed
+}
+
+/// Folds slow GPUs and what lowers their clocks.
+fn fold_clocks(findings: Vec<&Finding>) -> Vec<Folded<'_>> {
+    let (slow, rest): (Vec<_>, Vec<_>) =
+        findings.into_iter().partition(|finding| finding.kind == FindingKind::Straggler);
+    let (causes, rest): (Vec<_>, Vec<_>) =
+        rest.into_iter().partition(|finding| LOWERED_CLOCK.contains(&finding.kind));
+    let mut slow: Vec<Folded<'_>> = slow.into_iter().map(Folded::alone).collect();
+    // The title of a slow GPU states its cause, and its evidence the temperature.
+    let mut listed: Vec<Folded<'_>> = Vec::new();
+    for cause in causes {
+        if is_stated_by(cause, &slow) {
+            let about = slow.iter_mut().filter(|one| shares_gpu(one.finding, cause));
+            about.for_each(|one| one.others.push(cause));
+        } else {
+            listed.push(Folded::alone(cause));
+        }
+    }
+    let mut alone = Vec::new();
+    // A cause with further GPUs says more than that some of them are slow.
+    for one in slow {
+        let cause = listed.iter_mut().find(|cause| has_all_gpus(cause.finding, one.finding));
+        match cause.filter(|_| one.others.is_empty()) {
+            Some(cause) => cause.others.push(one.finding),
+            None => alone.push(one),
+        }
+    }
+    listed.into_iter().chain(alone).chain(rest.into_iter().map(Folded::alone)).collect()
+}
+
+/// Returns whether slow GPUs are all of those whose clock is lowered, in all jobs that this affects.
+fn is_stated_by(cause: &Finding, slow: &[Folded<'_>]) -> bool {
+    let slow = || slow.iter().map(|one| one.finding).filter(|one| one.severity >= cause.severity);
+    let is_slow = |uuid: &GpuUuid| slow().any(|one| one.gpus.iter().any(|gpu| gpu.uuid == *uuid));
+    let is_affected = |job: &JobId| slow().any(|one| one.jobs.contains(job) && shares_gpu(one, cause));
+    !cause.gpus.is_empty()
+        && cause.gpus.iter().all(|gpu| is_slow(&gpu.uuid))
+        && cause.jobs.iter().all(is_affected)
+}
+
+fn shares_gpu(one: &Finding, other: &Finding) -> bool {
+    one.gpus.iter().any(|gpu| other.gpus.iter().any(|known| known.uuid == gpu.uuid))
+}
+
+fn has_all_gpus(one: &Finding, other: &Finding) -> bool {
+    other.gpus.iter().all(|gpu| one.gpus.iter().any(|known| known.uuid == gpu.uuid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::finding::FindingSeverity;
+    use nodeglass_protocol::job::JobState;
+
+    fn failed(job: u32, at_ms: u64, reason: &str) -> Finding {
+        Finding {
+            key: format!("failed/{job}/{at_ms}").as_str().into(),
+            kind: FindingKind::Failed,
+            severity: FindingSeverity::Error,
+            confidence_pct: 95,
+            jobs: vec![JobId(job)],
+            nodes: Vec::new(),
+            gpus: Vec::new(),
+            title: "train ended".into(),
+            reason: reason.into(),
+            evidence: vec!["exit code 0:125".into()],
+            advice: "".into(),
+            since_ms: at_ms,
+            or_earlier: false,
+            found_ms: at_ms,
+            ended_ms: None,
+            silenced_until_ms: None,
+            wasted_gpus: 0,
+            capture: None,
+        }
+    }
+
+    fn job(id: u32, name: &str, user: &str) -> Job {
+        let state = JobState::Ended("OUT_OF_MEMORY".into());
+        Job { name: name.into(), ..Job::new(JobId(id), user.into(), state) }
+    }
+
+    #[test]
+    fn failures_of_one_job_name_for_one_reason_are_one_entry_with_the_latest_time() {
+        let jobs = [job(1, "train", "a"), job(2, "train", "a"), job(3, "train", "b"), job(4, "eval", "a")];
+        let found = [
+            failed(1, 1_000, "out of memory"),
+            failed(2, 2_000, "out of memory"),
+            failed(2, 1_500, "node failed"),
+            failed(3, 3_000, "out of memory"),
+            failed(4, 4_000, "out of memory"),
+        ];
+        let folded = fold(found.iter().collect(), &jobs);
+        assert_eq!(folded.len(), 4, "{folded:?}");
+        let twice: Vec<_> = folded.iter().filter(|entry| !entry.others.is_empty()).collect();
+        let [entry] = twice.as_slice() else { panic!("{twice:?}") };
+        assert_eq!(entry.title(), "train failed 2 times: out of memory");
+        assert_eq!((entry.since().at_ms, entry.jobs()), (2_000, vec![JobId(2), JobId(1)]));
+        let label = |job: JobId| format!("{job}");
+        assert_eq!(entry.evidence(label), ["exit code 0:125", "before: 1"]);
+        let single = folded.iter().find(|entry| entry.finding.jobs == [JobId(4)]);
+        assert_eq!(single.map(Folded::title).as_deref(), Some("train ended"), "its own text");
+    }
+
+    #[test]
+    fn failures_of_jobs_that_are_not_listed_stand_alone() {
+        let found = [failed(1, 1_000, "out of memory"), failed(2, 2_000, "out of memory")];
+        assert_eq!(fold(found.iter().collect(), &[]).len(), 2);
+        assert_eq!(fold(found.iter().collect(), &[job(1, "", "a"), job(2, "", "a")]).len(), 2);
+    }
+
+    #[test]
+    fn a_reason_that_says_failed_says_it_once() {
+        assert_eq!(failures(2, "failed: exit code 1"), "failed 2 times: exit code 1");
+        assert_eq!(failures(3, "failed"), "failed 3 times");
+        assert_eq!(failures(2, "time limit reached"), "failed 2 times: time limit reached");
+        assert_eq!(failures(2, "failed to start"), "failed to start 2 times");
+    }
+}

@@ -1,0 +1,154 @@
+//! GPU hours of a job or of many: how many were observed, and what became of those. Shares are of the observed hours.
+
+use crate::text;
+use nodeglass_protocol::report::{Totals, UsageSums};
+
+/// GPU hours of one job or the sum over many.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GpuHours {
+    /// Allocated: GPUs × run time.
+    pub allocated: f64,
+    /// Part of them for which there are samples.
+    pub observed: f64,
+    /// Part of the observed ones: the integral of utilisation, without hangs.
+    pub used: f64,
+    /// Part of the observed ones at 5 % utilisation or less.
+    pub idle: f64,
+    /// Part of the observed ones in collective hangs.
+    pub hung: f64,
+}
+
+impl From<&Totals> for GpuHours {
+    fn from(totals: &Totals) -> Self {
+        let Totals { gpu_hours_allocated, gpu_hours_observed, gpu_hours_used, .. } = *totals;
+        let (idle, hung) = (totals.gpu_hours_idle, totals.gpu_hours_hung);
+        Self {
+            allocated: gpu_hours_allocated,
+            observed: gpu_hours_observed,
+            used: gpu_hours_used,
+            idle,
+            hung,
+        }
+    }
+}
+
+impl From<&UsageSums> for GpuHours {
+    fn from(sums: &UsageSums) -> Self {
+        let UsageSums { gpu_hours_allocated, gpu_hours_observed, gpu_hours_used, .. } = *sums;
+        let (idle, hung) = (sums.gpu_hours_idle, sums.gpu_hours_hung);
+        Self {
+            allocated: gpu_hours_allocated,
+            observed: gpu_hours_observed,
+            used: gpu_hours_used,
+            idle,
+            hung,
+        }
+    }
+}
+
+impl GpuHours {
+    /// Returns the observed hours that were not used.
+    pub fn unused(&self) -> f64 {
+        (self.observed - self.used).max(0.0)
+    }
+
+    /// Returns the unused hours that are neither idle nor hung: the GPUs were busy, but not fully.
+    pub fn partly_busy(&self) -> f64 {
+        (self.unused() - self.idle - self.hung).max(0.0)
+    }
+
+    /// Returns the allocated hours of which nothing is known.
+    pub fn unobserved(&self) -> f64 {
+        (self.allocated - self.observed).max(0.0)
+    }
+
+    /// Returns the observed share of the allocated hours in %, at most 100; `None` if none were allocated.
+    pub fn observed_pct(&self) -> Option<f64> {
+        (self.allocated > 0.0).then(|| (100.0 * self.observed / self.allocated).min(100.0))
+    }
+
+    /// Returns a part of the observed hours as a share of them in %; `None` if none were observed.
+    pub fn pct_of_observed(&self, hours: f64) -> Option<f64> {
+        (self.observed > 0.0).then(|| (100.0 * hours / self.observed).min(100.0))
+    }
+
+    /// Returns how many hours were observed: `83.1 of 2,511 GPU hours were observed (3 %)`.
+    pub fn coverage(&self) -> String {
+        let pct = self.observed_pct().unwrap_or(0.0);
+        // What the clocks of SLURM and of the relay differ by is not a gap.
+        if pct >= 99.5 {
+            return format!("{} GPU hours were observed", hours(self.allocated));
+        }
+        let pct = match pct {
+            0.5.. => format!("{pct:.0}"),
+            0.0 => "0".to_owned(),
+            _ => "below 1".to_owned(),
+        };
+        format!("{} of {} GPU hours were observed ({pct} %)", hours(self.observed), hours(self.allocated))
+    }
+
+    /// Returns what became of the observed hours: `64.4 used, 18.7 unused (9.5 idle, 6.2 lost to hangs, 3.0 partly busy)`;
+    /// `None` if none were observed.
+    pub fn spent(&self) -> Option<String> {
+        if self.observed <= 0.0 {
+            return None;
+        }
+        let parts = [(self.idle, "idle"), (self.hung, "lost to hangs"), (self.partly_busy(), "partly busy")];
+        let parts: Vec<String> = parts
+            .iter()
+            .filter(|(part, _)| *part >= 0.05)
+            .map(|(part, what)| format!("{} {what}", hours(*part)))
+            .collect();
+        let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+        Some(format!("{} used, {} unused{parts}", hours(self.used), hours(self.unused())))
+    }
+
+    /// Returns both in one sentence without a full stop: `83.1 of 2,511 GPU hours were observed (3 %): 64.4 used, …`.
+    pub fn sentence(&self) -> String {
+        match self.spent() {
+            Some(spent) => format!("{}: {spent}", self.coverage()),
+            None => self.coverage(),
+        }
+    }
+}
+
+/// Formats hours: `0.25`, `64.4`, `2,511`.
+pub fn hours(hours: f64) -> String {
+    match hours {
+        999.95.. => text::grouped(hours.round() as u64),
+        9.995.. => text::tenths(hours),
+        _ => format!("{:.2}", hours.max(0.0)).trim_end_matches('0').trim_end_matches('.').to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_observed_is_neither_used_nor_unused() {
+        let hours = GpuHours { allocated: 2_511.0, observed: 83.1, used: 64.4, idle: 9.5, hung: 6.2 };
+        assert_eq!(
+            hours.sentence(),
+            "83.1 of 2,511 GPU hours were observed (3 %): 64.4 used, 18.7 unused (9.5 idle, 6.2 lost to hangs, 3 partly busy)"
+        );
+        assert!((hours.unused() + hours.used - hours.observed).abs() < 1e-9);
+        assert_eq!(hours.pct_of_observed(hours.used).map(f64::round), Some(77.0));
+        assert_eq!(hours.unobserved(), 2_511.0 - 83.1);
+    }
+
+    #[test]
+    fn hours_of_which_all_or_nothing_is_known_need_no_share_or_no_parts() {
+        let all = GpuHours { allocated: 4.0, observed: 4.0, used: 4.0, ..GpuHours::default() };
+        assert_eq!(all.sentence(), "4 GPU hours were observed: 4 used, 0 unused");
+        let none = GpuHours { allocated: 12.0, ..GpuHours::default() };
+        assert_eq!(none.sentence(), "0 of 12 GPU hours were observed (0 %)");
+        assert_eq!((none.pct_of_observed(0.0), GpuHours::default().observed_pct()), (None, None));
+    }
+
+    #[test]
+    fn hours_have_as_many_digits_as_matter() {
+        let texts = [0.0, 0.25, 9.9, 64.44, 999.9, 2_511.2].map(hours);
+        assert_eq!(texts, ["0", "0.25", "9.9", "64.4", "999.9", "2,511"]);
+    }
+}
