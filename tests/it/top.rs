@@ -70,7 +70,7 @@ fn top_attaches_to_the_running_relay_at_every_size() -> Result<()> {
     let is_large = |screen: &str| {
         screen.lines().count() == 50
             && has_line(screen, &["UTIL", "MEMORY GiB", "POWER W", "FLAGS", "LAST 10 MIN", "MODEL"])
-            && has_line(screen, &["48213", "llama3-8b-pretrain", "GPU 3 slower than its peers"])
+            && has_line(screen, &["48213", "llama3-8b-pretrain", "rank 35 slower than its peers"])
     };
     terminal.wait_for("all columns at 200×50", is_large)?;
 

@@ -94,7 +94,7 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "Report it to the administrators; exclude the node (sbatch --exclude) if the difference matters",
             MINUTE, 2 * MINUTE, 12 * MINUTE),
         FindingKind::OutsideJob => entry(
-            "for two minutes, a process that does not belong to a job uses a GPU that SLURM has allocated to this job alone",
+            "for two minutes, a process that does not belong to a job uses a GPU that SLURM has allocated to this job alone, or a process of no job uses a GPU that no job has",
             "It was left over from an earlier job, started over SSH, or ignores CUDA_VISIBLE_DEVICES; it takes memory and time of the GPU.",
             "Inform its owner or the administrators",
             2 * MINUTE, 30 * SECOND, 3 * MINUTE),
@@ -219,6 +219,11 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "SLURM states how it ended.",
             "Check the end of its log",
             0, 0, 30 * SECOND),
+        FindingKind::CustomRule => entry(
+            "a rule of yours (`--finding-rule`) has held for the time that it states; the time in this table follows it",
+            "The rule states it.",
+            "See the text of the rule",
+            0, 30 * SECOND, 30 * SECOND),
         FindingKind::LogMessage => entry(
             "the log of a running job matches a pattern (`relay findings explain log_message` lists them). Most patterns count only if a program that counts its steps makes no progress a minute later, and a NaN loss only if it is repeated or the last one; \
              those that end a program, such as a traceback, only if the log ends with them: for 30 s, or while the GPUs work, for three \

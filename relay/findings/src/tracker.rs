@@ -2,6 +2,7 @@
 
 use super::catalogue;
 use super::input::Now;
+use super::series::STEP_MS;
 use super::thresholds::Thresholds;
 use nodeglass_protocol::finding::{
     self, Finding, FindingGpu, FindingKind, FindingSeverity, MAX_EVIDENCE, MAX_FINDINGS,
@@ -56,6 +57,8 @@ pub struct Detection {
     pub evidence: Vec<String>,
     /// What to do, if it is more specific than the advice of the kind.
     pub advice: Option<String>,
+    /// What a reading explains it by now.
+    pub cause: Option<String>,
     /// When it began by the readings, in ms of the relay's clock, and whether it may have been earlier.
     pub since: Option<(u64, bool)>,
     /// See [`Finding::wasted_gpus`].
@@ -77,6 +80,7 @@ impl Detection {
             reason: String::new(),
             evidence: Vec::new(),
             advice: None,
+            cause: None,
             since: None,
             wasted_gpus: 0,
         }
@@ -146,8 +150,21 @@ struct Track {
     last_ms: u64,
     /// Whether it was seen long enough.
     is_confirmed: bool,
+    /// The cause that was last read, and when, in ms of the relay's clock.
+    cause: Option<(String, u64)>,
     /// The same finding before it ended and returned.
     before: Option<Box<Finding>>,
+}
+
+/// What explained a finding that lasts when its cause was last read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownCause<'a> {
+    /// The cause: `power brake`.
+    pub text: &'a str,
+    /// When it was last read, in ms of the relay's clock.
+    pub read_ms: u64,
+    /// See [`Finding::since_ms`].
+    pub since_ms: u64,
 }
 
 impl Track {
@@ -258,13 +275,21 @@ impl Tracker {
         let was_confirmed = known.as_ref().is_some_and(|track| track.is_confirmed);
         let is_confirmed =
             was_confirmed || now.relay_ms.saturating_sub(first_ms) >= timing.confirm_ms + extra_ms;
+        let cause = match (&detection.cause, &known) {
+            (Some(cause), _) => Some((cause.clone(), now.relay_ms)),
+            (None, Some(track)) => track.cause.clone(),
+            (None, None) => None,
+        };
         let found_ms = match &known {
             Some(track) if was_confirmed => track.finding.found_ms,
             _ => now.wall_ms(),
         };
         let ended_before_ms = before.as_ref().and_then(|before| before.ended_ms);
         let (at_ms, or_earlier) = detection.since.unwrap_or((first_ms, false));
-        let since = start((now.to_wall_ms(at_ms), or_earlier), known.as_ref(), ended_before_ms);
+        let by_readings = (now.to_wall_ms(at_ms), or_earlier);
+        // What an event lists is its latest occurrence.
+        let is_event = detection.kind.is_event();
+        let since = if is_event { by_readings } else { start(by_readings, known.as_ref(), ended_before_ms) };
         let mut finding = listed(detection, &key, since, found_ms);
         if let Some(ended_ms) = ended_before_ms
             && finding.evidence.len() < MAX_EVIDENCE
@@ -274,14 +299,22 @@ impl Tracker {
         }
         if let Some(earlier) = self.earlier.get(&key) {
             // It is the same one. Steps begin elsewhere by another relay's clock, so its start may seem to be earlier.
-            if earlier.since_ms <= finding.since_ms {
+            if earlier.since_ms <= finding.since_ms && !is_event {
                 (finding.since_ms, finding.or_earlier) = (earlier.since_ms, earlier.or_earlier);
             }
             finding.found_ms = earlier.found_ms;
         }
         let changed = is_confirmed && known.is_none_or(|track| !was_confirmed || track.finding != finding);
-        self.tracks.insert(key, Track { finding, first_ms, last_ms: now.relay_ms, is_confirmed, before });
+        let last_ms = now.relay_ms;
+        self.tracks.insert(key, Track { finding, first_ms, last_ms, is_confirmed, cause, before });
         changed
+    }
+
+    /// Returns the cause that was last read for a finding that lasts.
+    pub fn cause(&self, kind: FindingKind, subject: &str) -> Option<KnownCause<'_>> {
+        let track = self.tracks.get(&format!("{}/{subject}", kind.name()))?;
+        let (text, read_ms) = track.cause.as_ref().filter(|_| track.finding.is_active())?;
+        Some(KnownCause { text, read_ms: *read_ms, since_ms: track.finding.since_ms })
     }
 
     /// Removes what is known of a key: the active finding, and what it was before it ended and returned.
@@ -332,10 +365,11 @@ impl Tracker {
 }
 
 /// Returns when a finding began, and whether it may have been earlier. `by_readings` is its start in the readings,
-/// which forget it after some minutes; what ended at `ended_before_ms` is not a part of it.
+/// which forget it after some minutes, and whose times of day move with the clock; a start that was watched stays. What
+/// ended at `ended_before_ms` is not a part of it.
 fn start(by_readings: (u64, bool), known: Option<&Track>, ended_before_ms: Option<u64>) -> (u64, bool) {
     let since = match known {
-        Some(Track { finding, .. }) if finding.since_ms <= by_readings.0 => {
+        Some(Track { finding, .. }) if finding.since_ms <= by_readings.0.saturating_add(STEP_MS) => {
             (finding.since_ms, finding.or_earlier)
         }
         _ => by_readings,
@@ -550,6 +584,35 @@ mod tests {
         next.update(seen(), &Thresholds::default(), now(again_ms));
         next.update(seen(), &Thresholds::default(), now(again_ms + timing.confirm_ms));
         assert_eq!(next.list()[0].since_ms, 1_000_000 + again_ms);
+    }
+
+    #[test]
+    fn a_start_that_was_watched_stays_known_while_the_time_of_day_moves() {
+        let mut tracker = Tracker::default();
+        let seen_since = |since| {
+            let mut detections = seen();
+            detections.seen[0].since = Some(since);
+            detections
+        };
+        tracker.update(seen_since((100_000, false)), &Thresholds::default(), now(120_000));
+        // The readings no longer show what was before it, and the clock was set back by a moment.
+        let moved = Now { relay_ms: 160_000, wall_ahead_ms: 999_998 };
+        tracker.update(seen_since((100_000, true)), &Thresholds::default(), moved);
+        assert_eq!((tracker.list()[0].since_ms, tracker.list()[0].or_earlier), (1_100_000, false));
+        // Late samples show that it began minutes before.
+        tracker.update(seen_since((40_000, true)), &Thresholds::default(), now(170_000));
+        assert_eq!((tracker.list()[0].since_ms, tracker.list()[0].or_earlier), (1_040_000, true));
+    }
+
+    #[test]
+    fn an_event_that_is_repeated_has_its_latest_time() {
+        let mut tracker = Tracker::default();
+        for at_ms in [10_000, 900_000] {
+            let mut detections = seen();
+            (detections.seen[0].kind, detections.seen[0].since) = (FindingKind::Xid, Some((at_ms, false)));
+            tracker.update(detections, &Thresholds::default(), now(at_ms));
+        }
+        assert_eq!(tracker.list()[0].since_ms, 1_900_000);
     }
 
     #[test]

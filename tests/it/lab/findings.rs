@@ -181,7 +181,7 @@ async fn a_slow_gpu_a_hang_and_a_leak_are_named_in_time_but_no_checkpoint() -> R
         let (job, title, summary) = match finding.kind {
             FindingKind::Straggler => {
                 let title = "Rank 1 (gpu-node-02 GPU 0) runs 22 % slower than its peers";
-                (jobs.slowed, title, "llama-finetune (1): GPU 0 slower than its peers")
+                (jobs.slowed, title, "llama-finetune (1): rank 1 slower than its peers")
             }
             _ => {
                 let title = "Looks hung: 2 GPUs report full utilisation, but draw little power";

@@ -1,4 +1,4 @@
-//! Processes on GPUs that SLURM has allocated to another job.
+//! Processes on GPUs that SLURM has allocated to another job, or to none.
 
 use crate::input::DetectorInput;
 use crate::tracker::{Detection, Detections};
@@ -30,49 +30,84 @@ pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
             continue;
         }
         for job in jobs {
-            found.seen.extend(outside(input, node, job));
+            found.seen.extend(on_gpus_of(input, node, job));
         }
+        found.seen.extend(on_free_gpus(input, node, jobs));
     }
 }
 
 /// The processes outside of a job that use its GPUs on a node. Several jobs may share a GPU by shards or MPS, of which
 /// SLURM states no index.
-fn outside(input: &DetectorInput<'_>, node: &NodePicture, job: &Job) -> Option<Detection> {
-    let is_allocated = |gpu: &&GpuPicture| {
+fn on_gpus_of(input: &DetectorInput<'_>, node: &NodePicture, job: &Job) -> Option<Detection> {
+    let is_allocated = |gpu: &GpuPicture| {
         let mut owners = gpu.owners.iter().filter(|owner| is_by_slurm(owner.by));
         owners.next().is_some_and(|owner| owner.job == job.id) && owners.next().is_none()
     };
-    let mut by_process: BTreeMap<u32, (&ProcessPicture, Vec<&GpuPicture>)> = BTreeMap::new();
-    for gpu in node.gpus.iter().filter(is_allocated) {
+    let users = users(node, is_allocated, |process| is_outside(process, job));
+    let whose = format!("allocated to {}", job_names::first(job));
+    let detection = detection(input, node, &users, &whose)?;
+    Some(Detection { subject: format!("{}/{}", job.id, node.name), jobs: vec![job.id], ..detection })
+}
+
+/// The processes of no job on GPUs that no job has: SLURM may allocate these at any moment. A GPU of another user's job is
+/// used by a process of that job.
+fn on_free_gpus(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job]) -> Option<Detection> {
+    let is_of_no_job = |process: &ProcessPicture| process.facts.job.is_none();
+    let is_free = |gpu: &GpuPicture| {
+        let mut here = node.processes.iter().filter(|process| process.facts.gpu == gpu.facts.uuid);
+        gpu.owners.is_empty() && here.all(is_of_no_job)
+    };
+    let users = users(node, is_free, |process| is_of_no_job(process) && computes(process));
+    let detection = detection(input, node, &users, "which no job has")?;
+    let jobs = jobs.iter().map(|job| job.id).collect();
+    Some(Detection { subject: format!("free/{}", node.name), jobs, ..detection })
+}
+
+/// The GPUs that each process uses, by pid.
+type Users<'a> = BTreeMap<u32, (&'a ProcessPicture, Vec<&'a GpuPicture>)>;
+
+fn users(
+    node: &NodePicture,
+    is_examined: impl Fn(&GpuPicture) -> bool,
+    is_foreign: impl Fn(&ProcessPicture) -> bool,
+) -> Users<'_> {
+    let mut users = Users::new();
+    for gpu in node.gpus.iter().filter(|gpu| is_examined(gpu)) {
         let here = node.processes.iter().filter(|process| process.facts.gpu == gpu.facts.uuid);
-        for process in here.filter(|process| is_outside(process, job)) {
-            by_process.entry(process.facts.pid).or_insert((process, Vec::new())).1.push(gpu);
+        for process in here.filter(|process| is_foreign(process)) {
+            users.entry(process.facts.pid).or_insert((process, Vec::new())).1.push(gpu);
         }
     }
-    let (first, _) = by_process.values().next()?;
-    let mut all: Vec<&GpuPicture> = by_process.values().flat_map(|(_, gpus)| gpus).copied().collect();
+    users
+}
+
+/// The detection of processes on GPUs that are not theirs, and `whose` these are; `None` without any.
+fn detection(
+    input: &DetectorInput<'_>,
+    node: &NodePicture,
+    users: &Users<'_>,
+    whose: &str,
+) -> Option<Detection> {
+    let (first, _) = users.values().next()?;
+    let mut all: Vec<&GpuPicture> = users.values().flat_map(|(_, gpus)| gpus).copied().collect();
     all.sort_unstable_by_key(|gpu| gpu.facts.index);
     all.dedup_by_key(|gpu| gpu.facts.index);
     let place = match all.as_slice() {
         [gpu] => format!("{} {}", node.name, gpu.facts.label()),
         gpus => format!("{} of {}", text::count(gpus.len(), "GPU", "GPUs"), node.name),
     };
-    let (who, name) = (describe(input, first), job_names::first(job));
-    let title = match by_process.len() {
-        1 => format!("{who} uses {place}, allocated to {name}"),
-        count => format!(
-            "{who} and {} use {place}, allocated to {name}",
-            text::count(count - 1, "other", "others")
-        ),
+    let who = describe(input, first);
+    let title = match users.len() {
+        1 => format!("{who} uses {place}, {whose}"),
+        count => format!("{who} and {} use {place}, {whose}", text::count(count - 1, "other", "others")),
     };
-    let subject = format!("{}/{}", job.id, node.name);
-    let mut detection = Detection::new(FindingKind::OutsideJob, subject, FindingSeverity::Warning, title);
-    detection.jobs = vec![job.id];
+    let mut detection =
+        Detection::new(FindingKind::OutsideJob, String::new(), FindingSeverity::Warning, title);
     detection.nodes = vec![node.name.clone()];
     let gpu = |gpu: &&GpuPicture| FindingGpu::new(&node.name, &gpu.facts.uuid, Some(GpuField::MemUsed));
     detection.gpus = all.iter().map(gpu).collect();
     detection.reason = "process from outside the job".to_owned();
-    detection.evidence = by_process.values().map(|(process, gpus)| evidence(input, process, gpus)).collect();
+    detection.evidence = users.values().map(|(process, gpus)| evidence(input, process, gpus)).collect();
     detection.advice = is_own(input, first).then(|| {
         format!("End it (kill {} on {}), unless it is meant to be there", first.facts.pid, node.name)
     });
@@ -86,14 +121,19 @@ fn is_by_slurm(by: Evidence) -> bool {
 
 /// Returns whether a process computes on a GPU and is known not to be the job's.
 fn is_outside(process: &ProcessPicture, job: &Job) -> bool {
+    // A step over several components of a heterogeneous job may be the leader's.
+    let is_parent = match job.part_of {
+        Some(Parent::Het { job, .. }) => process.facts.job == Some(job),
+        Some(Parent::Array { .. }) | None => false,
+    };
+    process.facts.job != Some(job.id) && !is_parent && computes(process)
+}
+
+/// Returns whether a process computes on a GPU, and its job is visible if it has one.
+fn computes(process: &ProcessPicture) -> bool {
     let facts = &process.facts;
     let is_large = process.row.value(ProcessField::GpuMem).is_none_or(|bytes| bytes >= LEAST_BYTES);
     let Some(user) = facts.user.value() else { return false };
-    // A step over several components of a heterogeneous job may be the leader's.
-    let is_parent = match job.part_of {
-        Some(Parent::Het { job, .. }) => facts.job == Some(job),
-        Some(Parent::Array { .. }) | None => false,
-    };
     let is_of_system = SYSTEM_USERS.contains(&user.as_str());
     // Without a command it is of another pid namespace, whose job is not visible.
     let state = process.row.value(ProcessField::State).map(ProcessState::of_number);
@@ -105,8 +145,6 @@ fn is_outside(process: &ProcessPicture, job: &Job) -> bool {
         && facts.command.value().is_some()
         // A daemon starts containers, outside of the cgroup of the job that requested them.
         && (facts.container.is_none() || facts.job.is_some())
-        && facts.job != Some(job.id)
-        && !is_parent
 }
 
 fn is_own(input: &DetectorInput<'_>, process: &ProcessPicture) -> bool {

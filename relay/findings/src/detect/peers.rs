@@ -3,7 +3,7 @@
 use super::{median, of_job};
 use crate::input::{DetectorInput, JobGpu, JobGpus};
 use crate::thresholds::Thresholds;
-use crate::tracker::{Detection, Detections};
+use crate::tracker::{Detection, Detections, KnownCause};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_rules::{
@@ -27,6 +27,8 @@ const WORKING_POWER: f32 = 0.6;
 const PAUSED_STEPS: usize = 60;
 /// Fraction of the peers' power limit below which a lower one explains a lower clock.
 const LOWER: f32 = 0.95;
+/// How long a cause applies after it was last read, in ms.
+const CAUSE_HOLDS_MS: u64 = 60_000;
 /// A deviation must be this many times what the others differ by.
 const SPREADS: f32 = 4.0;
 
@@ -74,6 +76,7 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut D
         let model = unit.gpu.facts.name.value().map_or("", |name| name.as_str());
         by_model.entry(model).or_default().push(*unit);
     }
+    let mut synchronous: Vec<Slow> = Vec::new();
     for units in by_model.values().filter(|units| units.len() >= MIN_PEERS) {
         let working = working_steps(units, input.now.relay_ms);
         if working.len() < WORKING_STEPS {
@@ -84,16 +87,51 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut D
             continue;
         }
         let is_one = is_one_program(units);
-        let mut seen: Vec<Detection> = Vec::new();
+        let mut seen: Vec<Slow> = Vec::new();
         for quantity in &QUANTITIES {
             for slow in stragglers(input, job, units, quantity, &working, is_one) {
-                if seen.iter().all(|known| known.subject != slow.subject) {
+                if seen.iter().all(|known| known.detection.subject != slow.detection.subject) {
                     seen.push(slow);
                 }
             }
         }
-        found.seen.extend(seen);
+        match is_one {
+            true => synchronous.append(&mut seen),
+            // Nobody waits for an independent run.
+            false => found.seen.extend(seen.into_iter().map(|slow| slow.detection)),
+        }
     }
+    found.seen.extend(charged(synchronous));
+}
+
+/// A GPU that is slower than its peers, before it is known what that costs.
+struct Slow {
+    detection: Detection,
+    /// By how much it is slower, in % of the peers.
+    percent: f32,
+    /// The GPU within a sentence: `rank 61 (gpu-h08 GPU 5)`.
+    name: String,
+    /// Number of its peers that are not slow.
+    waiting: usize,
+}
+
+/// Charges the slowest GPU of a program with the time of those that wait. They wait for the slowest only: another slow GPU
+/// costs nothing as long as it is hidden behind that one.
+fn charged(slow: Vec<Slow>) -> impl Iterator<Item = Detection> {
+    let slowest = slow.iter().enumerate().max_by(|(_, a), (_, b)| a.percent.total_cmp(&b.percent));
+    let (slowest, name) = slowest.map_or((0, String::new()), |(at, slow)| (at, slow.name.clone()));
+    slow.into_iter().enumerate().map(move |(at, Slow { mut detection, percent, waiting, .. })| {
+        if at == slowest {
+            let lost = waiting as f32 * percent / 100.0;
+            detection.wasted_gpus = lost.round() as usize;
+            let others = text::count(waiting, "GPU", "GPUs");
+            let lost = if lost < 1.0 { format!("{lost:.1}") } else { format!("{lost:.0}") };
+            detection.evidence.push(format!("{others} may wait for it, costing as much as {lost} GPUs"));
+        } else {
+            detection.evidence.push(format!("hidden behind {name}, which is slower"));
+        }
+        detection
+    })
 }
 
 /// Returns whether these GPUs run the ranks of one program, unless the environment of their processes contradicts it:
@@ -155,7 +193,7 @@ fn stragglers(
     quantity: &Quantity,
     worked: &[u64],
     is_one_program: bool,
-) -> Vec<Detection> {
+) -> Vec<Slow> {
     let now_ms = input.now.relay_ms;
     let rows = |field| -> Vec<BTreeMap<u64, f32>> {
         units.iter().map(|unit| unit.series.of(field, STEPS, now_ms).collect()).collect()
@@ -208,27 +246,29 @@ fn stragglers(
     let slow: Vec<usize> = slow.collect();
     let waiting = units.len() - slow.len();
     let of = |member: &usize| {
-        let mut detection = one(job, &units[*member], units, quantity, &amounts[*member], waiting);
-        detection.since = since[*member].map(|at_ms| (at_ms, Some(at_ms) == first));
-        detection
+        let mut slow = one(input, job, &units[*member], units, quantity, &amounts[*member]);
+        slow.detection.since = since[*member].map(|at_ms| (at_ms, Some(at_ms) == first));
+        Slow { waiting, ..slow }
     };
     slow.iter().map(of).collect()
 }
 
 fn one(
+    input: &DetectorInput<'_>,
     job: &JobGpus<'_>,
     unit: &JobGpu<'_>,
     peers: &[JobGpu<'_>],
     quantity: &Quantity,
     amounts: &[(f32, f32)],
-    waiting: usize,
-) -> Detection {
+) -> Slow {
     let (own, middle) = (
         median(amounts.iter().map(|(own, _)| *own)).unwrap_or(0.0),
         median(amounts.iter().map(|(_, middle)| *middle)).unwrap_or(0.0),
     );
     let percent = (100.0 * (1.0 - own / middle.max(1.0))).clamp(0.0, 100.0);
-    let cause = cause(unit).or_else(|| difference(unit, peers));
+    let subject = format!("{}/{}", job.job.id, unit.gpu.facts.uuid);
+    let current = cause(unit).or_else(|| difference(unit, peers));
+    let cause = current.clone().or_else(|| earlier_cause(input, &subject));
     let why = cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
     let title = match quantity.field {
         GpuField::SmClock => format!("{} runs {percent:.0} % slower than its peers{why}", unit.title()),
@@ -237,8 +277,9 @@ fn one(
     let units = [*unit];
     let mut detection =
         of_job(FindingKind::Straggler, FindingSeverity::Warning, job, &units, quantity.field, title);
-    detection.subject = format!("{}/{}", job.job.id, unit.gpu.facts.uuid);
-    detection.reason = format!("{} slower than its peers", unit.gpu.facts.label());
+    detection.subject = subject;
+    detection.cause = current;
+    detection.reason = format!("{} slower than its peers", unit.name());
     detection.confidence_pct = if cause.is_some() { 95 } else { 80 };
     let amount = |value: f32| match quantity.field {
         GpuField::SmClock => format!("{} MHz", text::grouped(value.round() as u64)),
@@ -254,12 +295,18 @@ fn one(
         detection.evidence.push(format!("{temp} °C"));
     }
     detection.evidence.extend(cause);
-    let lost = waiting as f32 * percent / 100.0;
-    detection.wasted_gpus = lost.round() as usize;
-    let others = text::count(waiting, "GPU", "GPUs");
-    let lost = if lost < 1.0 { format!("{lost:.1}") } else { format!("{lost:.0}") };
-    detection.evidence.push(format!("{others} may wait for it, costing as much as {lost} GPUs"));
-    detection
+    Slow { detection, percent, name: text::uncapitalised(&unit.title()), waiting: 0 }
+}
+
+/// Returns what explained a slow GPU before, which is listed for as long as the GPU is slow: `power brake, which ended after
+/// 4 min`. Throttle reasons come and go within seconds: one that was read a moment ago still applies.
+fn earlier_cause(input: &DetectorInput<'_>, subject: &str) -> Option<String> {
+    let KnownCause { text, read_ms, since_ms } = input.known_cause(FindingKind::Straggler, subject)?;
+    if input.now.relay_ms.saturating_sub(read_ms) < CAUSE_HOLDS_MS {
+        return Some(text.to_owned());
+    }
+    let lasted_s = input.now.to_wall_ms(read_ms).saturating_sub(since_ms) / 1_000;
+    Some(format!("{text}, which ended after {}", text::span(lasted_s)))
 }
 
 /// Returns what explains a slow GPU, if a reading does.

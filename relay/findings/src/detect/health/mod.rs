@@ -31,6 +31,8 @@ struct AffectedGpu<'a> {
     since: Option<(u64, bool)>,
     /// The number of the event that shows it, if any.
     xid: Option<u64>,
+    /// When an Xid of this number occurred, in ms of the relay's clock.
+    occurred_ms: Vec<u64>,
     /// Whether no uncorrected memory error is known to have occurred while its jobs ran.
     has_old_errors: bool,
 }
@@ -114,7 +116,7 @@ struct Problems<'a, 'g> {
     groups: &'g mut Groups<'a>,
 }
 
-impl Problems<'_, '_> {
+impl<'a> Problems<'a, '_> {
     /// Adds a problem to its group. `xid` is the number of the event that shows it.
     fn add(
         &mut self,
@@ -122,7 +124,7 @@ impl Problems<'_, '_> {
         severity: FindingSeverity,
         since: Option<(u64, bool)>,
         xid: Option<u64>,
-    ) {
+    ) -> &mut Group<'a> {
         let subject = match self.owners {
             [job] => job.id.to_string(),
             // Jobs that share GPUs, and machines without any, have one per node.
@@ -147,9 +149,11 @@ impl Problems<'_, '_> {
             Some(affected) => affected.severity = affected.severity.max(severity),
             None => {
                 let (node, gpu, has_old_errors) = (self.node, self.gpu, self.uncorrected_ms.is_none());
-                group.gpus.push(AffectedGpu { node, gpu, severity, since, xid, has_old_errors });
+                let occurred_ms = Vec::new();
+                group.gpus.push(AffectedGpu { node, gpu, severity, since, xid, occurred_ms, has_old_errors });
             }
         }
+        group
     }
 
     /// Adds that the GPU cannot be read, since the latest event that states it.
@@ -173,7 +177,12 @@ impl Problems<'_, '_> {
                 && (!is_program_error || self.owners.iter().all(started))
             {
                 let since = Some((event.at_ms, false));
-                self.add(FindingKind::Xid, severity(xid::severity(*number)), since, Some(*number));
+                let group =
+                    self.add(FindingKind::Xid, severity(xid::severity(*number)), since, Some(*number));
+                let same = recent.iter().filter(|(_, known)| known == number);
+                if let Some(affected) = group.gpus.last_mut() {
+                    affected.occurred_ms = same.map(|(event, _)| event.at_ms).collect();
+                }
             }
         }
     }
@@ -318,7 +327,11 @@ fn detection(input: &DetectorInput<'_>, group: &Group<'_>) -> Detection {
         .iter()
         .map(|affected| FindingGpu::new(&affected.node.name, &affected.gpu.facts.uuid, field))
         .collect();
-    detection.since = gpus.iter().filter_map(|affected| affected.since).min_by_key(|(at_ms, _)| *at_ms);
+    let starts = gpus.iter().filter_map(|affected| affected.since);
+    detection.since = match kind.is_event() {
+        true => starts.max_by_key(|(at_ms, _)| *at_ms),
+        false => starts.min_by_key(|(at_ms, _)| *at_ms),
+    };
     if *kind == FindingKind::GpuLost {
         detection.wasted_gpus = gpus.len();
     }

@@ -5,6 +5,7 @@ use crate::input::DetectorInput;
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::picture::GpuPicture;
+use nodeglass_rules::attention::MAY_WAIT;
 use nodeglass_rules::flags::{self, Flag, FlagKind};
 use nodeglass_rules::{ownership, text, xid};
 
@@ -22,6 +23,10 @@ pub(super) fn of(input: &DetectorInput<'_>, group: &Group<'_>) -> Sentence {
     let (first, is_one) = (&group.gpus[0], group.gpus.len() == 1);
     let whole = location(&group.gpus);
     let short = match group.gpus.as_slice() {
+        // Each node of a job has a GPU with this index.
+        [one] if group.jobs.iter().any(|job| job.nodes.len() > 1) => {
+            format!("{} {}", one.node.name, one.gpu.facts.label())
+        }
         [one] => one.gpu.facts.label(),
         many => text::count(many.len(), "GPU", "GPUs"),
     };
@@ -115,6 +120,7 @@ pub(super) fn of(input: &DetectorInput<'_>, group: &Group<'_>) -> Sentence {
                 Some((_, true)) => "Usually an error of the program: see its log".to_owned(),
                 _ => "The GPU or its driver reported it: report it to the administrators".to_owned(),
             });
+            evidence.extend(repetitions(group));
             (format!("{whole}: Xid {number}{what}"), format!("Xid {number}"))
         }
         // The other kinds are not of this module.
@@ -231,9 +237,21 @@ fn clock(gpu: &GpuPicture) -> Option<String> {
     })
 }
 
+/// Returns how often an Xid occurred, if repeatedly: `5 times within 12 min`.
+fn repetitions(group: &Group<'_>) -> Option<String> {
+    let all = || group.gpus.iter().flat_map(|affected| &affected.occurred_ms);
+    let (first, last) = (all().min()?, all().max()?);
+    let count = all().count();
+    (count > 1).then(|| match (last - first) / 1_000 {
+        0 => format!("{count} times"),
+        lasted_s => format!("{count} times within {}", text::span(lasted_s)),
+    })
+}
+
 /// States that the other GPUs of the job may wait for a slow one.
 fn waiting(group: &Group<'_>) -> Option<String> {
     let [job] = group.jobs.as_slice() else { return None };
     let others = (job.gpu_count? as usize).checked_sub(group.gpus.len()).filter(|others| *others > 0)?;
-    Some(format!("{} of the job may wait for it", text::count(others, "other GPU", "other GPUs")))
+    let others = text::count(others, "other GPU", "other GPUs");
+    Some(format!("{others} of the job {MAY_WAIT}"))
 }

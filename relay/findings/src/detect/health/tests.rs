@@ -246,6 +246,18 @@ fn a_recent_xid_is_listed_with_its_meaning() {
 }
 
 #[test]
+fn a_repeated_xid_is_one_problem_with_its_count_and_latest_time() {
+    let mut node = with_xid(31, 600_000);
+    node.head.events.extend([with_xid(31, 120_000).head.events, with_xid(13, 90_000).head.events].concat());
+    node.head.events.extend(with_xid(31, 60_000).head.events);
+    let found = detect_all(&[job(1, "n1")], &[node]);
+    let [other, repeated] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!((other.subject.as_str(), other.evidence.len()), ("1/13", 0));
+    assert_eq!(evidence(repeated), "3 times within 9 min");
+    assert_eq!(repeated.since, Some((NOW_MS - 60_000, false)));
+}
+
+#[test]
 fn an_xid_of_the_memory_joins_its_errors() {
     let mut node = with_xid(63, 60_000);
     node.gpus[0].row.set(GpuField::EccUncorrected, Cell::steps(2));
