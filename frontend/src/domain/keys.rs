@@ -17,8 +17,9 @@ pub enum Command {
     About,
     /// Shows every job.
     AllJobs,
-    /// Shows the next item that needs attention.
-    NextItem,
+    /// Shows the item that needs attention this many after the one shown last; negative is before. In a log, moves
+    /// between matches, or between errors while nothing is searched.
+    Next(isize),
     /// Notes something at the cursor of the graphs, or now.
     Note,
     /// Switches to the next theme (light or dark).
@@ -73,8 +74,9 @@ pub const BINDINGS: &[Binding] = &[
     binding(&["L"], Command::Logs, "logs of the job"),
     binding(&["i"], Command::About, "about the job: what SLURM knows"),
     binding(&["a"], Command::AllJobs, "all jobs"),
-    binding(&["n"], Command::NextItem, "next problem that needs attention"),
-    binding(&["N"], Command::Note, "note something, at the time pointed at"),
+    binding(&["n"], Command::Next(1), "next problem that needs attention; in a log, next match or error"),
+    binding(&["N"], Command::Next(-1), "previous problem; in a log, previous match or error"),
+    binding(&["m"], Command::Note, "mark a moment with a note, at the time pointed at"),
     binding(&["/"], Command::Filter, "filter a table or search a log; Esc clears, Enter goes on"),
     binding(&["C"], Command::Columns, "columns of a table"),
     binding(&["y"], Command::Copy, "copy or download a table"),

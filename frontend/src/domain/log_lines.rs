@@ -1,5 +1,6 @@
 //! Severity of log lines by keywords, and case-insensitive search.
 
+use crate::domain::route::around;
 use crate::domain::severity::Severity;
 
 const ERRORS: [&str; 12] = [
@@ -80,11 +81,10 @@ pub fn current_hit(hits: &[u64], chosen: Option<u64>) -> Option<u64> {
     chosen.filter(|line| hits.binary_search(line).is_ok()).or_else(|| hits.last().copied())
 }
 
-/// Returns the hit `by` lines after the current one, from each end on to the other.
-pub fn neighbouring_hit(hits: &[u64], chosen: Option<u64>, by: isize) -> Option<u64> {
-    let current = current_hit(hits, chosen)?;
-    let at = hits.binary_search(&current).ok()?.cast_signed() + by;
-    hits.get(at.rem_euclid(hits.len().cast_signed()).cast_unsigned()).copied()
+/// Returns the hit `by` hits below the current one, from each end on to the other.
+pub fn neighbouring_hit(hits: &[u64], current: Option<u64>, by: isize) -> Option<u64> {
+    let at = current.and_then(|line| hits.binary_search(&line).ok());
+    hits.get(around(at, by, hits.len())?).copied()
 }
 
 /// Returns whether a line contains `query`.
@@ -130,7 +130,12 @@ mod tests {
     fn search_starts_at_the_newest_hit_and_goes_round() {
         let hits = [3, 8, 21];
         assert_eq!(current_hit(&hits, None), Some(21));
-        assert_eq!(neighbouring_hit(&hits, None, -1), Some(8));
+        assert_eq!(neighbouring_hit(&hits, current_hit(&hits, None), -1), Some(8));
+        assert_eq!(
+            neighbouring_hit(&hits, None, -1),
+            Some(21),
+            "nothing is searched: errors from the newest up"
+        );
         assert_eq!(neighbouring_hit(&hits, Some(8), 1), Some(21));
         assert_eq!(neighbouring_hit(&hits, Some(3), -1), Some(21));
         assert_eq!(neighbouring_hit(&hits, Some(21), 1), Some(3));

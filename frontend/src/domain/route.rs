@@ -54,6 +54,7 @@ impl Route {
             ["node", name] => name.parse().ok().map(Self::Node),
             ["usage"] => Some(Self::Usage),
             ["audit"] => Some(Self::Audit),
+            ["compare"] => Some(Self::Compare(Vec::new())),
             ["compare", jobs] => {
                 jobs.split('-').map(str::parse).collect::<Result<_, _>>().ok().map(Self::Compare)
             }
@@ -156,6 +157,17 @@ pub fn neighbour<T: PartialEq + Clone>(all: &[T], current: Option<&T>, step: isi
     all.get(index).cloned()
 }
 
+/// Returns the position `step` places after `current` among `count`, from each end on to the other. Without a current
+/// one, steps down begin at the first and steps up at the last.
+pub fn around(current: Option<usize>, step: isize, count: usize) -> Option<usize> {
+    let from = match current {
+        Some(current) => current.cast_signed(),
+        None if step > 0 => -1,
+        None => 0,
+    };
+    from.checked_add(step)?.checked_rem_euclid(count.cast_signed()).map(isize::cast_unsigned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +194,14 @@ mod tests {
     }
 
     #[test]
+    fn a_comparison_may_begin_empty() {
+        for path in ["/compare", "/compare/"] {
+            assert_eq!(Route::from_path(path), Route::Compare(Vec::new()), "{path}");
+        }
+        assert_eq!(Route::Compare(Vec::new()).path(), "/compare/");
+    }
+
+    #[test]
     fn an_unknown_path_leads_nowhere() {
         for path in [
             "/job",
@@ -193,7 +213,6 @@ mod tests {
             "/job/1/x",
             "/node/",
             "/jobs/1",
-            "/compare",
             "/compare/17-",
             "/compare/17@5..1-18",
             "/usage/x",
@@ -238,5 +257,14 @@ mod tests {
         assert_eq!(neighbour(&[1, 2, 3], Some(&1), -1), Some(1));
         assert_eq!(neighbour(&[1, 2, 3], None, 1), Some(1));
         assert_eq!(neighbour::<u8>(&[], None, 1), None);
+    }
+
+    #[test]
+    fn steps_around_continue_at_the_other_end() {
+        assert_eq!(
+            [around(Some(0), 1, 3), around(Some(2), 1, 3), around(Some(0), -1, 3)],
+            [Some(1), Some(0), Some(2)]
+        );
+        assert_eq!([around(None, 1, 3), around(None, -1, 3), around(None, 1, 0)], [Some(0), Some(2), None]);
     }
 }

@@ -1,7 +1,7 @@
 //! What needs attention now, updated with every assessment, for every view that shows it.
 
 use crate::domain::attention::{self, Entry, Item, Tracker};
-use crate::domain::route::Route;
+use crate::domain::route::{Route, around};
 use crate::fleet::{Fleet, Phase, TopicStore};
 use crate::net::{Feed, LinkState};
 use leptos::prelude::*;
@@ -184,14 +184,14 @@ impl Attention {
         set(self.jobs_held, is_held);
     }
 
-    /// Returns the item after the one that was returned last, or the first.
-    pub fn next(&self) -> Option<Item> {
+    /// Returns the item `by` places after the one that was returned last, from each end on to the other.
+    pub fn next(&self, by: isize) -> Option<Item> {
         let entries = self.entries.get_untracked();
-        let mut listed = entries.iter().filter(|entry| !entry.is_resolved).map(|entry| &entry.item);
+        let listed: Vec<&Item> =
+            entries.iter().filter(|entry| !entry.is_resolved).map(|entry| &entry.item).collect();
         let visited = self.visited.get_value();
-        let first = listed.clone().next();
-        let after = listed.by_ref().any(|item| Some(&item.key) == visited.as_ref()).then(|| listed.next());
-        let item = after.flatten().or(first)?.clone();
+        let at = listed.iter().position(|item| Some(&item.key) == visited.as_ref());
+        let item = (*listed.get(around(at, by, listed.len())?)?).clone();
         self.visited.set_value(Some(item.key.clone()));
         Some(item)
     }

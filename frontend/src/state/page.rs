@@ -86,6 +86,8 @@ pub struct Page {
     pub ended_ms: Memo<Option<u64>>,
     /// The moment under the cursor of the graphs, in ms of the relay's clock.
     pub cursor: RwSignal<Option<u64>>,
+    /// How many matches or errors the log that is shown has still to move by; negative is up.
+    pub log_step: RwSignal<Option<isize>>,
     /// Work that is spread over frames.
     pub frames: FrameQueue,
     /// Whether the help is open.
@@ -98,6 +100,8 @@ pub struct Page {
     pub sharing: RwSignal<Option<ShareSheetView>>,
     /// Whether the job list is open, where the page is too narrow to show it permanently.
     pub drawer: RwSignal<bool>,
+    /// Whether the job list shows the jobs that ended.
+    pub lists_ended: RwSignal<bool>,
     /// The action that awaits confirmation.
     pub pending_action: RwSignal<Option<PendingAction>>,
     /// The notes of the topic that is shown in full, or else of the whole cluster, by time.
@@ -173,7 +177,8 @@ impl Page {
             }
         });
         let closed = || RwSignal::new(false);
-        let (help, command_palette, settings_open, drawer) = (closed(), closed(), closed(), closed());
+        let (help, command_palette, settings_open) = (closed(), closed(), closed());
+        let (drawer, lists_ended) = (closed(), closed());
         let attention = Attention::new(&fleet, &feed, assessment);
         let marked = Memo::new({
             let fleet = fleet.clone();
@@ -199,12 +204,14 @@ impl Page {
             assessment,
             ended_ms,
             cursor: RwSignal::new(None),
+            log_step: RwSignal::new(None),
             frames,
             help,
             command_palette,
             settings_open,
             sharing: RwSignal::new(None),
             drawer,
+            lists_ended,
             pending_action,
             notes,
             note_times,

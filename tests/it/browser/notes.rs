@@ -76,7 +76,7 @@ async fn a_note_is_made_at_a_graph_edited_reported_shared_and_deleted() -> Resul
     browser.write("never mind").await?;
     browser.click(".note-form button[type=button]").await?;
     browser.until("no form after Cancel", NO_FORM).await?;
-    browser.press('N').await?;
+    browser.press('m').await?;
     browser.until("the form again", "document.activeElement?.matches('.note-form input')").await?;
     browser.write("never mind").await?;
     browser.press(ESCAPE).await?;
@@ -101,7 +101,7 @@ async fn a_note_is_made_at_a_graph_edited_reported_shared_and_deleted() -> Resul
         "{:?}",
         browser.eval(place).await?
     );
-    browser.press('N').await?;
+    browser.press('m').await?;
     fill(&browser, "checkpoint reached").await?;
     relay.run(&["note", "epoch 3", "--job", "48213", "--at", "2m"])?;
     browser.until("three marks", &format!("{marks} === 6")).await?;

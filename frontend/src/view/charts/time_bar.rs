@@ -5,9 +5,11 @@ use crate::chart::{Limit, Range, RangeStep, time_ticks};
 use crate::domain::compared::{Compared, Part};
 use crate::domain::route::Route;
 use crate::domain::text;
+use crate::platform;
 use crate::state::page::Page;
 use crate::state::time::Time;
 use crate::view::widgets::menu::Menu;
+use leptos::html::Div;
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::replay::ReplayStatus;
@@ -48,16 +50,20 @@ pub fn TimeBar() -> impl IntoView {
         let label = move || if replay.with(Option::is_some) { "Follow recording" } else { "Back to live" };
         view! {
             <button class="btn btn--primary" title="Follow the current time again" aria-disabled=move || is_live.get().to_string()
-                tabindex=move || is_live.get().then_some("-1") on:click=move |_| time.set_range(|range, _| range.live())>{label}</button>
+                tabindex=move || is_live.get().then_some("-1") on:click=move |_| time.zoom(|range, _| range.live())>{label}</button>
         }
         .into_any()
     };
-    let is_default = Memo::new(move |_| range.get() == Range::default());
+    let chosen = {
+        let time = time.clone();
+        Memo::new(move |_| time.chosen_range())
+    };
+    let is_default = Memo::new(move |_| chosen.get() == Range::default());
     let reset = {
         let time = time.clone();
         view! {
             <button class="btn btn--primary" title="Show the last 10 min: 0, or double-click" aria-disabled=move || is_default.get().to_string()
-                tabindex=move || is_default.get().then_some("-1") on:click=move |_| time.set_range(|_, _| Range::default())>"Reset zoom"</button>
+                tabindex=move || is_default.get().then_some("-1") on:click=move |_| time.zoom(|_, _| Range::default())>"Reset zoom"</button>
         }
         .into_any()
     };
@@ -96,12 +102,12 @@ pub fn TimeBar() -> impl IntoView {
     let preset = |span_ms: u64| {
         let time = time.clone();
         let span = text::span(span_ms / 1_000);
-        let is_chosen = move || range.get() == Range::last(span_ms);
+        let is_chosen = move || chosen.get() == Range::last(span_ms);
         view! {
             <button
                 title=format!("Show the last {span}")
                 aria-pressed=move || if is_chosen() { "true" } else { "false" }
-                on:click=move |_| time.set_range(|_, _| Range::last(span_ms))
+                on:click=move |_| time.zoom(|_, _| Range::last(span_ms))
             >
                 {span.clone()}
             </button>
@@ -135,7 +141,7 @@ fn menu_items(page: &Page, time: &Time, limits: Memo<[Option<String>; 4]>, open:
         };
         view! {
             <button class="menu__item" title="At the newest time, or right-click in a graph" on:click=draft>
-                "Add note" <kbd>"N"</kbd>
+                "Add note" <kbd>"m"</kbd>
             </button>
         }
         .into_any()
@@ -226,21 +232,23 @@ fn limit_text(limit: Limit, now_ms: u64, is_over: bool) -> String {
     }
 }
 
+/// Least distance of two labels of a time axis in CSS pixels: durations, and times of day.
+const LABEL_PX: [f64; 2] = [84.0, 130.0];
+
 /// The time axis of a graph: relative while it follows the current time, by the clock otherwise.
 #[component]
-pub fn TimeAxis(
-    /// Maximum number of labels.
-    #[prop(default = 5)]
-    most: usize,
-) -> impl IntoView {
-    let time = Time::from_context();
+pub fn TimeAxis() -> impl IntoView {
+    let (time, axis) = (Time::from_context(), NodeRef::<Div>::new());
+    let (room, resized) = (RwSignal::new(0.0), time.clone());
+    Effect::new(move || {
+        resized.width();
+        axis.get().into_iter().for_each(|axis| room.set(platform::bounding_rect(&axis)[2]));
+    });
     let ticks = move || {
         let range = time.range();
         let now_ms = time.now_ms();
         let span_s = range.span_ms() / 1_000;
-        // A clock needs more space than a duration.
-        let most = if range.is_live() { most } else { most.div_ceil(2) };
-        let most = if time.width() > 760.0 { most } else { most.min(3) };
+        let most = (room.get() / LABEL_PX[usize::from(!range.is_live())]) as usize;
         let tick = |before: u64| {
             let left = format!("{}%", 100 - before * 100 / span_s);
             // Labels at both ends stay inside.
@@ -262,7 +270,7 @@ pub fn TimeAxis(
         };
         time_ticks(span_s, most).into_iter().map(tick).collect_view()
     };
-    view! { <div class="axis" aria-hidden="true">{move || ticks()}</div> }
+    view! { <div class="axis" aria-hidden="true" node_ref=axis>{move || ticks()}</div> }
 }
 
 #[cfg(test)]

@@ -105,13 +105,20 @@ fn Pane(cell: LogCell) -> impl IntoView {
             })
         })
     };
+    // Without a search, one steps from error to error.
     let hits: Memo<Vec<u64>> = Memo::new(move |_| {
         query.with(|query| {
-            let found = |(_, line): &&Line| !query.is_empty() && contains(line, query);
+            let found = |(_, line): &&Line| match query.is_empty() {
+                true => severity(line) == Some(Severity::Error),
+                false => contains(line, query),
+            };
             lines.with(|lines| lines.iter().filter(found).map(|(number, _)| *number).collect())
         })
     });
-    let current = Memo::new(move |_| hits.with(|hits| current_hit(hits, chosen.get())));
+    let current = Memo::new(move |_| {
+        let (chosen, is_searching) = (chosen.get(), query.with(|query| !query.is_empty()));
+        if is_searching { hits.with(|hits| current_hit(hits, chosen)) } else { chosen }
+    });
     let (scroll, field) = (NodeRef::<Div>::new(), NodeRef::<Input>::new());
     Effect::new(move || {
         lines.track();
@@ -128,11 +135,18 @@ fn Pane(cell: LogCell) -> impl IntoView {
         }
     });
     let step = move |by: isize| {
-        let next = hits.with_untracked(|hits| neighbouring_hit(hits, chosen.get_untracked(), by));
+        let next = hits.with_untracked(|hits| neighbouring_hit(hits, current.get_untracked(), by));
         if next.is_some() {
             chosen.set(next);
         }
     };
+    let log_step = Page::from_context().log_step;
+    Effect::new(move || {
+        if let Some(by) = log_step.get() {
+            log_step.set(None);
+            step(by);
+        }
+    });
     let search = move |text: String| {
         let was_searching = query.with_untracked(|query| !query.is_empty());
         let is_searching = !text.is_empty();
@@ -141,7 +155,7 @@ fn Pane(cell: LogCell) -> impl IntoView {
         }
         query.set(text);
         // Lines that arrive later do not move the search.
-        chosen.set(hits.with_untracked(|hits| hits.last().copied()));
+        chosen.set(hits.with_untracked(|hits| hits.last().copied()).filter(|_| is_searching));
         if was_searching && !is_searching {
             follows.set(followed.get_value());
         }
@@ -161,13 +175,8 @@ fn Pane(cell: LogCell) -> impl IntoView {
             }
         }
     };
-    let on_key = move |event: web_sys::KeyboardEvent| match event.key().as_str() {
-        "n" => step(-1),
-        "N" => step(1),
-        _ => {}
-    };
     let on_search_key = move |event: web_sys::KeyboardEvent| match event.key().as_str() {
-        "Enter" => step(if event.shift_key() { 1 } else { -1 }),
+        "Enter" => step(if event.shift_key() { -1 } else { 1 }),
         "Escape" => {
             search(String::new());
             if let Some(input) = field.get_untracked() {
@@ -197,12 +206,16 @@ fn Pane(cell: LogCell) -> impl IntoView {
         let text = lines.with(|lines| lines.iter().map(|(_, line)| format!("{line}\n")).collect::<String>());
         copy_button(text)
     };
-    let found = move || match (query.with(String::is_empty), hits.with(Vec::len)) {
-        (true, _) => String::new(),
-        (false, 0) => "no matches".to_owned(),
-        (false, count) => {
-            let at = current.get().and_then(|line| hits.with(|hits| hits.binary_search(&line).ok()));
-            format!("{} of {}", text::grouped(at.unwrap_or(0) as u64 + 1), text::grouped(count as u64))
+    let found = move || {
+        let (is_searching, count) = (query.with(|query| !query.is_empty()), hits.with(Vec::len));
+        let at = current.get().and_then(|line| hits.with(|hits| hits.binary_search(&line).ok()));
+        match at {
+            None if is_searching => "no matches".to_owned(),
+            None => String::new(),
+            Some(at) => {
+                let what = if is_searching { "" } else { "error " };
+                format!("{what}{} of {}", text::grouped(at as u64 + 1), text::grouped(count as u64))
+            }
         }
     };
     let none = move || hits.with(Vec::is_empty);
@@ -223,11 +236,11 @@ fn Pane(cell: LogCell) -> impl IntoView {
                 on:keydown=on_search_key
             />
             <span class="logs__found" role="status">{move || found()}</span>
-            <button class="btn" title="Older match (n, or Enter in the search field)" disabled=none on:click=move |_| step(-1)>
-                "↑ Previous" <kbd class="hide-s">"n"</kbd>
+            <button class="btn" title="Match above, or error while nothing is searched (N, or Shift Enter in the search field)" disabled=none on:click=move |_| step(-1)>
+                "↑ Previous" <kbd class="hide-s">"N"</kbd>
             </button>
-            <button class="btn" title="Newer match (N, or Shift Enter in the search field)" disabled=none on:click=move |_| step(1)>
-                "↓ Next" <kbd class="hide-s">"N"</kbd>
+            <button class="btn" title="Match below, or error while nothing is searched (n, or Enter in the search field)" disabled=none on:click=move |_| step(1)>
+                "↓ Next" <kbd class="hide-s">"n"</kbd>
             </button>
             <span class="spring"></span>
             <span class="logs__state">{move || state()}</span>
@@ -242,7 +255,6 @@ fn Pane(cell: LogCell) -> impl IntoView {
             aria-label="Log lines"
             node_ref=scroll
             on:scroll=on_scroll
-            on:keydown=on_key
         >
             <For each=move || lines.get() key=|line| line.0 children=move |line| row(line, query, current)/>
             <div class="log log--partial">{move || partial()}</div>

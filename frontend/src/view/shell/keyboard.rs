@@ -21,8 +21,8 @@ pub fn listen(page: &Page, time: &Time) {
         let Some(event) = event.dyn_ref::<KeyboardEvent>() else { return };
         // A sheet handles its keys itself, also when nothing in it has the focus.
         if let Some(sheet) = platform::top_sheet() {
-            // Except that the next problem may follow the GPU of the one before.
-            let is_next = Command::from_key(&event.key()) == Some(Command::NextItem);
+            // Except that another problem may follow the GPU of the one before.
+            let is_next = matches!(Command::from_key(&event.key()), Some(Command::Next(_)));
             if !is_next || sheet.get_attribute("aria-label").as_deref() != Some("GPU") {
                 return;
             }
@@ -110,8 +110,10 @@ pub fn run_command(page: &Page, grids: Grids, command: Command) -> Option<Route>
             page.address.set_query(query::PROCESS, None);
         }
         Command::AllJobs => return Some(Route::AllJobs),
-        Command::NextItem => {
-            if let Some(item) = page.attention.next() {
+        // The log shown follows, and is never left.
+        Command::Next(by) if matches!(route, Route::Job(_, JobTab::Logs)) => page.log_step.set(Some(by)),
+        Command::Next(by) => {
+            if let Some(item) = page.attention.next(by) {
                 let query = item.query(untrack(|| page.wall_ms()));
                 page.address.navigate_with(item.target.route, query);
             }
