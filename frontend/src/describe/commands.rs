@@ -65,6 +65,21 @@ pub fn for_guest(job: &Job, tunnel: &str) -> Vec<ShellCommand> {
     [show_job_command(&job.id.to_string())].into_iter().chain(tunnel_command(tunnel)).collect()
 }
 
+/// Returns the command that submits a job's batch script again, to run without these nodes; `None` without nodes or script.
+pub fn resubmission_without(job: &Job, nodes: &[NodeName]) -> Option<ShellCommand> {
+    // An allocation without a script is no batch job.
+    let script = job.command.as_ref().filter(|command| command.as_str().starts_with('/'))?;
+    let names = nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(",");
+    if names.is_empty() {
+        return None;
+    }
+    let exclude = format!("--exclude={names}");
+    let folder = job.workdir.as_ref().map(|folder| format!("--chdir={folder}"));
+    let words = ["sbatch", &exclude].into_iter().chain(folder.as_deref());
+    let words = words.chain(script.as_str().split_whitespace());
+    Some(ShellCommand::new(format!("Submit again without {names}"), words))
+}
+
 fn show_job_command(id: &str) -> ShellCommand {
     ShellCommand::new("Full SLURM record", ["scontrol", "show", "job", id])
 }
@@ -162,6 +177,22 @@ mod tests {
             commands(&on_node(&job, &job.nodes[1])),
             ["ssh n2", "srun --overlap --jobid 17 -w n2 --pty bash"]
         );
+    }
+
+    #[test]
+    fn a_job_is_submitted_again_without_the_nodes_that_are_to_blame() {
+        let node = |name| NodeName::new(name).unwrap();
+        let mut job = job(JobState::Running);
+        assert_eq!(resubmission_without(&job, &[node("n1")]), None, "it has no script");
+        job.command = Some("/home/alice/train.sh --lr 3e-4".into());
+        job.workdir = Some("/home/alice/my runs".into());
+        let command = resubmission_without(&job, &[node("n1"), node("n2")]).unwrap();
+        assert_eq!(command.purpose, "Submit again without n1,n2");
+        assert_eq!(
+            command.command,
+            "sbatch --exclude=n1,n2 '--chdir=/home/alice/my runs' /home/alice/train.sh --lr 3e-4"
+        );
+        assert_eq!(resubmission_without(&job, &[]), None);
     }
 
     #[test]

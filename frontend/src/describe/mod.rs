@@ -6,6 +6,7 @@ pub mod commands;
 pub mod comparison;
 mod fact;
 pub mod finding;
+pub mod finding_message;
 pub mod gpu;
 pub mod gpu_health;
 pub mod host;

@@ -1,16 +1,20 @@
-//! Fuzzy search of the command palette: which entries match, and in which order.
+//! Search of the command palette: which entries match, and in which order.
 
-/// Scores how well `entry` matches: it must contain every word, in any order. `None` if it does not.
-pub fn score(typed: &str, entry: &str) -> Option<u32> {
-    let entry: Vec<char> = entry.chars().flat_map(char::to_lowercase).collect();
-    let typed = typed.to_lowercase();
-    let words = typed.split_whitespace().map(|word| word.chars().collect::<Vec<_>>());
-    let score = words.map(|word| word_score(&word, &entry)).sum::<Option<u32>>()?;
+/// Scores how well an entry matches by its name and its further words: they must contain every word that was typed, in any
+/// order. `None` if they do not.
+fn score(typed: &str, name: &str, words: &str) -> Option<u32> {
+    let lower = |text: &str| text.chars().flat_map(char::to_lowercase).collect::<Vec<_>>();
+    let (name, words, typed) = (lower(name), lower(words), typed.to_lowercase());
+    let best = |word: Vec<char>| {
+        // A name says more than the words beside it.
+        word_score(&word, &name).map(|score| score + 1).max(word_score(&word, &words))
+    };
+    let score = typed.split_whitespace().map(|word| best(word.chars().collect())).sum::<Option<u32>>()?;
     // Of two equal matches the shorter one wins.
-    Some(score * 100 + 100_u32.saturating_sub(entry.len() as u32))
+    Some(score * 100 + 100_u32.saturating_sub(name.len() as u32))
 }
 
-/// Scores a word: consecutive letters from a word start score highest, letters that are only in order lowest.
+/// Scores a word: whole, or as the beginnings of successive words: `tl` and `trll` of `train-llm`.
 fn word_score(word: &[char], entry: &[char]) -> Option<u32> {
     let begins_word = |at: usize| at == 0 || !entry[at - 1].is_alphanumeric();
     let ends_word = |at: usize| entry.get(at).is_none_or(|letter| !letter.is_alphanumeric());
@@ -21,24 +25,28 @@ fn word_score(word: &[char], entry: &[char]) -> Option<u32> {
     if let Some(best) = whole.max() {
         return Some(best);
     }
-    let (mut from, mut score) = (0, 0);
-    for letter in word {
-        let at = from + entry[from..].iter().position(|c| c == letter)?;
-        let follows = at == from && from > 0;
-        score += match (begins_word(at), follows) {
-            (true, _) => 8,
-            (false, true) => 6,
-            (false, false) => 1,
-        };
-        from = at + 1;
-    }
-    Some(score)
+    let parts: Vec<&[char]> =
+        entry.split(|letter| !letter.is_alphanumeric()).filter(|part| !part.is_empty()).collect();
+    let begin = (0..parts.len()).any(|at| is_of_beginnings(word, &parts[at..]));
+    begin.then(|| 6 * word.len() as u32)
 }
 
-/// Returns the matching entries, best first; equal matches keep their order.
-pub fn search<T>(typed: &str, entries: Vec<T>, name: impl Fn(&T) -> &str) -> Vec<T> {
+/// Returns whether a word consists of the beginnings of `parts`, at least a letter of each up to its end.
+fn is_of_beginnings(word: &[char], parts: &[&[char]]) -> bool {
+    let Some((part, rest)) = parts.split_first() else { return word.is_empty() };
+    let common = word.iter().zip(*part).take_while(|(typed, known)| typed == known).count();
+    word.is_empty() || (1..=common).rev().any(|taken| is_of_beginnings(&word[taken..], rest))
+}
+
+/// Returns the matching entries, best first; equal matches keep their order. `text` returns the name of an entry and
+/// further words that are searched.
+pub fn search<T>(typed: &str, entries: Vec<T>, text: impl Fn(&T) -> (&str, &str)) -> Vec<T> {
+    let score = |entry: &T| {
+        let (name, words) = text(entry);
+        score(typed, name, words)
+    };
     let mut fitting: Vec<(u32, T)> =
-        entries.into_iter().filter_map(|entry| Some((score(typed, name(&entry))?, entry))).collect();
+        entries.into_iter().filter_map(|entry| Some((score(&entry)?, entry))).collect();
     if !typed.trim().is_empty() {
         fitting.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     }
@@ -51,7 +59,7 @@ mod tests {
 
     fn found(typed: &str) -> Vec<&'static str> {
         let entries = vec!["job 4711 train-llm", "job 12 eval", "node gpu-node-07", "theme", "all jobs"];
-        search(typed, entries, |entry| entry)
+        search(typed, entries, |entry| (entry, ""))
     }
 
     #[test]
@@ -61,10 +69,28 @@ mod tests {
     }
 
     #[test]
-    fn word_starts_rank_above_letters_within_words() {
-        assert_eq!(found("tl")[0], "job 4711 train-llm");
+    fn a_word_may_consist_of_the_beginnings_of_successive_words() {
+        assert_eq!(found("tl"), ["job 4711 train-llm"]);
+        assert_eq!(found("trll"), ["job 4711 train-llm"]);
         assert_eq!(found("07")[0], "node gpu-node-07");
         assert_eq!(found("th")[0], "theme");
+    }
+
+    #[test]
+    fn letters_scattered_through_a_text_do_not_match() {
+        let entries = vec!["sort a table by the column to the right", "share what you see, and list viewers"];
+        assert!(search("hung", entries.clone(), |entry| (entry, "")).is_empty());
+        assert!(search("silence", entries, |entry| (entry, "")).is_empty());
+    }
+
+    #[test]
+    fn further_words_are_searched_and_names_win() {
+        let entries = vec![("Looks idle", "jupyter"), ("jupyter", ""), ("Looks hung", "dpo")];
+        assert_eq!(
+            search("jupyter", entries.clone(), |entry| *entry),
+            [("jupyter", ""), ("Looks idle", "jupyter")]
+        );
+        assert_eq!(search("dpo hung", entries, |entry| *entry), [("Looks hung", "dpo")]);
     }
 
     #[test]
@@ -76,13 +102,13 @@ mod tests {
     #[test]
     fn words_match_in_any_order() {
         let entries = vec!["48310 vllm-llama3-serve", "48305 dpo-llama3-70b"];
-        assert_eq!(search("llama dpo", entries.clone(), |entry| entry), ["48305 dpo-llama3-70b"]);
-        assert_eq!(search("dpo llama", entries, |entry| entry), ["48305 dpo-llama3-70b"]);
+        assert_eq!(search("llama dpo", entries.clone(), |entry| (entry, "")), ["48305 dpo-llama3-70b"]);
+        assert_eq!(search("dpo llama", entries, |entry| (entry, "")), ["48305 dpo-llama3-70b"]);
     }
 
     #[test]
     fn a_whole_word_ranks_above_a_longer_one_that_begins_with_it() {
         let entries = vec!["rank 350", "rank 35", "rank 135"];
-        assert_eq!(search("rank 35", entries, |entry| entry)[0], "rank 35");
+        assert_eq!(search("rank 35", entries, |entry| (entry, ""))[0], "rank 35");
     }
 }

@@ -69,6 +69,11 @@ pub fn authority() -> String {
     window().location().host().unwrap_or_default()
 }
 
+/// The beginning of every address of the page, without a path: `http://127.0.0.1:18080`.
+pub fn origin() -> String {
+    window().location().origin().unwrap_or_default()
+}
+
 /// The port in the address bar; empty for the standard one.
 pub fn port() -> String {
     window().location().port().unwrap_or_default()

@@ -1,11 +1,13 @@
 //! A job's page: its head, its tabs, and the tab that the URL names.
 
+use super::attention_line::AttentionLine;
 use super::attention_list::AttentionList;
 use super::job_about::JobAbout;
 use super::job_head::JobHead;
 use super::job_nodes::JobNodes;
 use super::logs::Logs;
 use super::node_tabs::NodeTabs;
+use super::unknown_job::UnknownJob;
 use crate::domain::route::{JobTab, Route};
 use crate::fleet::{Phase, TopicStore};
 use crate::state::page::Page;
@@ -53,14 +55,27 @@ pub fn JobPage(
             if tab.get() == JobTab::Report {
                 return view! { <JobReport id/> }.into_any();
             }
-            return view! { <NoNodes id store=store.clone()/> <JobAbout id/> }.into_any();
+            return view! { <NoNodes/> <JobAbout id/> }.into_any();
         }
         view! { <NodeTabs scope=scope.clone() job=id names entries/> {side.clone()} }.into_any()
     };
-    view! {
-        <JobHead id entries/>
-        <AttentionList entries silenced store=list in_job=true/>
-        {move || body()}
+    // What is read there follows below one line.
+    let is_read = Memo::new(move |_| matches!(tab.get(), JobTab::Logs | JobTab::Report | JobTab::About));
+    let is_unfolded = RwSignal::new(false);
+    let attention = move || match is_read.get() && !is_unfolded.get() {
+        true => view! { <AttentionLine entries is_unfolded/> }.into_any(),
+        false => view! { <AttentionList entries silenced store=list.clone() in_job=true/> }.into_any(),
+    };
+    let is_unknown = {
+        let phase = page.fleet.overview().clone();
+        Memo::new(move |_| {
+            let is_listed = job.with(Option::is_some) || phase.phase() == Phase::Pending;
+            !is_listed && tab.get() != JobTab::Report
+        })
+    };
+    move || match is_unknown.get() {
+        true => view! { <UnknownJob label=id.to_string() id=Some(id)/> }.into_any(),
+        false => view! { <JobHead id entries/> {attention.clone()} {body.clone()} }.into_any(),
     }
 }
 
@@ -87,29 +102,8 @@ fn side(scope: &Scope, id: JobId, tab: JobTab) -> AnyView {
     }
 }
 
-/// A job without nodes: what it waits for, or that it is unknown.
+/// A job without nodes.
 #[component]
-fn NoNodes(id: JobId, store: TopicStore) -> impl IntoView {
-    let page = Page::from_context();
-    let unlisted = page.clone();
-    let sentence = move || {
-        if page.job(id).is_some() {
-            return "This job has no nodes yet. Its GPUs appear here when it starts.".to_owned();
-        }
-        match store.phase() {
-            Phase::Pending => String::new(),
-            _ if page.share().is_some() => format!("Job {id} is not shared with you, or has ended."),
-            _ => format!(
-                "SLURM does not list job {id}. It may have ended long ago, or belong to someone else."
-            ),
-        }
-    };
-    let href = Page::from_context().href(&Route::Job(id, JobTab::Report));
-    let report = move || {
-        let is_unlisted = unlisted.job(id).is_none() && unlisted.fleet.overview().phase() != Phase::Pending;
-        // A guest has the reports of the jobs that are listed, and no others.
-        (is_unlisted && unlisted.share().is_none())
-            .then(|| view! { <a class="link" href=href.clone()>"Show its report"</a> })
-    };
-    view! { <p class="empty">{move || sentence()} " " {report}</p> }
+fn NoNodes() -> impl IntoView {
+    view! { <p class="empty">"This job has no nodes yet. Its GPUs appear here when it starts."</p> }
 }

@@ -1,9 +1,11 @@
 //! The job list, and the page of a job with its tabs.
 
 pub mod all_jobs;
+mod attention_line;
 pub mod attention_list;
 mod attention_row;
 mod cluster;
+mod finding_tools;
 mod gpu_cells;
 pub mod job_about;
 pub mod job_entry;
@@ -19,5 +21,6 @@ mod machines;
 mod node_picker;
 pub mod node_tabs;
 pub mod section;
-mod silence;
+pub mod silence;
+pub mod unknown_job;
 mod users;

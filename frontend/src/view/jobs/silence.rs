@@ -151,7 +151,7 @@ fn offer(
 }
 
 /// Sends the requests that silence an item, and reports what the relay answers to all of them at once.
-fn silence(page: Page, requests: Vec<SilenceRequest>) {
+pub fn silence(page: Page, requests: Vec<SilenceRequest>) {
     leptos::task::spawn_local(async move {
         let mut answers: Vec<String> = Vec::new();
         for request in requests {

@@ -5,6 +5,7 @@ mod guest_banner;
 pub mod keyboard;
 mod link_banner;
 mod login;
+mod palette_entries;
 mod status_bar;
 mod top_bar;
 mod transport;
@@ -16,6 +17,7 @@ use crate::state::page::Page;
 use crate::view::jobs::all_jobs::AllJobs;
 use crate::view::jobs::job_list::JobList;
 use crate::view::jobs::job_page::JobPage;
+use crate::view::jobs::unknown_job::UnknownJob;
 use crate::view::node::node_head::NodeHead;
 use crate::view::node::node_page::NodeByName;
 use crate::view::reports::audit_page::AuditPage;
@@ -28,6 +30,7 @@ use crate::view::sheets::process_sheet::ProcessSheet;
 use crate::view::sheets::settings_panel::SettingsPanel;
 use crate::view::sheets::share_sheet::ShareSheet;
 use crate::view::widgets::actions::{Confirm, Toasts};
+use crate::view::widgets::focus;
 use command_palette::CommandPalette;
 use guest_banner::GuestBanner;
 use leptos::prelude::*;
@@ -37,12 +40,12 @@ use nodeglass_protocol::NodeName;
 use nodeglass_protocol::live::Topic;
 use status_bar::StatusBar;
 use top_bar::TopBar;
-use wasm_bindgen::JsCast;
 
 /// The page, or the login page without access.
 #[component]
 pub fn Shell() -> impl IntoView {
     let page = Page::from_context();
+    focus::keep();
     let feed = page.feed.clone();
     // Once data was here it stays, whatever happens to the connection.
     let fleet = page.fleet.clone();
@@ -86,9 +89,7 @@ pub fn Shell() -> impl IntoView {
 /// Moves the focus to the content. The address stays: its fragment may hold the key.
 fn skip(event: web_sys::MouseEvent) {
     event.prevent_default();
-    let main = document().get_element_by_id("main");
-    let main = main.and_then(|main| main.dyn_into::<web_sys::HtmlElement>().ok());
-    main.into_iter().for_each(|main| drop(main.focus()));
+    focus::focus_content();
 }
 
 /// Everything that may lie above the page.
@@ -119,17 +120,16 @@ fn RouteView() -> impl IntoView {
     // A job's label is resolved once the jobs are listed.
     let overview = page.fleet.overview().clone();
     let missing = Memo::new(move |_| match route.get() {
-        Route::Nowhere => Some("There is nothing at this address.".to_owned()),
-        Route::JobLabel(label, _) => Some(match overview.phase() {
-            Phase::Pending => String::new(),
-            _ => format!("SLURM does not list job {label}."),
-        }),
-        _ => None,
+        Route::Nowhere => Missing::Page,
+        Route::JobLabel(label, _) if overview.phase() != Phase::Pending => Missing::Job(label),
+        Route::JobLabel(..) => Missing::Unresolved,
+        _ => Missing::Nothing,
     });
     move || match subject.get() {
-        _ if missing.with(Option::is_some) => match missing.get() {
-            Some(why) if !why.is_empty() => view! { <NotFound why/> }.into_any(),
-            _ => ().into_any(),
+        _ if missing.with(|missing| *missing != Missing::Nothing) => match missing.get() {
+            Missing::Page => view! { <NotFound/> }.into_any(),
+            Missing::Job(label) => view! { <UnknownJob label/> }.into_any(),
+            Missing::Unresolved | Missing::Nothing => ().into_any(),
         },
         None => match other.get() {
             Route::Usage | Route::Audit if sharer.with(Option::is_some) => {
@@ -148,16 +148,27 @@ fn RouteView() -> impl IntoView {
     }
 }
 
+/// What an address names that does not exist.
+#[derive(Clone, Debug, PartialEq)]
+enum Missing {
+    Nothing,
+    Page,
+    /// No listed job has this label.
+    Job(String),
+    /// The jobs are not known yet.
+    Unresolved,
+}
+
 /// An address that leads to nothing.
 #[component]
-fn NotFound(why: String) -> impl IntoView {
+fn NotFound() -> impl IntoView {
     let page = Page::from_context();
     let home = page.href(&Route::AllJobs);
     let overview = if untrack(|| page.has_jobs()) { "Go to all jobs" } else { "Go to all machines" };
     view! {
         <div class="empty">
             <h1>"Page not found"</h1>
-            <p>{why} " " <a class="link" href=home>{overview}</a></p>
+            <p>"There is nothing at this address. " <a class="link" href=home>{overview}</a></p>
         </div>
     }
 }

@@ -24,9 +24,18 @@ pub fn commands(lines: Vec<ShellCommand>) -> AnyView {
 
 /// A button that copies a text.
 pub fn copy_button(text: String) -> AnyView {
+    copy_button_of(move || text.clone(), "copy", "✓ copied")
+}
+
+/// A button that copies what `text` returns, with its label before and after.
+pub fn copy_button_of(
+    text: impl Fn() -> String + 'static,
+    label: &'static str,
+    done: &'static str,
+) -> AnyView {
     let copied = RwSignal::new(false);
     let copy = move |_| {
-        platform::copy(&text);
+        platform::copy(&text());
         copied.set(true);
         leptos::task::spawn_local(async move {
             TimeoutFuture::new(COPIED_MS).await;
@@ -36,7 +45,7 @@ pub fn copy_button(text: String) -> AnyView {
     };
     view! {
         <button class="btn btn--small" on:click=copy aria-live="polite">
-            {move || if copied.get() { "✓ copied" } else { "copy" }}
+            {move || if copied.get() { done } else { label }}
         </button>
     }
     .into_any()

@@ -1,0 +1,208 @@
+//! What the command palette finds: findings, jobs, nodes, GPUs, ranks, pages and commands.
+
+use crate::domain::attention::Item;
+use crate::domain::health::state_label;
+use crate::domain::keys::{Command, bindings, keycap};
+use crate::domain::query::{self, Query};
+use crate::domain::route::{JobTab, Route};
+use crate::fleet::TopicStore;
+use crate::state::page::Page;
+use leptos::prelude::*;
+use nodeglass_protocol::job::Job;
+
+/// How long the command of the palette silences a finding, in s.
+pub const SILENCE_S: u32 = 3_600;
+/// The query parameter of the filter of processes.
+const PROCESS_FILTER: &str = "f";
+
+/// An entry of the palette.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PaletteEntry {
+    /// The text that is shown and searched.
+    pub name: String,
+    /// The hint beside it.
+    pub hint: String,
+    /// What is searched beside the name.
+    pub words: String,
+    /// Where it leads.
+    pub target: Target,
+}
+
+/// What happens when an entry is chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// Shows a route, with this query.
+    Route(Route, Query),
+    /// Opens the sheet of a GPU on the current page.
+    Gpu(String),
+    /// Runs a command.
+    Command(Command),
+    /// Silences a finding for [`SILENCE_S`].
+    Silence(Box<Item>),
+}
+
+impl PaletteEntry {
+    fn new(name: impl Into<String>, hint: impl Into<String>, target: Target) -> Self {
+        Self { name: name.into(), hint: hint.into(), words: String::new(), target }
+    }
+
+    fn route(name: impl Into<String>, hint: impl Into<String>, route: Route) -> Self {
+        Self::new(name, hint, Target::Route(route, Query::default()))
+    }
+
+    fn with_words(self, words: impl Into<String>) -> Self {
+        Self { words: words.into(), ..self }
+    }
+}
+
+/// Returns every entry, those of equal matches in the order of the list. Subscribes to what they are made of.
+pub fn entries(page: &Page) -> Vec<PaletteEntry> {
+    let jobs = page.jobs.get();
+    let job = |job: &Job| {
+        let name = format!("{} {}", job.label, job.name);
+        PaletteEntry::route(
+            name,
+            format!("job, {}", state_label(&job.state)),
+            Route::Job(job.id, JobTab::Nodes),
+        )
+    };
+    let tabs = page.route.get().job().into_iter().flat_map(|id| {
+        let nodes = page.job(id).map(|job| job.nodes).unwrap_or_default();
+        let node = move |node: nodeglass_protocol::NodeName| {
+            PaletteEntry::route(node.to_string(), "node of this job", Route::Job(id, JobTab::Node(node)))
+        };
+        let report = PaletteEntry::route("report of this job", "page", Route::Job(id, JobTab::Report));
+        nodes.into_iter().map(node).chain([report]).collect::<Vec<_>>()
+    });
+    let nodes = page.fleet.overview().nodes().get();
+    let node = |cell: &crate::fleet::NodeCell| {
+        PaletteEntry::route(cell.name().to_string(), "node", Route::Node(cell.name().clone()))
+    };
+    let ranks = page.fleet.detail().map(|store| ranks(&store)).unwrap_or_default();
+    let mut all: Vec<PaletteEntry> = jobs.iter().map(job).chain(tabs).chain(nodes.iter().map(node)).collect();
+    all.extend(findings(page));
+    all.extend(commands(page));
+    all.extend(ranks);
+    all.extend(gpus(page.fleet.overview()));
+    all.extend(silences(page));
+    all
+}
+
+/// Returns the jobs in which a typed rank can be searched, by `rank 35` among other words: the processes of jobs that are
+/// not shown are unknown here.
+pub fn ranks_elsewhere(page: &Page, typed: &str) -> Vec<PaletteEntry> {
+    let Some(rank) = rank_in(typed) else { return Vec::new() };
+    let here = page.route.get().job();
+    let has_rank = |job: &&Job| {
+        job.is_active() && job.gpu_count.is_none_or(|count| count > rank) && Some(job.id) != here
+    };
+    let entry = |job: &Job| {
+        let mut query = Query::default();
+        query.set(PROCESS_FILTER, Some(format!("rank={rank}")));
+        let target = Target::Route(Route::Job(job.id, JobTab::Processes), query);
+        PaletteEntry::new(format!("rank {rank} of {}", job.name), format!("job {}", job.label), target)
+    };
+    page.jobs.with(|jobs| jobs.iter().filter(has_rank).map(entry).collect())
+}
+
+/// Returns the number after the word `rank`.
+fn rank_in(typed: &str) -> Option<u32> {
+    let mut words = typed.split_whitespace().skip_while(|word| !word.eq_ignore_ascii_case("rank"));
+    words.nth(1)?.parse().ok()
+}
+
+fn items(page: &Page) -> Vec<Item> {
+    let entries = page.attention.entries().get();
+    entries.iter().filter(|entry| !entry.is_resolved).map(|entry| entry.item.clone()).collect()
+}
+
+fn findings(page: &Page) -> Vec<PaletteEntry> {
+    let now_ms = untrack(|| page.wall_ms());
+    let entry = |item: Item| {
+        let target = Target::Route(item.target.route.clone(), item.query(now_ms));
+        PaletteEntry::new(item.title, item.subject.clone(), target)
+            .with_words(format!("{} {} finding", item.subject, item.reason))
+    };
+    items(page).into_iter().map(entry).collect()
+}
+
+fn silences(page: &Page) -> Vec<PaletteEntry> {
+    let entry = |item: Item| {
+        let name = format!("silence for 1 h: {}", item.title);
+        let (hint, words) = (item.subject.clone(), item.subject.clone());
+        PaletteEntry::new(name, hint, Target::Silence(Box::new(item))).with_words(words)
+    };
+    let can_silence = page.is_owner();
+    items(page).into_iter().filter(|item| can_silence && !item.is_past).map(entry).collect()
+}
+
+fn commands(page: &Page) -> Vec<PaletteEntry> {
+    let is_owner = page.is_owner();
+    let walks = |command: &Command| matches!(command, Command::Job(_) | Command::Node(_) | Command::Close);
+    let commands = bindings(is_owner).filter(|binding| !walks(&binding.command)).map(|binding| {
+        let hint = format!("key {}", keycap(binding.keys[0]));
+        PaletteEntry::new(binding.description, hint, Target::Command(binding.command))
+    });
+    let pages = [
+        ("my usage", Route::Usage),
+        ("audit log: who viewed and what was done", Route::Audit),
+        ("compare jobs", Route::Compare(Vec::new())),
+    ];
+    let pages = pages.into_iter().filter(|(_, route)| is_owner || matches!(route, Route::Compare(_)));
+    commands.chain(pages.map(|(name, route)| PaletteEntry::route(name, "page", route))).collect()
+}
+
+/// Returns an entry for each GPU, which leads to its sheet on its node.
+fn gpus(store: &TopicStore) -> Vec<PaletteEntry> {
+    untrack(|| {
+        store.read(|picture| {
+            let of_node = |node: &nodeglass_protocol::picture::NodePicture| {
+                let name = node.name.clone();
+                let entry = move |gpu: &nodeglass_protocol::picture::GpuPicture| {
+                    let mut query = Query::default();
+                    query.set(query::GPU, Some(gpu.facts.uuid.to_string()));
+                    let target = Target::Route(Route::Node(name.clone()), query);
+                    PaletteEntry::new(format!("{name} {}", gpu.facts.label()), "GPU", target)
+                };
+                node.gpus.iter().map(entry).collect::<Vec<_>>()
+            };
+            picture.nodes.iter().flat_map(of_node).collect()
+        })
+    })
+}
+
+/// Returns an entry for each rank of the processes of a topic.
+fn ranks(store: &TopicStore) -> Vec<PaletteEntry> {
+    let mut ranks: Vec<PaletteEntry> = Vec::new();
+    untrack(|| {
+        store.read(|picture| {
+            for node in &picture.nodes {
+                for process in &node.processes {
+                    let Some(rank) = process.facts.rank else { continue };
+                    let gpu = node.gpus.iter().find(|gpu| gpu.facts.uuid == process.facts.gpu);
+                    let Some(gpu) = gpu else { continue };
+                    let hint = format!("{} {}", node.name, gpu.facts.label());
+                    let target = Target::Gpu(gpu.facts.uuid.to_string());
+                    let entry = PaletteEntry::new(format!("rank {}", rank.global), hint, target);
+                    // A rank may have several processes on its GPU.
+                    if ranks.last() != Some(&entry) {
+                        ranks.push(entry);
+                    }
+                }
+            }
+        });
+    });
+    ranks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_found_among_other_words() {
+        assert_eq!(rank_in("llama rank 35"), Some(35));
+        assert_eq!(rank_in("Rank 7 dpo"), Some(7));
+        assert_eq!([rank_in("rank"), rank_in("35"), rank_in("rank x")], [None; 3]);
+    }
+}

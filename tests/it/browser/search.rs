@@ -1,0 +1,150 @@
+//! What is searched and stepped through: the matches of a log, the palette of everything, and jobs that SLURM does not list.
+
+use anyhow::{Result, ensure};
+use nodeglass_tests::{Browser, TestRelay};
+use serde_json::json;
+
+const ENTER: char = '\u{E007}';
+const ESCAPE: char = '\u{E00C}';
+const CONTROL: char = '\u{E009}';
+
+/// The text of the palette's selected entry.
+const SELECTED: &str = "document.querySelector('.palette [aria-selected=true]')?.innerText";
+
+/// Starts a browser on the overview of the demo.
+async fn overview() -> Result<Option<(Browser, TestRelay)>> {
+    let Some(browser) = Browser::start().await? else { return Ok(None) };
+    let relay = TestRelay::demo()?;
+    browser.resize(1440, 900).await?;
+    browser.open(&relay.link().url).await?;
+    browser.until("what needs attention", "document.querySelector('.attention__line')").await?;
+    Ok(Some((browser, relay)))
+}
+
+/// Types into the palette what replaces what was typed before.
+async fn find(browser: &Browser, typed: &str) -> Result<()> {
+    browser.press(ESCAPE).await?;
+    browser.until("no palette", "!document.querySelector('dialog[open]')").await?;
+    browser.press_with(CONTROL, 'k').await?;
+    browser.until("the palette", "document.activeElement.matches('.palette input')").await?;
+    browser.write(typed).await
+}
+
+#[tokio::test]
+async fn n_goes_down_the_matches_of_a_log_and_never_leaves_it() -> Result<()> {
+    let Some((browser, relay)) = overview().await? else { return Ok(()) };
+    browser.open(&relay.link().path("/job/48377/logs")).await?;
+    let lines = "document.querySelectorAll('.log').length > 20";
+    browser.until("lines", lines).await?;
+    browser.press('/').await?;
+    browser.until("the search", "document.activeElement.matches('.logs__bar input')").await?;
+    browser.write("step").await?;
+    let found = "document.querySelector('.logs__found').innerText";
+    // A running job logs more matches meanwhile.
+    let at_end = format!("/^(\\d+) of /.test({found}) && parseInt({found}) > 3");
+    browser.until("the newest match", &at_end).await?;
+    browser.eval("(document.activeElement.blur(), true)").await?;
+    let position =
+        "(text => parseInt(text.replace(',', '')))(document.querySelector('.logs__found').innerText)";
+    let newest = browser.eval(position).await?.as_i64().unwrap_or_default();
+    browser.press('N').await?;
+    browser.until("the match above", &format!("{position} === {}", newest - 1)).await?;
+    browser.press('N').await?;
+    browser.until("the one above that", &format!("{position} === {}", newest - 2)).await?;
+    browser.press('n').await?;
+    browser.until("the match below", &format!("{position} === {}", newest - 1)).await?;
+    let below = "document.querySelector('.log.is-here').getBoundingClientRect().top";
+    let before = browser.eval("document.querySelector('.log.is-here').id").await?;
+    browser.press('N').await?;
+    let is_above = format!(
+        "document.querySelector('.log.is-here').compareDocumentPosition(document.getElementById({before})) & 4"
+    );
+    browser.until("a line above it", &format!("{below} && ({is_above})")).await?;
+
+    // Without a search, too.
+    browser.press('/').await?;
+    browser.press(ESCAPE).await?;
+    browser.until("no search", "document.querySelector('.logs__bar input').value === '' && document.activeElement === document.body").await?;
+    browser.press('n').await?;
+    browser.press('N').await?;
+    browser.press('?').await?;
+    browser.until("the help", "document.querySelector('dialog[open]')").await?;
+    ensure!(browser.eval("location.pathname").await? == json!("/job/48377/logs"), "n left the log");
+    let keys = browser.text().await?;
+    ensure!(keys.contains("next problem that needs attention; in a log, next match or error"), "{keys}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn findings_ranks_and_commands_are_found_by_their_words_from_anywhere() -> Result<()> {
+    let Some((browser, _relay)) = overview().await? else { return Ok(()) };
+    find(&browser, "rank 35 llama3").await?;
+    browser.until("a rank of a job", &format!("/rank 35 of llama3-8b-pretrain/i.test({SELECTED})")).await?;
+    find(&browser, "silence").await?;
+    browser.until("what can be silenced", &format!("/silence for 1 h: .+/i.test({SELECTED})")).await?;
+    // No letters that are scattered through a text.
+    find(&browser, "hgz").await?;
+    browser.until("nothing", "/No matches/.test(document.querySelector('.palette__none').innerText)").await?;
+    find(&browser, "slower peers").await?;
+    browser.until("a finding", &format!("/slower than its peers/.test({SELECTED})")).await?;
+    browser.press(ENTER).await?;
+    browser
+        .until(
+            "where it shows",
+            "location.pathname.startsWith('/job/48213') && document.querySelector('.head h1')",
+        )
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_unknown_job_is_the_same_page_by_number_and_by_label() -> Result<()> {
+    let Some((browser, relay)) = overview().await? else { return Ok(()) };
+    let main = "document.querySelector('main').innerText";
+    for (path, label) in [("/job/99999999", "99999999"), ("/job/48440_77", "48440_77")] {
+        browser.open(&relay.link().path(path)).await?;
+        let words = format!(
+            "SLURM does not list job {label}. It may have ended long ago, or belong to someone else."
+        );
+        browser.until(&words, &format!("{main}.includes({words:?}) && /report/.test({main})")).await?;
+        let title = browser.eval("document.querySelector('main h1').innerText").await?;
+        ensure!(title == json!(format!("Job {label}")), "{title}");
+        ensure!(browser.eval("document.querySelectorAll('main .empty').length").await? == json!(1));
+    }
+    // A task that ended and left the list: its report is known by the label.
+    browser.open(&relay.link().path("/job/99999999")).await?;
+    browser
+        .until("its report", "document.querySelector('main .empty a[href$=\"/job/99999999/report\"]')")
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_finding_is_copied_as_a_message_and_its_job_submitted_without_the_node() -> Result<()> {
+    let Some((browser, relay)) = overview().await? else { return Ok(()) };
+    browser.open(&relay.link().path("/job/48213")).await?;
+    let taken = "window.taken = []; Object.defineProperty(navigator, 'clipboard', { value: { writeText: text => { taken.push(text); return Promise.resolve(); } }, configurable: true })";
+    browser.until("an unfolded finding", "document.querySelector('.finding-tools .command')").await?;
+    browser.eval(&format!("(() => {{ {taken}; return true; }})()")).await?;
+    let command = browser.eval("document.querySelector('.finding-tools .command').innerText").await?;
+    let command = command.as_str().unwrap_or_default();
+    ensure!(command.starts_with("sbatch --exclude=gpu-h0"), "{command}");
+    browser.click(".finding-tools > .btn").await?;
+    let text = browser.eval("taken[0]").await?;
+    let text = text.as_str().unwrap_or_default();
+    for part in ["Job 48213 (llama3-8b-pretrain, user alice): ", "Nodes: gpu-h0", "When: ", "/job/48213"] {
+        ensure!(text.contains(part), "{part} is missing in {text}");
+    }
+    ensure!(!text.contains('#'), "the key is in {text}");
+    // Above what is read, one line says it.
+    browser.click(".tabs a[href*='/logs']").await?;
+    browser
+        .until(
+            "one line",
+            "document.querySelector('.attention-line') && !document.querySelector('main .attention')",
+        )
+        .await?;
+    browser.click(".attention-line").await?;
+    browser.until("the list", "document.querySelector('main .attention__line')").await?;
+    Ok(())
+}
