@@ -3,11 +3,12 @@
 use super::fact::{Emphasis, Fact, FactGroup, bytes};
 use crate::domain::severity::Severity;
 use crate::domain::{text, xid};
+use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::gpu::{NvLink, Vgpu};
 use nodeglass_protocol::picture::{GpuEvent, GpuPicture};
 use nodeglass_protocol::{GpuField, Reading, Text};
 
-/// Describes a GPU's memory errors, with advice.
+/// Describes a GPU's memory errors, and what they mean; what to do is the advice of the finding.
 pub fn errors(gpu: &GpuPicture) -> FactGroup {
     let (row, health) = (&gpu.row, &gpu.health);
     let counter = |label, reading: &Reading<u64>| Fact::read(label, reading, |count| text::grouped(*count));
@@ -21,10 +22,7 @@ pub fn errors(gpu: &GpuPicture) -> FactGroup {
         "Memory errors",
         [
             since_load("Uncorrected, since driver load", GpuField::EccUncorrected)
-                .with_note(note_if(
-                    has_uncorrected,
-                    "results may be wrong: check them, and report it to the administrators",
-                ))
+                .with_note(note_if(has_uncorrected, "results computed since then may be wrong"))
                 .with_emphasis_if(has_uncorrected, Emphasis::Error),
             since_load("Corrected, since driver load", GpuField::EccCorrected),
             counter("Uncorrected, lifetime", &health.ecc_life_uncorrected),
@@ -43,14 +41,11 @@ pub fn errors(gpu: &GpuPicture) -> FactGroup {
             Fact::read("Row remap pending", &health.remap_pending, yes)
                 .with_note(note_if(
                     is_set(&health.remap_pending),
-                    "the GPU needs a reset: report it to the administrators",
+                    "takes effect at the next reset of the GPU",
                 ))
                 .with_emphasis_if(is_set(&health.remap_pending), Emphasis::Warning),
             Fact::read("Row remap failed", &health.remap_failed, yes)
-                .with_note(note_if(
-                    is_set(&health.remap_failed),
-                    "the GPU must be replaced: move the job away",
-                ))
+                .with_note(note_if(is_set(&health.remap_failed), "the GPU must be replaced"))
                 .with_emphasis_if(is_set(&health.remap_failed), Emphasis::Error),
         ],
     )
@@ -86,23 +81,66 @@ fn nvlink(link: &NvLink) -> Fact {
         .with_emphasis_if(errors > 0 || link.up.value() == Some(&false), Emphasis::Warning)
 }
 
-/// Returns the events of a GPU, newest first; `when` formats how long ago a moment is.
+/// The finding that the sheet of a GPU states first.
+#[derive(Clone, Copy, Debug)]
+pub struct Stated<'a> {
+    /// What it is about.
+    pub kind: FindingKind,
+    /// How severe it is.
+    pub severity: Severity,
+    /// Its sentence.
+    pub title: &'a str,
+}
+
+/// Returns the events of a GPU, those that occurred last first, each text once with its count. An event that is part of
+/// `stated` is marked like that, and not explained again. `when` formats a time.
 pub fn events<'a>(
     all: impl DoubleEndedIterator<Item = &'a GpuEvent>,
     gpu: &GpuPicture,
+    stated: Option<Stated<'_>>,
     when: impl Fn(u64) -> String,
 ) -> Option<FactGroup> {
-    let own_events = all.rev().filter(|event| event.gpu.as_ref().is_none_or(|uuid| *uuid == gpu.facts.uuid));
-    let entries: Vec<Fact> = own_events
-        .map(|event| {
-            let fact = Fact::new(when(event.at_ms), event.text.as_str());
-            let Some(number) = event.xid else { return fact };
-            let emphasis =
-                if xid::severity(number) == Severity::Error { Emphasis::Error } else { Emphasis::Warning };
-            fact.with_note(xid::meaning(number).map_or("", |(text, _)| text)).with_emphasis_if(true, emphasis)
-        })
-        .collect();
+    let mut folded: Vec<(&GpuEvent, usize)> = Vec::new();
+    for event in all.rev().filter(|event| event.gpu.as_ref().is_none_or(|uuid| *uuid == gpu.facts.uuid)) {
+        let is_same = |known: &GpuEvent| (known.xid, &known.text) == (event.xid, &event.text);
+        match folded.iter_mut().find(|(known, _)| is_same(known)) {
+            Some((_, count)) => *count += 1,
+            None => folded.push((event, 1)),
+        }
+    }
+    let entries: Vec<Fact> =
+        folded.iter().map(|(event, count)| event_fact(event, *count, stated, &when)).collect();
     (!entries.is_empty()).then(|| FactGroup::new("Events", entries))
+}
+
+/// Describes an event that occurred `count` times, at last then: `18:21`, `Xid 63 · 4 times`, and what that means.
+fn event_fact(
+    event: &GpuEvent,
+    count: usize,
+    stated: Option<Stated<'_>>,
+    when: impl Fn(u64) -> String,
+) -> Fact {
+    // The probe explains the numbers that it knows.
+    let (name, explanation) = event.text.as_str().split_once(": ").unwrap_or((event.text.as_str(), ""));
+    let name = if event.gpu.is_some() { name.split(" on GPU ").next().unwrap_or(name) } else { name };
+    let (value, label) = match count {
+        1 => (name.to_owned(), when(event.at_ms)),
+        count => (format!("{name} · {count} times"), format!("last {}", when(event.at_ms))),
+    };
+    let Some(number) = event.xid else { return Fact::new(label, value).with_note(explanation) };
+    let is_part = |stated: &Stated<'_>| match stated.kind {
+        FindingKind::MemoryErrors => xid::is_memory_error(number),
+        kind => kind == FindingKind::Xid && stated.title.contains(&format!("Xid {number},")),
+    };
+    let stated = stated.filter(is_part);
+    let meaning = match stated {
+        Some(Stated { kind: FindingKind::Xid, .. }) => "",
+        _ if explanation.is_empty() => xid::meaning(number).map_or("", |(text, _)| text),
+        _ => explanation,
+    };
+    let severity = stated.map_or_else(|| xid::severity(number), |stated| stated.severity);
+    let emphasis = if severity == Severity::Error { Emphasis::Error } else { Emphasis::Warning };
+    Fact::new(label, value).with_note(meaning).with_emphasis_if(true, emphasis)
 }
 
 /// Returns the vGPUs of a host, if there are any: the virtual machine, and what it uses.
@@ -176,11 +214,33 @@ mod tests {
             text: "Xid".into(),
         };
         let all = [event(1, None, Some(31)), event(2, Some("GPU-other"), Some(79)), event(3, None, Some(79))];
-        let group = events(all.iter(), &gpu, |at| at.to_string()).unwrap();
+        let group = events(all.iter(), &gpu, None, |at| at.to_string()).unwrap();
         let entries: Vec<(&str, Emphasis)> =
             group.facts.iter().map(|fact| (fact.label.as_str(), fact.emphasis)).collect();
         assert_eq!(entries, [("3", Emphasis::Error), ("1", Emphasis::Warning)]);
-        assert_eq!(events([].iter(), &gpu, |at| at.to_string()), None);
+        assert_eq!(events([].iter(), &gpu, None, |at| at.to_string()), None);
+    }
+
+    #[test]
+    fn a_repeated_event_is_one_line_that_explains_it_once_and_as_severely_as_its_finding() {
+        let gpu = GpuPicture::default();
+        let uuid = Some(gpu.facts.uuid.clone());
+        let event =
+            |at_ms, xid, text: &str| GpuEvent { at_ms, gpu: uuid.clone(), xid: Some(xid), text: text.into() };
+        let set_aside = "Xid 63 on GPU 6: a faulty piece of its memory is set aside";
+        let all = [event(1, 63, set_aside), event(2, 31, "Xid 31"), event(3, 63, set_aside)];
+        let facts = |stated| events(all.iter(), &gpu, stated, |at| at.to_string()).unwrap().facts;
+        let stated = |kind, severity, title| Some(Stated { kind, severity, title });
+        let errors =
+            facts(stated(FindingKind::MemoryErrors, Severity::Error, "GPU 6: 1 uncorrected memory error"));
+        let [memory, page_fault] = &errors[..] else { panic!("{errors:?}") };
+        assert_eq!((memory.label.as_str(), memory.value.as_str()), ("last 3", "Xid 63 · 2 times"));
+        assert_eq!(memory.note, "a faulty piece of its memory is set aside");
+        assert_eq!((memory.emphasis, page_fault.emphasis), (Emphasis::Error, Emphasis::Warning));
+        assert!(page_fault.note.contains("page fault"), "{page_fault:?}");
+        assert_eq!(facts(None)[0].emphasis, Emphasis::Warning);
+        let xid = facts(stated(FindingKind::Xid, Severity::Warning, "GPU 6: Xid 31, GPU memory page fault"));
+        assert_eq!((xid[1].note.as_str(), xid[0].note.is_empty()), ("", false));
     }
 
     #[test]

@@ -57,15 +57,15 @@ const READINGS: &[Line] = &[
     ("Links", "NVLink sent", "^(19|20)(\\.\\d)? GiB/s", "^(8\\d|90)(\\.\\d)? GiB/s"),
     ("NVLinks", "Link 3", "^↓ .*MiB/s", "^◆ down"),
     ("NVLinks", "Link 4", "^↓ .*MiB/s", "^◆ ↓.* errors"),
-    ("Memory errors", "Uncorrected, since driver load", "^0$", "^▲ 2.*results may be wrong"),
+    ("Memory errors", "Uncorrected, since driver load", "^0$", "^▲ 2.*may be wrong"),
     ("Memory errors", "Corrected, since driver load", "^3$", "^1,003$"),
     ("Memory errors", "Uncorrected, lifetime", "^1$", "^4$"),
     ("Memory errors", "Corrected, lifetime", "^12$", "^2,012$"),
     ("Memory errors", "Rows remapped, uncorrected", "^0$", "^◆ 5$"),
     ("Memory errors", "Rows remapped, corrected", "^1$", "^6$"),
-    ("Memory errors", "Row remap pending", "^no", "^◆ yes.*needs a reset"),
+    ("Memory errors", "Row remap pending", "^no", "^◆ yes.*next reset"),
     ("Memory errors", "Row remap failed", "^no", "^▲ yes.*must be replaced"),
-    ("Events", ".*", "", "Xid 79.*fallen off the bus"),
+    ("Events", ".*", "", "Xid 79.*fell off the bus"),
 ];
 
 /// Facts of the same GPU, with values that differ from the model's defaults.

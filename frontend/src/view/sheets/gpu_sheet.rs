@@ -2,7 +2,7 @@
 
 use crate::chart::Range;
 use crate::describe::{Emphasis, Fact, FactGroup, finding, gpu, gpu_health, throttle as throttle_facts};
-use crate::domain::attention;
+use crate::domain::attention::{self, Item};
 use crate::domain::health::{Freshness, freshness};
 use crate::domain::metric::Metric;
 use crate::domain::query::GPU;
@@ -166,7 +166,7 @@ fn charts(store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> AnyView {
         let fixed = Memo::new(move |_| metric);
         let plot = plot_memo(&time, store, groups, fixed, 240);
         let label = summary(&page, &time, store, groups, fixed);
-        view! { <Graph plot metric=fixed label hue height=64 labels=2/> }
+        view! { <Graph plot metric=fixed label hue height=64/> }
     };
     let all = [
         (Metric::UTIL, "--util-line"),
@@ -191,6 +191,11 @@ fn throttling(node: &NodePicture, gpu: &GpuPicture, now_ms: u64) -> Option<Vec<T
     Some(throttle::summarize(trace, now_ms.saturating_sub(Range::RECENT_MS), now_ms))
 }
 
+/// Returns the worst finding that names the GPU.
+fn finding_about(page: &Page, gpu: &GpuPicture) -> Option<Item> {
+    page.attention.entries().with(|entries| attention::affecting_gpu(entries, &gpu.facts.uuid).cloned())
+}
+
 /// Returns the status, and all groups in order: errors first, identity last.
 fn details(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Details {
     let now_ms = page.ended_ms.get().unwrap_or_else(|| page.now_ms());
@@ -198,29 +203,73 @@ fn details(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Details {
     let readings = gpu::groups(gpu);
     let health = [gpu_health::vgpus(gpu), Some(gpu_health::errors(gpu)), gpu_health::nvlinks(gpu)];
     let judged: Vec<FactGroup> = health.iter().flatten().chain(&readings).cloned().collect();
-    let status = gpu::status(gpu, &judged, throttling.as_deref().unwrap_or_default(), now_ms);
-    let job_name = |job| page.job_name(job);
-    let around = gpu::GpuContext { node: node.head.facts.as_ref(), job_name: &job_name };
-    let ago = |at_ms: u64| {
+    let own = gpu::status(gpu, &judged, throttling.as_deref().unwrap_or_default(), now_ms);
+    let own = aged_status(page, node, own);
+    // What the GPU itself states may be worse.
+    let found = finding_about(page, gpu).filter(|item| item.severity >= own.0);
+    let stated = found.as_ref().map(|item| gpu_health::Stated {
+        kind: item.kind,
+        severity: item.severity,
+        title: &item.title,
+    });
+    let time = |at_ms: u64| {
         let at_s = page.wall_s() - (page.now_ms().saturating_sub(at_ms) / 1_000).cast_signed();
         platform::time_of_day(at_s)
     };
-    let mut groups: Vec<FactGroup> =
-        gpu_health::events(node.head.events.iter(), gpu, ago).into_iter().collect();
+    let events = gpu_health::events(node.head.events.iter(), gpu, stated, time);
     let throttling = throttling
         .map(|all| throttle_facts::group(&all, |at_ms| text::span(now_ms.saturating_sub(at_ms) / 1_000)));
+    let groups = ordered_groups(page, node, gpu, Parts { events, throttling, readings, health });
+    match found {
+        Some(item) => Details {
+            status: (item.severity, format!("{}, {}", item.title, finding::when(&item))),
+            advice: Some(item.advice),
+            capture: item.capture,
+            groups,
+        },
+        None => Details { status: own, advice: None, capture: None, groups },
+    }
+}
+
+/// Returns the status of a GPU of whose readings none is current: they are late, or its last ones.
+fn aged_status(page: &Page, node: &NodePicture, status: (Severity, String)) -> (Severity, String) {
+    match freshness(node, page.fleet.shown_ms()) {
+        Freshness::Stale(age_ms) if status.0 < Severity::Error => (
+            Severity::Warning,
+            format!("No data for {}; these are the last readings", text::span(age_ms / 1_000)),
+        ),
+        Freshness::Last => {
+            (Severity::Ended, format!("The job has ended; these are the last readings. {}", status.1))
+        }
+        _ => status,
+    }
+}
+
+/// The groups of facts of a sheet, by what they are about.
+struct Parts {
+    events: Option<FactGroup>,
+    throttling: Option<FactGroup>,
+    readings: Vec<FactGroup>,
+    health: [Option<FactGroup>; 3],
+}
+
+/// Returns the groups in order: errors first, identity last.
+fn ordered_groups(page: &Page, node: &NodePicture, gpu: &GpuPicture, parts: Parts) -> Vec<FactGroup> {
+    let job_name = |job| page.job_name(job);
+    let around = gpu::GpuContext { node: node.head.facts.as_ref(), job_name: &job_name };
+    let mut groups: Vec<FactGroup> = parts.events.into_iter().collect();
     // The status says why; the group explains it.
     let is_odd = |group: &FactGroup| group.facts.iter().any(|fact| fact.emphasis == Emphasis::Warning);
-    let (first, beside_clocks) = match throttling {
+    let (first, beside_clocks) = match parts.throttling {
         Some(group) if is_odd(&group) => (Some(group), None),
         group => (None, group),
     };
     groups.extend(first);
-    let mut rest = readings;
+    let mut rest = parts.readings;
     // Next to the clocks that it explains.
     rest.splice(5..5, beside_clocks);
     groups.extend(rest);
-    groups.extend(health.into_iter().flatten());
+    groups.extend(parts.health.into_iter().flatten());
     if !gpu.gaps.is_empty() {
         let gaps = gpu
             .gaps
@@ -235,24 +284,5 @@ fn details(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Details {
         groups.iter_mut().for_each(|group| group.facts.retain(|fact| fact.emphasis != Emphasis::Absent));
         groups.retain(|group| !group.facts.is_empty());
     }
-    let status = match freshness(node, page.fleet.shown_ms()) {
-        Freshness::Stale(age_ms) if status.0 < Severity::Error => (
-            Severity::Warning,
-            format!("No data for {}; these are the last readings", text::span(age_ms / 1_000)),
-        ),
-        Freshness::Last => {
-            (Severity::Ended, format!("The job has ended; these are the last readings. {}", status.1))
-        }
-        _ => status,
-    };
-    let (entries, own) = (page.attention.entries(), status.0);
-    let found = entries.with(|entries| {
-        let item = attention::affecting_gpu(entries, &gpu.facts.uuid)?;
-        let status = (item.severity, format!("{}, {}", item.title, finding::when(item)));
-        (item.severity >= own).then(|| (status, item.advice.clone(), item.capture.clone()))
-    });
-    match found {
-        Some((status, advice, capture)) => Details { status, advice: Some(advice), capture, groups },
-        None => Details { status, advice: None, capture: None, groups },
-    }
+    groups
 }
