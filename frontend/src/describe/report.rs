@@ -8,12 +8,13 @@ use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{Report, Throttled};
 use nodeglass_protocol::{JobId, Text};
+use std::borrow::Cow;
 
 /// A figure of a report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// What it is.
-    pub label: &'static str,
+    pub label: Cow<'static, str>,
     /// Formatted, with its unit.
     pub value: String,
     /// Explanation, such as the amount requested.
@@ -64,11 +65,14 @@ fn gpus(report: &Report) -> Vec<Figure> {
         return Vec::new();
     }
     let allocated = totals.gpu_hours_allocated;
-    let hours = |label, hours: f64| Figure::new(label, format!("{} h", precise(hours)), Some(hours));
-    let used = (allocated > 0.0).then(|| (totals.gpu_hours_used / allocated, "hue-busy"));
+    let hours =
+        |label: &'static str, hours: f64| Figure::new(label, format!("{} h", precise(hours)), Some(hours));
+    let observed = totals.gpu_hours_observed;
+    let used = (observed > 0.0).then(|| (totals.gpu_hours_used / observed, "hue-busy"));
     let mut figures = vec![
         Figure::new("Number", text::grouped(u64::from(totals.gpus)), Some(f64::from(totals.gpus))),
         hours("GPU hours allocated", allocated),
+        hours("GPU hours observed", totals.gpu_hours_observed.min(allocated)),
         Figure { bar: used, ..hours("GPU hours used", totals.gpu_hours_used) },
         hours("GPU hours idle", totals.gpu_hours_idle),
     ];
@@ -107,7 +111,7 @@ fn gpus(report: &Report) -> Vec<Figure> {
     }));
     figures.extend(totals.throttled.iter().map(|Throttled { reason, seconds }| Figure {
         note: "sum over the GPUs".to_owned(),
-        ..Figure::new("Throttled", format!("{reason}: {}", text::span(seconds.round() as u64)), None)
+        ..Figure::new(format!("Throttled: {reason}"), text::span(seconds.round() as u64), Some(*seconds))
     }));
     let faults = [
         ("Xid errors", u64::from(totals.xids)),
@@ -245,11 +249,11 @@ pub fn energy(kwh: f64) -> String {
     }
 }
 
-/// A number with at most two decimals, fewer if it is large: `0.42`, `12.3`, `1,408`.
+/// A number with at most two decimals, fewer if it is large, and none if it is whole: `0.42`, `12.3`, `1,408`, `896`.
 pub fn precise(number: f64) -> String {
     let number = number.max(0.0);
     match number {
-        0.0 => "0".to_owned(),
+        _ if number.fract() == 0.0 => text::grouped(number as u64),
         ..9.995 => {
             let hundredths = (number * 100.0).round() as u64;
             format!("{}.{:02}", hundredths / 100, hundredths % 100)
@@ -259,9 +263,41 @@ pub fn precise(number: f64) -> String {
     }
 }
 
+/// How all numbers of a column are written: with as many decimals as its largest one deserves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnFormat {
+    decimals: usize,
+}
+
+impl ColumnFormat {
+    /// The format of a column of these numbers.
+    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Self {
+        let decimals = match numbers.into_iter().fold(0.0, f64::max) {
+            0.0 => 0,
+            ..9.995 => 2,
+            ..999.95 => 1,
+            _ => 0,
+        };
+        Self { decimals }
+    }
+
+    /// Writes a number of the column.
+    pub fn write(self, number: f64) -> String {
+        match self.decimals {
+            0 => text::grouped(number.max(0.0).round() as u64),
+            decimals => format!("{:.decimals$}", number.max(0.0)),
+        }
+    }
+}
+
+/// The unit of a column of energies in kWh, and the factor to it.
+pub fn energy_unit(kwh: impl IntoIterator<Item = f64>) -> (&'static str, f64) {
+    if kwh.into_iter().any(|kwh| kwh >= 1.0) { ("kWh", 1.0) } else { ("Wh", 1_000.0) }
+}
+
 impl Figure {
-    fn new(label: &'static str, value: String, number: Option<f64>) -> Self {
-        Self { label, value, note: String::new(), number, bar: None }
+    fn new(label: impl Into<Cow<'static, str>>, value: String, number: Option<f64>) -> Self {
+        Self { label: label.into(), value, note: String::new(), number, bar: None }
     }
 }
 
@@ -397,5 +433,34 @@ pub mod tests {
     #[test]
     fn numbers_have_as_many_decimals_as_they_deserve() {
         assert_eq!([0.0, 0.004, 0.42, 12.34, 1_408.2].map(precise), ["0", "0.00", "0.42", "12.3", "1,408"]);
+        assert_eq!([7.0, 25.0, 100.0, 896.0, 1_024.0].map(precise), ["7", "25", "100", "896", "1,024"]);
+    }
+
+    #[test]
+    fn a_column_has_one_number_of_decimals_and_one_unit() {
+        let column = |numbers: &[f64]| {
+            let format = ColumnFormat::of(numbers.iter().copied());
+            numbers.iter().map(|number| format.write(*number)).collect::<Vec<_>>()
+        };
+        assert_eq!(column(&[32.94, 0.2979, 12.0]), ["32.9", "0.3", "12.0"]);
+        assert_eq!(column(&[2_511.2, 83.1]), ["2,511", "83"]);
+        assert_eq!(column(&[0.0, 0.5]), ["0.00", "0.50"]);
+        assert_eq!(column(&[0.0]), ["0"]);
+        assert_eq!((energy_unit([32.9, 0.3]), energy_unit([0.3])), (("kWh", 1.0), ("Wh", 1_000.0)));
+    }
+
+    #[test]
+    fn each_cause_of_throttling_is_a_figure_of_its_own() {
+        let mut report = report_with(&[]);
+        report.totals.gpus = 1;
+        let throttled = |reason: &str, seconds| Throttled { reason: reason.into(), seconds };
+        report.totals.throttled = vec![throttled("too hot", 90.0), throttled("power brake", 30.0)];
+        let shown: Vec<(String, String)> = gpus(&report)
+            .into_iter()
+            .filter(|figure| figure.label.starts_with("Throttled"))
+            .map(|figure| (figure.label.into_owned(), figure.value))
+            .collect();
+        let expected = [("Throttled: too hot", "1 min"), ("Throttled: power brake", "30 s")];
+        assert_eq!(shown, expected.map(|(label, value)| (label.to_owned(), value.to_owned())));
     }
 }

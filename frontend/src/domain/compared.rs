@@ -69,22 +69,6 @@ pub fn alike(own: JobId, user: &str, name: &str, jobs: &[Job]) -> Vec<JobId> {
     alike.into_iter().map(|job| job.id).collect()
 }
 
-/// Returns what is compared first of a job: its run, and that of the newest one of its kind, if there is one.
-pub fn with_newest_alike(job: &Job, jobs: &[Job]) -> Vec<Compared> {
-    let other = alike(job.id, job.user.as_str(), job.name.as_str(), jobs).into_iter().next();
-    [Some(job.id), other].into_iter().flatten().map(Compared::whole).collect()
-}
-
-/// Returns what is compared first of all jobs: the newest job of a user that has another one of its kind, else the newest two.
-pub fn first_choice(user: &str, jobs: &[Job]) -> Vec<Compared> {
-    let mut own: Vec<&Job> =
-        jobs.iter().filter(|job| job.user.as_str() == user && has_started(job)).collect();
-    own.sort_unstable_by_key(|job| std::cmp::Reverse((job.start, job.id)));
-    let pairs = own.iter().map(|job| with_newest_alike(job, jobs));
-    let pair = pairs.into_iter().find(|pair| pair.len() > 1);
-    pair.unwrap_or_else(|| own.iter().take(2).map(|job| Compared::whole(job.id)).collect())
-}
-
 /// Returns whether a job has used anything: the start of one that waits is only expected.
 pub fn has_started(job: &Job) -> bool {
     job.start.is_some() && job.state != JobState::Pending
@@ -205,9 +189,8 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_jobs_of_a_kind_are_compared_first() {
-        let of = |ids: &[u32]| ids.iter().map(|id| Compared::whole(JobId(*id))).collect::<Vec<_>>();
-        let mut jobs = vec![
+    fn the_newest_jobs_of_a_kind_are_offered_first() {
+        let jobs = [
             job(1, "train-17", Some(10)),
             job(2, "train-18", Some(30)),
             job(3, "serve", Some(40)),
@@ -217,12 +200,7 @@ mod tests {
             Job { user: "bob".into(), ..job(7, "train-22", Some(50)) },
         ];
         assert_eq!(alike(JobId(1), "alice", "train-17", &jobs), [JobId(2), JobId(4)]);
-        assert_eq!(with_newest_alike(&jobs[0], &jobs), of(&[1, 2]));
-        assert_eq!(with_newest_alike(&jobs[2], &jobs), of(&[3]));
-        assert_eq!(first_choice("alice", &jobs), of(&[2, 4]));
-        jobs.retain(|job| [1, 3].contains(&job.id.0));
-        assert_eq!(first_choice("alice", &jobs), of(&[3, 1]), "of different kinds");
-        assert_eq!((first_choice("bob", &jobs), first_choice("alice", &[])), (Vec::new(), Vec::new()));
+        assert_eq!(alike(JobId(3), "alice", "serve", &jobs), []);
     }
 
     #[test]

@@ -232,16 +232,23 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.until("the chosen job", "/^\\/compare\\/10[12]$/.test(location.pathname)").await?;
     // The overview and a job lead to a comparison.
     browser.open(&relay.link().path("/job/101")).await?;
-    browser
-        .until("the way from a job", "document.querySelector('.head a[href$=\"/compare/101-102\"]')")
-        .await?;
+    browser.until("the way from a job", "document.querySelector('.head a[href$=\"/compare/101\"]')").await?;
     browser.open(&relay.link().path("/")).await?;
     browser
-        .until("the way from the overview", "document.querySelector('.head__links a[href*=compare]')")
+        .until("the way from the overview", "document.querySelector('.head__links a[href$=\"/compare/\"]')")
         .await?;
+    browser.click(".head__links a[href*=compare]").await?;
+    browser.until("a comparison that begins empty", &main_contains("Choose the first job")).await?;
+    ensure!(browser.eval("document.querySelectorAll('.compare td').length").await? == json!(0));
+    browser.open(&relay.link().path("/")).await?;
     browser.until("the way to it", "document.querySelector('.head__links a[href*=usage]')").await?;
     browser.click(".head__links a[href*='usage']").await?;
     browser.until("both jobs", &format!("{} && {}", main_contains("train-1"), main_contains("lab"))).await?;
+    // What was not observed is neither used nor unused.
+    browser.until("what was observed", &main_contains("GPU hours were observed")).await?;
+    let heads =
+        "[...document.querySelectorAll('.usage__both th')].map((head) => head.innerText.trim()).join()";
+    browser.until("its column", &format!("/Unused,Not observed,Energy k?Wh/.test({heads})")).await?;
     browser.photograph("usage").await?;
     ensure!(browser.complaints().await?.is_empty(), "{:?}", browser.complaints().await?);
     Ok(())

@@ -6,14 +6,14 @@ use crate::describe::job::{
     SHORT_S, bottleneck as describe_bottleneck, exit_text, pending_reason, run_time, time_left,
 };
 use crate::domain::attention::Entry;
-use crate::domain::compared;
+use crate::domain::compared::{self, Compared};
 use crate::domain::health::{self, Health};
 use crate::domain::outcome;
 use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text;
 use crate::platform;
-use crate::state::page::{Page, ShareSheetView};
+use crate::state::page::Page;
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -51,7 +51,7 @@ pub fn JobHead(
             view! {
                 <div class="head">
                     <div class="head__what">
-                        <div class="head__title"><h1>{job.name.to_string()}</h1> <ShareIt/> {compare_link(&page, &job)}</div>
+                        <div class="head__title"><h1>{job.name.to_string()}</h1> {compare_link(&page, &job)}</div>
                         <Meta job=job.clone() model health/>
                         {pending_notice(&job)}
                         {failure_notice(&page, &job)}
@@ -64,21 +64,9 @@ pub fn JobHead(
     }
 }
 
-/// The owner's button to share it.
-#[component]
-fn ShareIt() -> impl IntoView {
-    let page = Page::from_context();
-    move || {
-        let open = page.sharing;
-        page.is_owner().then(|| {
-            view! { <button class="btn btn--small" on:click=move |_| open.set(Some(ShareSheetView::Create))>"Share this job"</button> }.into_any()
-        })
-    }
-}
-
 /// The way to a comparison of the job, once it has started.
 fn compare_link(page: &Page, job: &Job) -> Option<AnyView> {
-    let first = untrack(|| page.jobs.with(|jobs| compared::with_newest_alike(job, jobs)));
+    let first = vec![Compared::whole(job.id)];
     let title = "Compare this job with others, or parts of its run with each other";
     compared::has_started(job).then(|| {
         view! { <a class="btn btn--small" href=page.href(&Route::Compare(first)) title=title>"Compare"</a> }.into_any()

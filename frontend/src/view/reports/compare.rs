@@ -12,6 +12,7 @@ use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::report::{MAX_JOBS, Report, ReportAnswer, ReportQuery};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What the address names.
@@ -67,10 +68,15 @@ pub fn Compare() -> impl IntoView {
         }
         compared.with(|all| heading(all, label_of))
     };
-    let alone = move || {
-        (is_any.get() && compared.with(|all| all.len() == 1)).then(|| {
-            view! { <p class="usage__sum">"Choose a job, or another time of this one, to compare it with."</p> }
-        })
+    let prompt = move || {
+        let text = match compared.with(Vec::len) {
+            0 => {
+                "Choose the first job. Its figures and graphs are shown beside those of the jobs that follow."
+            }
+            1 if is_any.get() => "Choose a job, or another time of this one, to compare it with.",
+            _ => return None,
+        };
+        Some(view! { <p class="usage__sum">{text}</p> })
     };
     let difference = move || {
         let are_whole = compared.with(|all| all.iter().take(2).all(|one| one.part.is_none()));
@@ -86,7 +92,7 @@ pub fn Compare() -> impl IntoView {
         <div class="head head--line"><h1>{title}</h1></div>
         {move || notice().map(|text| view! { <p class="empty">{text} {way_out.clone()}</p> })}
         {move || difference().map(|text| view! { <p class="usage__sum">{text}</p> })}
-        {alone}
+        {prompt}
         <Show when=move || is_any.get()><Overlay compared reports/></Show>
         <Show when=move || is_any.get() || is_empty.get()><Add compared reports/></Show>
         {figures}
@@ -157,8 +163,8 @@ fn table(page: &Page, reports: &[Report], has_parts: bool) -> AnyView {
 }
 
 /// The labels of all figures of any job, in order, by group.
-fn labels(columns: &[Vec<Figures>]) -> Vec<(&'static str, Vec<&'static str>)> {
-    let mut all: Vec<(&'static str, Vec<&'static str>)> = Vec::new();
+fn labels(columns: &[Vec<Figures>]) -> Vec<(&'static str, Vec<Cow<'static, str>>)> {
+    let mut all: Vec<(&'static str, Vec<Cow<'static, str>>)> = Vec::new();
     for Figures { title, figures } in columns.iter().flatten() {
         if !all.iter().any(|(known, _)| known == title) {
             all.push((title, Vec::new()));
@@ -166,14 +172,14 @@ fn labels(columns: &[Vec<Figures>]) -> Vec<(&'static str, Vec<&'static str>)> {
         let Some((_, labels)) = all.iter_mut().find(|(known, _)| known == title) else { continue };
         for figure in figures {
             if !labels.contains(&figure.label) {
-                labels.push(figure.label);
+                labels.push(figure.label.clone());
             }
         }
     }
     all
 }
 
-fn row(columns: &[Vec<Figures>], title: &str, label: &'static str) -> AnyView {
+fn row(columns: &[Vec<Figures>], title: &str, label: Cow<'static, str>) -> AnyView {
     let of = |column: &Vec<Figures>| {
         let group = column.iter().find(|group| group.title == title)?;
         let found: Vec<_> = group.figures.iter().filter(|figure| figure.label == label).collect();
@@ -186,5 +192,6 @@ fn row(columns: &[Vec<Figures>], title: &str, label: &'static str) -> AnyView {
         let than_first = (at > 0).then(|| view! { <small>{difference(number, base)}</small> });
         view! { <td class="num">{value} {than_first}</td> }
     });
-    view! { <tr><th scope="row">{label}</th> {cells.collect_view()}</tr> }.into_any()
+    let cells = cells.collect_view();
+    view! { <tr><th scope="row">{label}</th> {cells}</tr> }.into_any()
 }

@@ -2,6 +2,7 @@
 
 use super::load::{Loading, load};
 use crate::describe::note::note_text;
+use crate::describe::report::ColumnFormat;
 use crate::describe::{bytes, finding, report};
 use crate::domain::compared::{self, Compared};
 use crate::domain::route::Route;
@@ -18,6 +19,7 @@ use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{Advice, GpuReport, Report, ReportAnswer, ReportQuery, UTIL_BINS};
 use nodeglass_protocol::request::Request;
+use nodeglass_rules::gpu_hours::GpuHours;
 
 /// Maximum number of other jobs that are offered for comparison.
 const OFFERED: usize = 6;
@@ -200,16 +202,20 @@ fn hours(report: &Report) -> AnyView {
     if totals.gpus == 0 || allocated <= 0.0 {
         return ().into_any();
     }
-    let (used, hung, idle) = (totals.gpu_hours_used, totals.gpu_hours_hung, totals.gpu_hours_idle);
-    let part = (totals.gpu_hours_observed - used - hung - idle).max(0.0);
-    let unknown = (allocated - totals.gpu_hours_observed).max(0.0);
+    let spent = GpuHours::from(totals);
     let parts = [
-        ("used", "Used", used, "the integral of utilisation over time, without hangs"),
-        ("part", "Partly busy", part, "time above 5 % utilisation, minus what was used"),
-        ("hung", "Lost to a hang", hung, "time in which all GPUs waited for each other at full utilisation"),
-        ("idle", "Idle", idle, "time at 5 % utilisation or less"),
-        ("unknown", "Not observed", unknown, "no samples were taken"),
+        ("used", "Used", spent.used, "the integral of utilisation over time, without hangs"),
+        ("part", "Partly busy", spent.partly_busy(), "time above 5 % utilisation, minus what was used"),
+        (
+            "hung",
+            "Lost to a hang",
+            spent.hung,
+            "time in which all GPUs waited for each other at full utilisation",
+        ),
+        ("idle", "Idle", spent.idle, "time at 5 % utilisation or less"),
+        ("unknown", "Not observed", spent.unobserved(), "no samples were taken"),
     ];
+    let format = ColumnFormat::of(parts.iter().map(|(_, _, hours, _)| *hours));
     let bars = parts.iter().map(|(class, _, hours, _)| {
         view! { <i class=format!("hours__{class}") style:--share=text::share(hours / allocated)></i> }
     });
@@ -220,7 +226,7 @@ fn hours(report: &Report) -> AnyView {
             <li title=*help>
                 <i class=format!("hours__{class}") aria-hidden="true"></i>
                 <span>{*label}</span>
-                <b class="num">{format!("{} h", report::precise(*hours))}</b>
+                <b class="num">{format!("{} h", format.write(*hours))}</b>
                 <span class="num">{format!("{share} %")}</span>
             </li>
         }
@@ -364,6 +370,9 @@ fn gpu_table(gpus: &[GpuReport]) -> AnyView {
         has(|gpu| gpu.xids > 0 || gpu.ecc_uncorrected > Some(0) || gpu.fault_s > 0.0),
         has(|gpu| !gpu.throttled.is_empty()),
     );
+    let kwh = || gpus.iter().filter_map(|gpu| gpu.energy_kwh);
+    let (unit, factor) = report::energy_unit(kwh());
+    let kwh_format = ColumnFormat::of(kwh().map(|kwh| kwh * factor));
     let or_absent = text::or_absent;
     let row = |gpu: &GpuReport| {
         let peak = gpu.mem_peak_bytes.map(bytes);
@@ -380,7 +389,7 @@ fn gpu_table(gpus: &[GpuReport]) -> AnyView {
                 <td class="num">{or_absent(gpu.idle_s.map(|idle_s| text::span(idle_s.round() as u64)))}</td>
                 <td class="gauge">{meter("Peak memory", "hue-mem", share.map(|(peak, size)| peak as f64 / size as f64))} <span class="num">{or_absent(peak)}</span></td>
                 {clocks.then(|| view! { <td class="num">{or_absent(gpu.sm_clock_mhz.map(|mhz| format!("{} MHz", text::grouped(mhz.round() as u64))))}</td> })}
-                {energy.then(|| view! { <td class="num">{or_absent(gpu.energy_kwh.map(report::energy))}</td> })}
+                {energy.then(|| view! { <td class="num">{or_absent(gpu.energy_kwh.map(|kwh| kwh_format.write(kwh * factor)))}</td> })}
                 {throttled.then(|| view! { <td>{or_absent(lowered)}</td> })}
                 {faults.then(|| view! { <td class="num">{fault_text(gpu)}</td> })}
             </tr>
@@ -397,7 +406,7 @@ fn gpu_table(gpus: &[GpuReport]) -> AnyView {
                     <th scope="col" class="num">"Idle"</th>
                     <th scope="col">"Peak memory"</th>
                     {clocks.then(|| view! { <th scope="col" class="num">"Mean SM clock"</th> })}
-                    {energy.then(|| view! { <th scope="col" class="num">"Energy"</th> })}
+                    {energy.then(|| view! { <th scope="col" class="num">"Energy " {unit}</th> })}
                     {throttled.then(|| view! { <th scope="col">"Throttled"</th> })}
                     {faults.then(|| view! { <th scope="col" class="num">"Faults"</th> })}
                 </tr></thead>

@@ -4,7 +4,7 @@ pub mod audit_page;
 pub mod compare;
 mod curves;
 pub mod job_report;
-mod load;
+pub mod load;
 mod overlay;
 mod parts;
 pub mod usage_page;

@@ -1,7 +1,7 @@
 //! What all of the owner's jobs of the last weeks used and wasted.
 
 use super::load::{Loading, load};
-use crate::describe::report::{energy, precise, state_text};
+use crate::describe::report::{ColumnFormat, energy, energy_unit, precise, state_text};
 use crate::domain::compared::has_started;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text;
@@ -10,6 +10,7 @@ use crate::state::page::Page;
 use crate::view::widgets::meter::meter;
 use leptos::prelude::*;
 use nodeglass_protocol::report::{JobUsage, ReportAnswer, ReportQuery, Usage, UsageSums};
+use nodeglass_rules::gpu_hours::GpuHours;
 
 /// The offered numbers of days.
 const DAYS: [u32; 4] = [7, 30, 90, 365];
@@ -84,46 +85,30 @@ fn nothing_yet(days: u32, has_run: bool) -> String {
 }
 
 fn shown(page: &Page, usage: &Usage) -> AnyView {
-    let most = |sums: &UsageSums, most: f64| sums.gpu_hours_allocated.max(most);
-    let weeks_most = usage.weeks.iter().fold(0.0, |high, week| most(&week.sums, high));
-    let weeks = usage.weeks.iter().map(|week| {
-        // Noon, so that a change of the clocks does not move the date.
-        sums_row(platform::date(week.monday_s + 43_200), &week.sums, weeks_most)
-    });
-    let projects_most = usage.projects.iter().fold(0.0, |high, project| most(&project.sums, high));
-    let projects = usage
-        .projects
-        .iter()
-        .map(|project| sums_row(project.project.to_string(), &project.sums, projects_most));
+    // Noon, so that a change of the clocks does not move the date.
+    let weeks = usage.weeks.iter().map(|week| (platform::date(week.monday_s + 43_200), &week.sums));
+    let projects = usage.projects.iter().map(|project| (project.project.to_string(), &project.sums));
     let wasteful = (!usage.wasteful.is_empty()).then(|| {
         view! {
             <h2 class="caption"><b>"Jobs with the most unused GPU hours"</b></h2>
             {job_table(page, "Wasteful jobs", &usage.wasteful)}
         }
     });
-    let total = &usage.total;
     let newest = usage.jobs.len().min(LISTED);
-    let listed = match usize::try_from(total.jobs).unwrap_or(usize::MAX) {
+    let listed = match usize::try_from(usage.total.jobs).unwrap_or(usize::MAX) {
         all if all > newest => format!("The newest {newest} of {all} jobs"),
         all => text::count(all, "job", "jobs"),
     };
     view! {
-        <p class="usage__sum">
-            <b class="num">{precise(total.gpu_hours_allocated)}</b> " GPU hours allocated, "
-            <b class="num">{precise(total.gpu_hours_used)}</b> " used, "
-            <b class="num">{precise(total.gpu_hours_unused)}</b> " observed and not used"
-            {total.costs.iter().map(|cost| view! { ", " <b class="num">{precise(cost.amount)}</b> " " {cost.currency.to_string()} }).collect_view()}
-            {total.co2_kg.map(|kg| view! { ", " <b class="num">{precise(kg)}</b> " kg of CO₂" })}
-            {total.energy_kwh.map(|kwh| view! { ", " <b class="num">{energy(kwh)}</b> })}
-        </p>
+        {summary(usage)}
         <div class="usage__both">
             <section>
                 <h2 class="caption"><b>"By week"</b></h2>
-                {sums_table("Week of", weeks.collect_view().into_any())}
+                {sums_table("Week of", &weeks.collect::<Vec<_>>())}
             </section>
             <section>
                 <h2 class="caption"><b>"By project"</b></h2>
-                {sums_table("Account or job name", projects.collect_view().into_any())}
+                {sums_table("Account or job name", &projects.collect::<Vec<_>>())}
             </section>
         </div>
         {wasteful}
@@ -133,7 +118,66 @@ fn shown(page: &Page, usage: &Usage) -> AnyView {
     .into_any()
 }
 
-fn sums_table(first: &'static str, rows: AnyView) -> AnyView {
+/// How much of the allocation was observed, what became of that, and what is not known.
+fn summary(usage: &Usage) -> AnyView {
+    let (total, hours) = (&usage.total, GpuHours::from(&usage.total));
+    let costs = total.costs.iter().map(|cost| format!("{} {}", precise(cost.amount), cost.currency));
+    let co2 = total.co2_kg.map(|kg| format!("{} kg of CO₂", precise(kg)));
+    let measured: Vec<String> = costs.chain(co2).chain(total.energy_kwh.map(energy)).collect();
+    let measured = if measured.is_empty() { String::new() } else { format!(", {}", measured.join(", ")) };
+    let unobserved = (total.jobs_unobserved > 0).then(|| {
+        let jobs = text::count(total.jobs_unobserved as usize, "job", "jobs");
+        format!("Of {jobs}, nothing was observed: no relay watched.")
+    });
+    let lacking: Vec<String> =
+        unobserved.into_iter().chain(usage.incomplete.as_ref().map(ToString::to_string)).collect();
+    view! {
+        <p class="usage__sum">
+            <b class="num">{hours.coverage()}</b> {hours.spent().map(|spent| format!(": {spent}"))} {measured} ". " {lacking.join(" ")}
+        </p>
+    }
+    .into_any()
+}
+
+/// How the figures of a table's columns are written.
+#[derive(Clone, Copy)]
+struct Formats {
+    allocated: ColumnFormat,
+    /// Parts of the allocated hours, which are added and compared.
+    parts: ColumnFormat,
+}
+
+impl Formats {
+    fn of(all: &[GpuHours]) -> Self {
+        let parts = all.iter().flat_map(|hours| [hours.used, hours.unused()]);
+        Self {
+            allocated: ColumnFormat::of(all.iter().map(|hours| hours.allocated)),
+            parts: ColumnFormat::of(parts),
+        }
+    }
+}
+
+/// A table of sums with the first column `first`.
+fn sums_table(first: &'static str, sums: &[(String, &UsageSums)]) -> AnyView {
+    let hours: Vec<GpuHours> = sums.iter().map(|(_, sums)| GpuHours::from(*sums)).collect();
+    let formats = Formats::of(&hours);
+    let most = hours.iter().fold(0.0, |most, hours| hours.allocated.max(most));
+    let kwh = || sums.iter().filter_map(|(_, sums)| sums.energy_kwh);
+    let (unit, factor) = energy_unit(kwh());
+    let kwh_format = ColumnFormat::of(kwh().map(|kwh| kwh * factor));
+    let rows = sums.iter().zip(&hours).map(|((name, sums), hours)| {
+        let energy = sums.energy_kwh.map(|kwh| kwh_format.write(kwh * factor));
+        view! {
+            <tr>
+                <th scope="row">{name.clone()}</th>
+                <td class="num">{sums.jobs}</td>
+                <td class="gauge">{bar(hours, most)} <span class="num">{formats.allocated.write(hours.allocated)}</span></td>
+                {parts_cells(hours, formats)}
+                <td class="num">{text::or_absent(energy)}</td>
+            </tr>
+        }
+    });
+    let rows = rows.collect_view();
     view! {
         <div class="report__table" role="region" aria-label=first tabindex="0">
             <table class="plain">
@@ -141,9 +185,8 @@ fn sums_table(first: &'static str, rows: AnyView) -> AnyView {
                     <th scope="col">{first}</th>
                     <th scope="col" class="num">"Jobs"</th>
                     <th scope="col">"GPU hours"</th>
-                    <th scope="col" class="num">"Used"</th>
-                    <th scope="col" class="num">"Unused"</th>
-                    <th scope="col" class="num">"Energy"</th>
+                    {parts_heads()}
+                    <th scope="col" class="num">"Energy " {unit}</th>
                 </tr></thead>
                 <tbody>{rows}</tbody>
             </table>
@@ -152,32 +195,53 @@ fn sums_table(first: &'static str, rows: AnyView) -> AnyView {
     .into_any()
 }
 
-/// A row of sums. Its bar compares the allocated GPU hours with those of the other rows, and shows how many of
-/// them were used.
-fn sums_row(name: String, sums: &UsageSums, most: f64) -> AnyView {
-    let share = |hours: f64| text::share(if most > 0.0 { hours / most } else { 0.0 });
+/// The columns of what became of the allocated hours, each with its pattern in the bars.
+fn parts_heads() -> AnyView {
+    let parts = [("used", "Used"), ("part", "Unused"), ("unknown", "Not observed")];
+    let head = |(class, label): (&str, &'static str)| {
+        view! { <th scope="col" class="num"><i class=format!("hours__key hours__{class}") aria-hidden="true"></i> {label}</th> }
+    };
+    parts.map(head).collect_view().into_any()
+}
+
+fn parts_cells(hours: &GpuHours, formats: Formats) -> AnyView {
     view! {
-        <tr>
-            <th scope="row">{name}</th>
-            <td class="num">{sums.jobs}</td>
-            <td class="gauge">
-                <span class="hours hours--row" aria-hidden="true">
-                    <i class="hours__used" style:--share=share(sums.gpu_hours_used)></i>
-                    <i class="hours__part" style:--share=share((sums.gpu_hours_allocated - sums.gpu_hours_used).max(0.0))></i>
-                </span>
-                <span class="num">{precise(sums.gpu_hours_allocated)}</span>
-            </td>
-            <td class="num">{precise(sums.gpu_hours_used)}</td>
-            <td class="num">{precise(sums.gpu_hours_unused)}</td>
-            <td class="num">{text::or_absent(sums.energy_kwh.map(energy))}</td>
-        </tr>
+        <td class="num">{formats.parts.write(hours.used)}</td>
+        <td class="num">{formats.parts.write(hours.unused())}</td>
+        <td class="num">{formats.allocated.write(hours.unobserved())}</td>
     }
     .into_any()
 }
 
+/// A bar that compares the allocated hours with the most of a row, and shows what became of them.
+fn bar(hours: &GpuHours, most: f64) -> AnyView {
+    let share = |hours: f64| text::share(if most > 0.0 { hours / most } else { 0.0 });
+    view! {
+        <span class="hours hours--row" aria-hidden="true">
+            <i class="hours__used" style:--share=share(hours.used)></i>
+            <i class="hours__part" style:--share=share(hours.unused())></i>
+            <i class="hours__unknown" style:--share=share(hours.unobserved())></i>
+        </span>
+    }
+    .into_any()
+}
+
+/// The hours of a job.
+fn hours_of(job: &JobUsage) -> GpuHours {
+    GpuHours {
+        allocated: job.gpu_hours_allocated,
+        observed: job.gpu_hours_observed,
+        used: job.gpu_hours_used,
+        hung: job.gpu_hours_hung,
+        ..GpuHours::default()
+    }
+}
+
 fn job_table(page: &Page, label: &'static str, jobs: &[JobUsage]) -> AnyView {
+    let formats = Formats::of(&jobs.iter().map(hours_of).collect::<Vec<_>>());
+    let some_hung = jobs.iter().any(|job| job.gpu_hours_hung > 0.0);
     let rows = jobs.iter().map(|job| {
-        let href = page.href(&Route::Job(job.job, JobTab::Report));
+        let (href, hours) = (page.href(&Route::Job(job.job, JobTab::Report)), hours_of(job));
         view! {
             <tr>
                 <th scope="row"><a class="link num" href=href>{job.label.to_string()}</a></th>
@@ -186,12 +250,14 @@ fn job_table(page: &Page, label: &'static str, jobs: &[JobUsage]) -> AnyView {
                 <td class="num">{text::or_absent(job.start_s.map(platform::time_of_day))}</td>
                 <td class="num">{text::span(job.elapsed_s)}</td>
                 <td class="num">{job.gpus}</td>
-                <td class="num">{precise(job.gpu_hours_allocated)}</td>
-                <td class="num">{precise(job.gpu_hours_unused)}</td>
+                <td class="num">{formats.allocated.write(hours.allocated)}</td>
+                {parts_cells(&hours, formats)}
+                {some_hung.then(|| view! { <td class="num">{formats.parts.write(hours.hung)}</td> })}
                 <td class="gauge">{meter("Mean utilisation", "hue-busy", job.util_pct.map(|util| util / 100.0))} <span class="num">{text::or_absent(job.util_pct.map(|util| format!("{} %", util.round() as u64)))}</span></td>
             </tr>
         }
     });
+    let rows = rows.collect_view();
     view! {
         <div class="report__table" role="region" aria-label=label tabindex="0">
             <table class="plain">
@@ -203,10 +269,11 @@ fn job_table(page: &Page, label: &'static str, jobs: &[JobUsage]) -> AnyView {
                     <th scope="col" class="num">"Run time"</th>
                     <th scope="col" class="num">"GPUs"</th>
                     <th scope="col" class="num">"GPU hours"</th>
-                    <th scope="col" class="num">"Unused"</th>
+                    {parts_heads()}
+                    {some_hung.then(|| view! { <th scope="col" class="num" title="A part of the unused hours">"Lost to hangs"</th> })}
                     <th scope="col">"Mean utilisation"</th>
                 </tr></thead>
-                <tbody>{rows.collect_view()}</tbody>
+                <tbody>{rows}</tbody>
             </table>
         </div>
     }
