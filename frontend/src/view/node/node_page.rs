@@ -142,8 +142,6 @@ fn Facts(store: TopicStore, node: NodeCell) -> impl IntoView {
             }
             let absent = facts.absent_accelerators().filter(|_| node.head.no_gpu.is_none());
             parts.extend(absent.map(ToString::to_string));
-            parts.push(format!("kernel {}", facts.kernel));
-            parts.push(text::count(facts.cpus as usize, "CPU", "CPUs"));
             let interval_ms = u64::from(node.head.interval_ms);
             let whole = interval_ms.is_multiple_of(1_000);
             let every = if whole { text::span(interval_ms / 1_000) } else { text::age(interval_ms) };

@@ -25,13 +25,28 @@ pub fn StatusBar() -> impl IntoView {
             <JobsAge/>
             <Launcher/>
             <span class="spring"></span>
-            <span class="hide-m foot__keys">
-                <kbd>"←"</kbd> " " <kbd>"→"</kbd> " node   " <kbd>"↑"</kbd> " " <kbd>"↓"</kbd> " job   "
-                <kbd>"p"</kbd> " processes   " <kbd>"?"</kbd> " keys"
-            </span>
+            <Keys/>
             <Cost page/>
         </footer>
     }
+}
+
+/// The keys that move through what there is.
+#[component]
+fn Keys() -> impl IntoView {
+    let page = Page::from_context();
+    let keys = move || {
+        if page.has_jobs() {
+            return view! {
+                <kbd>"←"</kbd> " " <kbd>"→"</kbd> " node   " <kbd>"↑"</kbd> " " <kbd>"↓"</kbd> " job   "
+                <kbd>"p"</kbd> " processes   "
+            }
+            .into_any();
+        }
+        let several = page.fleet.overview().nodes().with(|nodes| nodes.len() > 1);
+        several.then(|| view! { <kbd>"↑"</kbd> " " <kbd>"↓"</kbd> " machine   " }).into_any()
+    };
+    view! { <span class="hide-m foot__keys">{keys} <kbd>"?"</kbd> " keys"</span> }
 }
 
 /// The state of the connection. Only its changes are announced to screen readers.
