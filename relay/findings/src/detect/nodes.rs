@@ -6,7 +6,7 @@ use crate::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{Link, NodePicture};
-use nodeglass_protocol::{HostField, JobField};
+use nodeglass_protocol::{HostField, JobField, NodeName};
 use nodeglass_rules::{ownership, text};
 
 /// Swap in use, in bytes, from which on it matters.
@@ -23,6 +23,10 @@ pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
         let jobs = input.jobs_on(node);
         if !input.is_examined(node) {
             continue;
+        }
+        if matches!(node.head.link, Link::Connecting { failures: 1.. }) {
+            // Another attempt says nothing new of why the last one failed.
+            found.unknown(&[FindingKind::NodeUnreachable], &node.name.to_string());
         }
         let mut problems: Vec<Detection> = link(input, node, jobs).into_iter().collect();
         if input.is_current(node) {
@@ -63,16 +67,17 @@ fn link(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job]) -> Option<
         let since = node.sampled_at_ms.map(|at_ms| (at_ms, false));
         Detection { since, ..problem(FindingKind::NodeUnreachable, error, node, title, reason) }
     };
-    let cannot_be_reached =
-        || unreachable(format!("{name} cannot be reached"), format!("{name} unreachable"));
+    let is_of_jobs = !jobs.is_empty();
     match &node.head.link {
         Link::Silent => {
-            Some(unreachable(format!("{name} does not answer"), format!("{name} not responding")))
+            let silent = unreachable(format!("{name} does not answer"), format!("{name} not responding"));
+            Some(Detection { advice: Some(advice_on(name, "", is_of_jobs)), ..silent })
         }
         Link::Down { reason, .. } => {
-            Some(Detection { evidence: vec![reason.to_string()], ..cannot_be_reached() })
+            let down = unreachable(format!("{name} cannot be reached"), format!("{name} unreachable"));
+            let advice = Some(advice_on(name, reason.as_str(), is_of_jobs));
+            Some(Detection { evidence: vec![reason.to_string()], advice, ..down })
         }
-        Link::Connecting { failures: 1.. } => Some(cannot_be_reached()),
         // Many sites admit a user only to the nodes of own jobs.
         Link::Refused { .. }
             if jobs.iter().all(|job| job.user.as_str() != input.user) && !jobs.is_empty() =>
@@ -80,14 +85,60 @@ fn link(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job]) -> Option<
             None
         }
         Link::Refused { reason, advice } => {
-            let evidence = [reason, advice].into_iter().filter(|text| !text.as_str().is_empty());
-            let evidence = evidence.map(ToString::to_string).collect();
             let refused =
                 unreachable(format!("{name} refused the connection"), format!("{name} refuses connections"));
-            Some(Detection { evidence, ..refused })
+            let advice = match advice.as_str() {
+                "" => advice_on(name, reason.as_str(), is_of_jobs),
+                advice => text::capitalised(advice),
+            };
+            Some(Detection { evidence: vec![reason.to_string()], advice: Some(advice), ..refused })
         }
         Link::Live | Link::Late => unreadable_gpus(input, node, jobs),
-        Link::Waiting | Link::Connecting { failures: 0 } | Link::Ended => None,
+        Link::Waiting | Link::Connecting { .. } | Link::Ended => None,
+    }
+}
+
+/// Returns what to do about a node that cannot be reached, by the reason that the launcher states. SLURM knows nothing of
+/// a machine that only a list names.
+fn advice_on(name: &NodeName, reason: &str, is_of_jobs: bool) -> String {
+    let port = reason.split_once(" port ").and_then(|(_, rest)| rest.split_once(':')).map(|(port, _)| port);
+    let check = match port {
+        _ if reason.contains(" was not found") && is_of_jobs => {
+            format!("Check whether the relay's machine knows the name (getent hosts {name})")
+        }
+        _ if reason.contains(" was not found") => {
+            format!("Check the spelling of {name} in the list of machines (--hosts, --host)")
+        }
+        Some(port) if reason.to_ascii_lowercase().contains("refused") => {
+            format!("Check whether sshd runs on {name} at port {port}")
+        }
+        _ if is_of_jobs => format!("Check whether the node is up (sinfo -R -n {name})"),
+        _ => format!("Check whether {name} is switched on, and whether the network reaches it"),
+    };
+    format!("{check}; the relay retries by itself, and shows the last known values until then")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_about_an_unreachable_node_follows_its_cause() {
+        let advice = |reason, is_of_jobs| advice_on(&NodeName::new("gpu7").unwrap(), reason, is_of_jobs);
+        let unknown =
+            "the name gpu7 was not found: failed to lookup address information: Name or service not known";
+        assert!(advice(unknown, false).starts_with("Check the spelling of gpu7 in the list of machines"));
+        assert!(
+            advice(unknown, true)
+                .starts_with("Check whether the relay's machine knows the name (getent hosts gpu7)")
+        );
+        let refused = "could not connect to 10.0.0.7 port 18209: Connection refused (os error 111)";
+        assert!(advice(refused, false).starts_with("Check whether sshd runs on gpu7 at port 18209;"));
+        let silent = "could not connect to gpu7 port 22: no answer within 8 s";
+        assert!(advice(silent, true).starts_with("Check whether the node is up (sinfo -R -n gpu7);"));
+        for reason in ["", silent, refused, unknown] {
+            assert!(!advice(reason, false).contains("sinfo"), "SLURM does not know {reason}");
+        }
     }
 }
 
