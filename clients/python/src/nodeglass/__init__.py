@@ -1,8 +1,10 @@
 """GPUs, jobs and processes of a SLURM cluster in Python, as a nodeglass relay sees them."""
 
-from . import models
+from . import host, models
 from ._default import default_client, set_default_client
 from .client import Client
+from .collector import ResourceMetricCollector, collect_in_background
+from .cuda import CudaDevice
 from .device import Device, SnapshotResult, take_snapshots
 from .errors import (
     AuthenticationError,
@@ -29,6 +31,7 @@ __all__ = [
     "NA",
     "AuthenticationError",
     "Client",
+    "CudaDevice",
     "Device",
     "DeviceSnapshot",
     "GiB",
@@ -50,12 +53,15 @@ __all__ = [
     "RateLimitedError",
     "RelayUnavailableError",
     "Report",
+    "ResourceMetricCollector",
     "Snapshot",
     "SnapshotResult",
     "available_gpus",
     "bytes2human",
+    "collect_in_background",
     "default_client",
     "gpu_info",
+    "host",
     "human2bytes",
     "models",
     "note",

@@ -14,7 +14,7 @@ def node_of(client: Client, node: Optional[str], environment: Optional[Mapping[s
     if node is not None:
         return node
     names = [one.name for one in client.nodes()]
-    local = _local_names(os.environ if environment is None else environment)
+    local = local_names(os.environ if environment is None else environment)
     found = [name for name in names if name in local or name.partition(".")[0] in local]
     if len(found) == 1:
         return found[0]
@@ -25,7 +25,8 @@ def node_of(client: Client, node: Optional[str], environment: Optional[Mapping[s
     raise NodeglassError(f"the relay watches {len(names)} nodes, and this machine is none of them: choose one with node=")
 
 
-def _local_names(environment: Mapping[str, str]) -> List[str]:
+def local_names(environment: Mapping[str, str]) -> List[str]:
+    """The names that a relay may have for this machine."""
     host = socket.gethostname()
     return [name for name in (environment.get("SLURMD_NODENAME"), host, host.partition(".")[0]) if name]
 

@@ -116,7 +116,7 @@ def _read(client: "Client", job: Optional[int], node: Optional[str]) -> models.S
             nodes = [client.node(node)]
         except NotFoundError:
             # No job of the user runs there any more; its next one brings it back.
-            nodes = []
+            return models.Snapshot()
         return models.Snapshot(
             jobs=client.jobs(node=node),
             nodes=nodes,

@@ -4,13 +4,14 @@ import json
 import ssl
 from dataclasses import replace
 from datetime import datetime, timezone
+from difflib import get_close_matches
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Type, TypeVar, Union
 from urllib.parse import quote
 
 from . import _discover, _watch, models
 from ._decode import decode, parse
 from ._transport import Query, Transport
-from .errors import AuthenticationError, ProtocolError, RelayUnavailableError
+from .errors import AuthenticationError, NotFoundError, ProtocolError, RelayUnavailableError
 from .history import History
 
 Moment = Union[str, int, float, datetime]
@@ -22,6 +23,9 @@ Names = Union[str, Iterable[str]]
 """One name, or several."""
 
 T = TypeVar("T")
+
+LISTED_NAMES = 5
+"""Number of nodes that an error names."""
 
 
 class Client:
@@ -79,7 +83,7 @@ class Client:
     ) -> List[models.Job]:
         """The jobs that match all filters, running ones first."""
         query = {"user": user, "state": state, "partition": partition, "node": node}
-        return self._list(models.Job, "jobs", query)
+        return self._of_node(node, self._list(models.Job, "jobs", query))
 
     def job(self, job: JobId) -> models.Job:
         """A job by its id: `48461`, an array's task `"48440_16"`, or a component `"48511+0"`."""
@@ -91,7 +95,10 @@ class Client:
 
     def node(self, node: str) -> models.Node:
         """A node by its name."""
-        return self._get(models.Node, f"/api/v1/nodes/{quote(node, safe='')}")
+        try:
+            return self._get(models.Node, f"/api/v1/nodes/{quote(node, safe='')}")
+        except NotFoundError as error:
+            raise self._unknown(node) or error from None
 
     def gpus(
         self,
@@ -103,7 +110,8 @@ class Client:
     ) -> List[models.Gpu]:
         """The GPUs and MIG instances that match all filters, by node and index. A GPU is free if it can be read,
         belongs to no job, and has no processes."""
-        return self._list(models.Gpu, "gpus", {"job": job, "node": node, "vendor": vendor, "free": free})
+        query = {"job": job, "node": node, "vendor": vendor, "free": free}
+        return self._of_node(node, self._list(models.Gpu, "gpus", query))
 
     def gpu(self, uuid: str) -> models.Gpu:
         """A GPU or MIG instance by its UUID."""
@@ -118,7 +126,8 @@ class Client:
         user: Optional[str] = None,
     ) -> List[models.Process]:
         """The processes that match all filters: an entry per process and GPU."""
-        return self._list(models.Process, "processes", {"job": job, "node": node, "gpu": gpu, "user": user})
+        query = {"job": job, "node": node, "gpu": gpu, "user": user}
+        return self._of_node(node, self._list(models.Process, "processes", query))
 
     def findings(
         self,
@@ -132,7 +141,7 @@ class Client:
         """The findings that match all filters: active ones, the worst first, then those that ended within the last
         hour. `severity` is the least: `info`, `warning` or `error`."""
         query = {"job": job, "node": node, "kind": kind, "severity": severity, "active": active}
-        return self._list(models.Finding, "findings", query)
+        return self._of_node(node, self._list(models.Finding, "findings", query))
 
     def silences(self) -> List[models.Silence]:
         """What is silenced. Needs the owner's key."""
@@ -253,6 +262,26 @@ class Client:
         if not isinstance(listed, list):
             raise ProtocolError(f"expected a list of {name}; the relay may be of another version")
         return [decode(cls, one) for one in listed]
+
+    def _of_node(self, node: Optional[str], found: List[T]) -> List[T]:
+        """What was found on a node. A list that is empty because the name is wrong would look like an idle node."""
+        error = None if node is None or found else self._unknown(node)
+        if error is not None:
+            raise error
+        return found
+
+    def _unknown(self, node: str) -> Optional[NotFoundError]:
+        """That a node is not watched, with the one that may be meant; `None` if it is watched."""
+        names = [one.name for one in self.nodes()]
+        if node in names:
+            return None
+        close = get_close_matches(node.partition(".")[0], names, 1)
+        if close:
+            hint = f"; did you mean {close[0]}?"
+        else:
+            rest = "" if len(names) <= LISTED_NAMES else f" and {len(names) - LISTED_NAMES} more"
+            hint = f"; it watches {', '.join(names[:LISTED_NAMES])}{rest}" if names else ""
+        return NotFoundError(f"the relay watches no node {node}{hint}", 404)
 
     def _request(self, path: str, query: Optional[Query]) -> bytes:
         try:

@@ -5,10 +5,9 @@ Each method returns the newest reading that the relay has, or `NA`. A reading is
 said here.
 """
 
-import os
 import time
 from contextlib import contextmanager
-from typing import Any, ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Type, Union
 
 from . import _visible, models
 from ._default import default_client
@@ -18,6 +17,9 @@ from .na import NA, NaType, known
 from .process import GpuProcess
 from .snapshots import DeviceSnapshot, GpuProcessSnapshot
 from .units import bytes2human
+
+if TYPE_CHECKING:
+    from .cuda import CudaDevice
 
 REFRESH_S = 1.0
 """Readings that are older are requested again."""
@@ -129,6 +131,9 @@ class Device:
     def __hash__(self) -> int:
         return hash(self._gpu.uuid)
 
+    cuda: ClassVar[Type["CudaDevice"]]
+    """The same as `CudaDevice`, as in nvitop: `Device.cuda.all()`."""
+
     # Which devices
 
     @classmethod
@@ -162,15 +167,21 @@ class Device:
         return [cls(index, node=node, client=client) for index in wanted]
 
     @classmethod
-    def from_cuda_visible_devices(cls, *, client: Optional[Client] = None) -> List["Device"]:
+    def from_cuda_visible_devices(cls, *, client: Optional[Client] = None) -> List["CudaDevice"]:
         """The devices of this process in the order of CUDA: those of `CUDA_VISIBLE_DEVICES`, else of its job on this
         node, else of this machine.
 
         Where SLURM confines jobs to their GPUs, CUDA's index 0 is the first of the job. Raises `NodeglassError` if the
         environment does not say which numbering applies.
         """
-        client = client or default_client()
-        return [cls._of(gpu, client) for gpu in _visible.visible(client, os.environ)]
+        return cls.cuda.from_indices(client=client)
+
+    @classmethod
+    def from_cuda_indices(
+        cls, cuda_indices: Union[int, Iterable[int], None] = None, *, client: Optional[Client] = None
+    ) -> List["CudaDevice"]:
+        """The devices of this process with these indices in CUDA, or all."""
+        return cls.cuda.from_indices(cuda_indices, client=client)
 
     @staticmethod
     def driver_version(*, node: Optional[str] = None, client: Optional[Client] = None) -> MaybeStr:
@@ -198,6 +209,11 @@ class Device:
     def physical_index(self) -> int:
         """Index on its node; of a MIG instance that of its GPU."""
         return self._gpu.index
+
+    @property
+    def cuda_index(self) -> int:
+        """Index in CUDA. Raises `RuntimeError` if this process does not see the device."""
+        return self.cuda(uuid=self.uuid(), client=self._client).cuda_index
 
     @property
     def resource(self) -> models.Gpu:

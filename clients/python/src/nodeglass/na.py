@@ -1,4 +1,4 @@
-"""`NA`, the value of a reading that is not known: text is `'N/A'`, numbers are NaN, and it is never zero."""
+"""`NA`, the value of a reading that is not known: its text is `'N/A'`, and as a number it is NaN."""
 
 import math
 from typing import Any, ClassVar, Optional, TypeVar, Union
@@ -7,7 +7,8 @@ T = TypeVar("T")
 
 
 class NaType(str):
-    """The type of `NA`, as in nvitop. Different from there, `int(NA)` is an error and not 0."""
+    """The type of `NA`, as in nvitop: `float(NA)` is NaN, and `int(NA)`, which has no NaN, is 0. Test with `is NA`, not by a
+    number."""
 
     __slots__ = ()
     _instance: ClassVar[Optional["NaType"]] = None
@@ -24,7 +25,7 @@ class NaType(str):
         return False
 
     def __int__(self) -> int:
-        raise ValueError("a reading that is not known has no number")
+        return 0
 
     def __float__(self) -> float:
         return math.nan
@@ -59,7 +60,8 @@ class NaType(str):
         return math.nan
 
     def __round__(self, digits: Optional[int] = None) -> float:
-        return math.nan
+        """As in nvitop: without digits, the result is an `int`."""
+        return int(self) if digits is None else math.nan
 
     def _compared(self, other: Any) -> bool:
         """Neither more nor less than any number, so that `device.temperature() > 80` is false."""
