@@ -14,6 +14,9 @@ pub const GPU: &str = "gpu";
 /// The process whose sheet is open: `NODE/PID/STARTED`.
 pub const PROCESS: &str = "pid";
 
+/// Whether a table shows the rows that it folds otherwise: `all`.
+pub const SHOWN: &str = "shown";
+
 /// Kiosk mode: hides the bars and rotates through the jobs; the value is the interval in seconds.
 pub const KIOSK: &str = "kiosk";
 

@@ -6,6 +6,7 @@ use super::nodes::share;
 use super::value::{Unit, Value};
 use crate::describe::job::{bottleneck as bottleneck_name, pending_reason, run_time, time_left};
 use crate::domain::health::{Health, state_label};
+use crate::domain::text;
 use crate::domain::totals::Totals;
 use nodeglass_protocol::JobField;
 use nodeglass_protocol::insight::{JobInsight, JobProgress};
@@ -162,6 +163,25 @@ pub fn counts_in_totals(job: &Job) -> bool {
     job.is_active()
 }
 
+/// Returns whether a job has ended.
+pub fn has_ended(job: &Job) -> bool {
+    matches!(job.state, JobState::Ended(_))
+}
+
+/// Returns which rows of jobs are shown until the others are unfolded, by their index, and what the others are in words:
+/// the first `most` that have not ended, or of the ended ones if all have. `None` if that hides at most one row.
+pub fn folded(is_ended: &[bool], most: usize) -> Option<(Vec<usize>, String)> {
+    let all_of = |ended: bool| (0..is_ended.len()).filter(move |at| is_ended[*at] == ended);
+    let ended = all_of(true).count();
+    let listed = is_ended.len() - ended;
+    let shown: Vec<usize> = all_of(listed == 0).take(most).collect();
+    let more = if listed == 0 { ended } else { listed }.saturating_sub(shown.len());
+    let more = (more > 0).then(|| format!("{} more", text::grouped(more as u64)));
+    let ended = (listed > 0 && ended > 0).then(|| format!("{} ended", text::grouped(ended as u64)));
+    let rest: Vec<String> = more.into_iter().chain(ended).collect();
+    (is_ended.len() > shown.len() + 1).then(|| (shown, rest.join(" · ")))
+}
+
 /// Returns the aggregate of a column about GPUs, given the totals of all listed jobs; `None` where it is the
 /// sum of the column's values.
 pub fn sum(totals: &Totals, column: &str) -> Option<Value> {
@@ -253,6 +273,19 @@ mod tests {
             &JobRow { job, totals: Totals::default(), health: &health, insight: None, now },
             find(&columns(false), id).unwrap(),
         )
+    }
+
+    #[test]
+    fn ended_jobs_and_those_beyond_the_first_screen_are_folded() {
+        let fold = |ended: &[usize], all: usize, most| {
+            let is_ended: Vec<bool> = (0..all).map(|at| ended.contains(&at)).collect();
+            folded(&is_ended, most)
+        };
+        assert_eq!(fold(&[0, 2, 3], 6, 8), Some((vec![1, 4, 5], "3 ended".to_owned())));
+        assert_eq!(fold(&[0, 2], 9, 4), Some((vec![1, 3, 4, 5], "3 more · 2 ended".to_owned())));
+        assert_eq!(fold(&[0, 1, 2, 3], 4, 2), Some((vec![0, 1], "2 more".to_owned())), "all have ended");
+        assert_eq!(fold(&[2], 3, 8), None, "a button takes as much room as the row that it hides");
+        assert_eq!(fold(&[], 0, 8), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The overview of all jobs, one row each.
 
-use super::attention_list::AttentionList;
+use super::attention_list::{AttentionList, TALL_PX};
 use super::cluster::Cluster;
 use super::gpu_cells::Cells;
 use super::job_entry::{job_health as health_of, overview_scope};
@@ -23,7 +23,7 @@ use crate::table::{Column, Now, Value};
 use crate::view::charts::heat_map::HeatMap;
 use crate::view::scope::Scope;
 use crate::view::tables::grid::{
-    self, CustomCell, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames,
+    self, CustomCell, Folding, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames,
 };
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
@@ -35,6 +35,11 @@ use std::sync::Arc;
 
 /// Up to this many bytes, a narrow column shows a job's state in full.
 const FULL_STATE: usize = 22;
+/// Numbers of jobs that the table shows until the others are unfolded.
+const LISTED: std::ops::RangeInclusive<usize> = 6..=24;
+/// What the first screen holds besides rows of jobs, in pixels: what needs attention above, and the beginning of the heat
+/// map below. What is open in a tall window takes more.
+const BESIDES_ROWS_PX: [f64; 2] = [600.0, 710.0];
 
 /// All jobs.
 #[component]
@@ -42,21 +47,15 @@ pub fn AllJobs() -> impl IntoView {
     let page = Page::from_context();
     let overview = page.fleet.overview().clone();
     let (usage, owned) = (page.href(&Route::Usage), page.clone());
-    let compared = {
-        let page = page.clone();
-        Memo::new(move |_| {
-            let user = page.owner();
-            page.jobs.with(|jobs| compared::first_choice(&user, jobs))
-        })
-    };
     let compare = {
         let page = page.clone();
+        let some_started = Memo::new({
+            let page = page.clone();
+            move |_| page.jobs.with(|jobs| jobs.iter().any(compared::has_started))
+        });
         move || {
-            let first = Some(compared.get()).filter(|first| !first.is_empty())?;
-            let title = "Compare the newest jobs; others can be chosen there";
-            Some(
-                view! { <a class="btn btn--small" href=page.href(&Route::Compare(first)) title=title>"Compare jobs"</a> },
-            )
+            let href = page.href(&Route::Compare(Vec::new()));
+            some_started.get().then(|| view! { <a class="btn btn--small" href=href>"Compare jobs"</a> })
         }
     };
     let has_jobs = Memo::new(move |_| page.has_jobs());
@@ -75,7 +74,7 @@ pub fn AllJobs() -> impl IntoView {
     }
 }
 
-/// What needs attention, the table of jobs if there can be any, other machines, and the heat map of all nodes.
+/// What needs attention, the table of jobs if there can be any, other machines, the heat map of all nodes, and the cluster.
 #[component]
 fn JobTable() -> impl IntoView {
     let page = Page::from_context();
@@ -95,7 +94,9 @@ fn JobTable() -> impl IntoView {
         let store = store.clone();
         Memo::new(move |_| store.nodes().get())
     };
-    let any = Memo::new(move |_| nodes.with(|nodes| !nodes.is_empty()));
+    let any = Memo::new(move |_| {
+        nodes.with(|nodes| nodes.iter().any(|node| node.gpus().with(|gpus| !gpus.is_empty())))
+    });
     let heat = move || {
         let scope = Scope { store: store.clone(), nodes, job: None };
         any.get().then(|| view! { <HeatMap scope glance=true/> }.into_any())
@@ -105,11 +106,11 @@ fn JobTable() -> impl IntoView {
         <Healthy/>
         <NotAdmitted/>
         <Users/>
-        <Cluster/>
         {move || jobs()}
         <NoJobs/>
         <MachineGroups/>
         {move || heat()}
+        <Cluster/>
     }
 }
 
@@ -186,6 +187,14 @@ impl Jobs {
     }
 }
 
+/// Returns how many rows leave room for the heat map on the first screen.
+fn most_rows() -> usize {
+    let row_px = platform::media_token("--row").trim_end_matches("px").parse().unwrap_or(26.0);
+    let height_px = platform::height();
+    let room = (height_px - BESIDES_ROWS_PX[usize::from(height_px >= TALL_PX)]) / row_px;
+    (room.max(0.0) as usize).clamp(*LISTED.start(), *LISTED.end())
+}
+
 /// A job's state in words: what is wrong, or why it waits, or its state.
 fn state(job: Option<&Job>, health: &Health) -> AnyView {
     let label = job.map(|job| jobs::state_text(job, health)).unwrap_or_default();
@@ -216,11 +225,11 @@ impl RowSource for Jobs {
             subject: RowSubject::Job(job.id),
         };
         let attention = self.page.attention.jobs().get();
-        let position = |job: &&Job| attention.iter().position(|id| *id == job.id).unwrap_or(usize::MAX);
+        let position = |job: &Job| attention.iter().position(|id| *id == job.id).unwrap_or(usize::MAX);
         self.page.jobs.with(|jobs| {
-            // Worst first; the others as SLURM lists them.
+            // Those that still run before those that ended, worst first; the others as SLURM lists them.
             let mut jobs: Vec<&Job> = jobs.iter().collect();
-            jobs.sort_by_key(position);
+            jobs.sort_by_key(|job| (jobs::has_ended(job), position(job)));
             jobs.into_iter().map(entry).collect()
         })
     }
@@ -265,6 +274,17 @@ impl RowSource for Jobs {
         let now_ms = self.page.fleet.relay_ms(platform::now_ms());
         let overview = self.page.fleet.overview();
         jobs::sum(&overview.read(|picture| ownership::combined_totals(picture, &shown, now_ms)), column)
+    }
+
+    fn folding(&self, rows: &[RowEntry]) -> Option<Folding> {
+        let ended: HashSet<JobId> = self
+            .page
+            .jobs
+            .with(|jobs| jobs.iter().filter(|job| jobs::has_ended(job)).map(|job| job.id).collect());
+        let has_ended = |row: &RowEntry| matches!(row.subject, RowSubject::Job(id) if ended.contains(&id));
+        let is_ended: Vec<bool> = rows.iter().map(has_ended).collect();
+        let (shown, rest) = jobs::folded(&is_ended, most_rows())?;
+        Some(Folding { shown: shown.into_iter().map(|at| rows[at].clone()).collect(), rest })
     }
 
     fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {

@@ -4,15 +4,18 @@ use super::attention_row::Row;
 use crate::domain::attention::{Entry, Item};
 use crate::domain::severity::Severity;
 use crate::fleet::TopicStore;
+use crate::platform;
 use crate::state::attention::Attention;
 use crate::state::page::Page;
 use leptos::prelude::*;
 use std::sync::Arc;
 
 /// Maximum number of items of a list that is not folded: a button that hides one is not worth its line.
-const MAX_UNFOLDED: usize = 6;
+const MAX_UNFOLDED: usize = 4;
 /// Number of items of a folded list.
-const FOLDED: usize = 5;
+const FOLDED: usize = 3;
+/// From this height of the viewport on, in pixels, the first item shows its evidence and advice at first.
+pub const TALL_PX: f64 = 800.0;
 
 /// Returns how many of `count` items are behind the button.
 fn folded(count: usize) -> usize {
@@ -107,6 +110,7 @@ fn Current(entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: bool) -> i
             entries.iter().take(shown).map(|entry| entry.item.key.clone()).collect::<Vec<_>>()
         })
     });
+    let is_tall = platform::height() >= TALL_PX;
     let row = move |key: String| {
         // The worst one is open. It stays so when another one becomes worse: nothing closes under the pointer.
         let is_first =
@@ -114,7 +118,7 @@ fn Current(entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: bool) -> i
         let find =
             move |entries: &Arc<Vec<Entry>>| entries.iter().find(|entry| entry.item.key == key).cloned();
         let entry = Memo::new(move |_| entries.with(&find));
-        view! { <Row entry store=store.clone() in_job is_open=is_first/> }.into_any()
+        view! { <Row entry store=store.clone() in_job is_open={is_first && (in_job || is_tall)}/> }.into_any()
     };
     let more = move || {
         let rest = folded(count.get());

@@ -1,10 +1,12 @@
 //! A line of the list of what needs attention.
 
+use super::finding_tools::FindingTools;
 use super::silence::SilenceButton;
 use crate::describe::finding::{silenced_until, when};
 use crate::domain::attention::{Entry, GpuTrace, Item};
 use crate::domain::health::Health;
 use crate::domain::severity::Severity;
+use crate::domain::text;
 use crate::fleet::TopicStore;
 use crate::state::attention;
 use crate::state::page::Page;
@@ -79,6 +81,8 @@ pub fn Row(
     let evidence = move || evidence.get().map(|evidence| small("attention__evidence", evidence));
     let subject =
         (!in_job).then(|| view! { <b class="attention__subject">{text(|item| item.subject.clone())}</b> });
+    let title =
+        text(if in_job { |item| item.title.clone() } else { |item| without(&item.subject, &item.title) });
     let advice = Memo::new(move |_| {
         let advice = |entry: &Entry| format!("→ {}", entry.item.advice);
         entry.with(|entry| entry.as_ref().filter(|entry| !entry.is_resolved).map(advice))
@@ -93,7 +97,7 @@ pub fn Row(
                 {move || symbol.with(dot)}
                 {subject}
                 <span class="attention__what">
-                    <span>{text(|item| item.title.clone())}</span>
+                    <span>{title}</span>
                     {evidence}
                     {positions}
                     {advice}
@@ -107,9 +111,15 @@ pub fn Row(
             </a>
             {dismiss_button(entry)}
             <SilenceButton entry until_ms link/>
-            <Show when=move || is_open.get()><Stacks capture/></Show>
+            <Show when=move || is_open.get()><Stacks capture/> <FindingTools entry/></Show>
         </li>
     }
+}
+
+/// Returns a title without its subject, which the line has already: `Failed 2 times: out of memory`.
+fn without(subject: &str, title: &str) -> String {
+    let rest = title.strip_prefix(subject).and_then(|rest| rest.strip_prefix(' '));
+    rest.map_or_else(|| title.to_owned(), text::capitalised)
 }
 
 /// A line below the title, whole as a tooltip where it is cut.

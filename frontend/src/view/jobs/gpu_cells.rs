@@ -35,16 +35,16 @@ pub fn Cells(scope: Scope) -> impl IntoView {
         let cell = |class: String| view! { <i class=class></i> };
         classes.get().into_iter().map(cell).collect_view()
     };
+    let is_per_node = move || squares.with(|squares| matches!(squares.first(), Some(Square::Node(_))));
     let label = move || {
-        let (each, is_node) =
-            squares.with(|squares| (squares.len(), matches!(squares.first(), Some(Square::Node(_)))));
+        let (each, is_node) = (squares.with(Vec::len), is_per_node());
         let what = if is_node { ("node", "nodes") } else { ("GPU", "GPUs") };
         (each > 1).then(|| format!("{}, a cell for each", text::count(each, what.0, what.1)))
     };
     // The style sheet hides the cells that do not fit and ends with their number, which only layout knows.
     let count = move || format!("-{}", squares.with(Vec::len));
     view! {
-        <span class="cells" aria-hidden="true" title=label style:--cells=count>{move || cells()}</span>
+        <span class="cells" class:cells--nodes=is_per_node aria-hidden="true" title=label style:--cells=count>{move || cells()}</span>
     }
 }
 

@@ -7,6 +7,7 @@ use super::section::Section;
 use crate::domain::job_groups::{self, ListEntry};
 use crate::domain::route::{JobTab, Route};
 use crate::state::page::Page;
+use crate::table::jobs::has_ended;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
@@ -32,9 +33,14 @@ pub fn listed_routes(page: &Page) -> Vec<Route> {
 
 fn entries(page: &Page, section: Section, is_open: impl Fn(JobId) -> bool) -> Vec<ListEntry> {
     let attention = page.attention.jobs().get();
+    // While they are folded, the one that is shown has its entry all the same.
+    let folded = section == Section::Ended && !page.lists_ended.get();
+    let current = folded.then(|| page.route.with(Route::job));
     page.jobs.with(|jobs| {
-        let mut jobs: Vec<&Job> =
-            jobs.iter().filter(|job| Section::for_job(job, &attention) == section).collect();
+        let is_listed = |job: &&Job| {
+            Section::for_job(job, &attention) == section && current.is_none_or(|id| id == Some(job.id))
+        };
+        let mut jobs: Vec<&Job> = jobs.iter().filter(is_listed).collect();
         if section == Section::Attention {
             jobs.sort_by_key(|job| attention.iter().position(|id| *id == job.id));
         }
@@ -52,9 +58,13 @@ pub fn JobList() -> impl IntoView {
         Memo::new(move |_| page.has_jobs())
     };
     let section = |section: Section| {
-        let page = page.clone();
+        let (page, listed) = (page.clone(), page.clone());
         let entries = Memo::new(move |_| entries(&page, section, |of| folds.is_open(&page, of)));
-        let some = Memo::new(move |_| entries.with(|entries| !entries.is_empty()));
+        let is_ended = section == Section::Ended;
+        let some = Memo::new(move |_| match is_ended {
+            true => listed.jobs.with(|jobs| jobs.iter().any(has_ended)),
+            false => entries.with(|entries| !entries.is_empty()),
+        });
         move || some.get().then(|| view! { <Jobs section entries folds/> }.into_any())
     };
     view! {
@@ -86,10 +96,38 @@ fn Jobs(section: Section, entries: Memo<Vec<ListEntry>>, folds: ExpandedGroups) 
         let label = format!("{rest} more in the table of all jobs");
         Some(view! { <p class="jobs__none"><a class="link" href=href>{label}</a></p> })
     };
+    let heading = match section {
+        Section::Ended => view! { <Ended/> }.into_any(),
+        _ => section.title().into_any(),
+    };
     view! {
-        <h2>{section.title()}</h2>
+        <h2>{heading}</h2>
         <ul><For each=shown key=ListEntry::clone children=entry/></ul>
         {more}
+    }
+}
+
+/// The button that lists the jobs that ended, with their number and that of those that failed.
+#[component]
+fn Ended() -> impl IntoView {
+    let page = Page::from_context();
+    let (listed, jobs, attention) = (page.lists_ended, page.jobs, page.attention.jobs());
+    let counts = Memo::new(move |_| {
+        let failed = |job: &&Job| attention.with(|attention| attention.contains(&job.id));
+        jobs.with(|jobs| {
+            let ended = || jobs.iter().filter(|job| has_ended(job));
+            (ended().count(), ended().filter(failed).count())
+        })
+    });
+    let failed = move || {
+        let failed = Some(counts.get().1).filter(|failed| *failed > 0)?;
+        Some(view! { <span class="is-bad">" · " {failed} " failed"</span> })
+    };
+    view! {
+        <button class="jobs__fold" aria-expanded=move || listed.get().to_string() on:click=move |_| listed.update(|listed| *listed = !*listed)>
+            {move || counts.get().0} " ended" {failed}
+            <span aria-hidden="true">{move || if listed.get() { " ▾" } else { " ▸" }}</span>
+        </button>
     }
 }
 

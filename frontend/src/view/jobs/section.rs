@@ -33,10 +33,26 @@ impl Section {
     /// Returns the section of a job, given the jobs that need attention.
     pub fn for_job(job: &Job, attention: &[JobId]) -> Self {
         match job.state {
+            // What failed cannot be helped any more.
+            JobState::Ended(_) => Self::Ended,
             _ if attention.contains(&job.id) => Self::Attention,
             JobState::Pending => Self::Waiting,
-            JobState::Ended(_) => Self::Ended,
             _ => Self::Running,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_failed_is_among_those_that_ended() {
+        let section = |state, attention: &[JobId]| {
+            Section::for_job(&Job::new(JobId(7), "alice".into(), state), attention)
+        };
+        assert_eq!(section(JobState::Running, &[JobId(7)]), Section::Attention);
+        assert_eq!(section(JobState::Running, &[JobId(8)]), Section::Running);
+        assert_eq!(section(JobState::Ended("OUT_OF_MEMORY".into()), &[JobId(7)]), Section::Ended);
     }
 }

@@ -239,15 +239,15 @@ pub fn Footer(
 ) -> impl IntoView {
     let has_sums = shown.iter().any(|at| grid.columns[*at].sum != Sum::None);
     let several = Memo::new({
-        let order = grid.order;
-        move |_| order.with(|order| order.len() > 1)
+        let matching = grid.matching;
+        move |_| matching.with(|rows| rows.len() > 1)
     });
     let sums = Memo::new({
         let (grid, shown) = (grid.clone(), shown.clone());
         move |_| {
             if grid.is_in_view.get() {
                 grid.second();
-                grid.order.track();
+                grid.matching.track();
             }
             untrack(|| summed(&grid, &shown))
         }
@@ -271,7 +271,7 @@ fn summed(grid: &Grid, shown: &[usize]) -> RowValues {
     if !with_sum.is_empty() {
         let counts = |entry: &&RowEntry| grid.source.counts_in_totals(entry);
         let rows: Vec<RowEntry> =
-            grid.order.with_untracked(|order| order.iter().filter(counts).cloned().collect());
+            grid.matching.with_untracked(|rows| rows.iter().filter(counts).cloned().collect());
         rows.iter().for_each(|entry| grid.source.values(entry, &with_sum, &mut all));
         own.extend(with_sum.iter().map(|at| grid.source.sum(&rows, grid.columns[*at].id)));
     }

@@ -5,6 +5,7 @@ mod cell;
 mod column_menu;
 mod empty_columns;
 mod export_menu;
+mod grids;
 mod head;
 mod keys;
 mod row_values;
@@ -14,10 +15,11 @@ mod toolbar;
 mod updater;
 
 pub use cell::{figure, link};
+pub use grids::{Grids, TableMenu};
 pub use source::{
-    CustomCell, ProcessKey, RowEntry, RowFlags, RowSource, RowSubject, SharedSource, TableNames,
+    CustomCell, Folding, ProcessKey, RowEntry, RowFlags, RowSource, RowSubject, SharedSource, TableNames,
 };
-pub use state::{Grid, Grids, TableMenu};
+pub use state::Grid;
 
 use crate::platform::Listener;
 use crate::state::page::Page;
@@ -47,7 +49,7 @@ pub fn Table(
 fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
     let names = grid.names;
     let (scroll, over, out, wide) = (grid.clone(), grid.clone(), grid.clone(), grid.is_wide);
-    let count = grid.order;
+    let (count, is_summed) = (grid.order, grid.has_room_for_sums());
     let (key, active, width) = (grid.clone(), grid.clone(), grid.clone());
     let inside = {
         let grid = grid.clone();
@@ -65,6 +67,7 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
         <div
             class="grid__box"
             class:grid__box--wide=move || wide.get()
+            class:grid__box--summed=move || is_summed.get()
             node_ref=grid.outer
             hidden=move || empty.get()
             on:scroll=move |_| scroll.on_scroll()
@@ -83,7 +86,24 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
             >
                 {inside}
             </table>
+            <Unfold grid=grid.clone()/>
         </div>
+    }
+}
+
+/// The button below a table that shows its folded rows, or hides them again.
+#[component]
+fn Unfold(grid: Grid) -> impl IntoView {
+    let (folding, is_unfolded) = (grid.folding, grid.is_unfolded);
+    move || {
+        let rest = folding.with(|folding| folding.as_ref().map(|folding| folding.rest.clone()))?;
+        let (mark, label) = if is_unfolded.get() { ("▾", "Show fewer".to_owned()) } else { ("▸", rest) };
+        let grid = grid.clone();
+        Some(view! {
+            <button class="grid__unfold" aria-expanded=is_unfolded.get().to_string() on:click=move |_| grid.toggle_fold()>
+                <span aria-hidden="true">{mark}</span> {label}
+            </button>
+        })
     }
 }
 

@@ -46,6 +46,11 @@ pub trait RowSource {
         let (one, many) = self.names().rows;
         text::count(entries.len(), one, many)
     }
+    /// Returns which of the matching rows, in order, are shown until the user unfolds the others; `None` shows them all.
+    /// Subscribes to what decides it.
+    fn folding(&self, _: &[RowEntry]) -> Option<Folding> {
+        None
+    }
     /// Returns a second line for a row that is tall enough, on narrow and touch screens: what a tooltip or a
     /// column that is not shown would explain.
     fn second_line(&self, _: &RowEntry, _is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
@@ -69,6 +74,15 @@ pub trait RowSource {
     fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell;
     /// Opens what a row represents.
     fn open(&self, entry: &RowEntry);
+}
+
+/// Which rows of a table are folded.
+#[derive(Clone, PartialEq)]
+pub struct Folding {
+    /// The others, in order.
+    pub shown: Vec<RowEntry>,
+    /// What is folded, in words: `9 more · 50 ended`.
+    pub rest: String,
 }
 
 /// A cell that is rendered by its table.

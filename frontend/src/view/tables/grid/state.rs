@@ -1,8 +1,9 @@
 //! The state of a table: from the URL, the browser's storage, and derived from both.
 
 use super::empty_columns;
-use super::source::{RowEntry, SharedSource, TableNames};
+use super::source::{Folding, RowEntry, SharedSource, TableNames};
 use crate::domain::colour_scheme::ColourScheme;
+use crate::domain::query;
 use crate::platform::{self, FrameQueue, Listener, Observer, Visibility};
 use crate::state::page::Page;
 use crate::state::settings::{Settings, Theme};
@@ -18,7 +19,7 @@ use leptos::prelude::*;
 use nodeglass_protocol::field::Vendors;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
-use web_sys::{Element, HtmlElement, Node};
+use web_sys::{Element, HtmlElement};
 
 /// Height of a row in px, unless the style sheet says otherwise.
 const ROW_PX: u32 = 26;
@@ -26,6 +27,10 @@ const ROW_PX: u32 = 26;
 const TALL_PX: u32 = 40;
 /// How far beyond the viewport rows count as visible, in px, as in the observer.
 const MARGIN_PX: f64 = 120.0;
+/// Height of the sums, in px.
+const SUMS_PX: f64 = 40.0;
+/// Number of rows in view from which on the sums stay in view.
+const MIN_SUMMED: f64 = 5.0;
 /// Width of the table's frame besides its columns, in px.
 const FRAME_PX: u32 = 4;
 /// A filter that takes this long until the next frame waits for a pause in typing, in ms: three frames.
@@ -56,7 +61,13 @@ pub struct Grid {
     pub sort: Memo<Option<Sort>>,
     /// All rows.
     pub entries: Memo<Vec<RowEntry>>,
-    /// The matching rows in order.
+    /// The matching rows in order, also the folded ones.
+    pub matching: Memo<Vec<RowEntry>>,
+    /// Which of them are folded unless the user unfolded them; `None` if none are.
+    pub folding: Memo<Option<Folding>>,
+    /// Whether the user unfolded them.
+    pub is_unfolded: Memo<bool>,
+    /// The matching rows that are not folded, in order.
     pub order: Memo<Vec<RowEntry>>,
     /// Which of them are rendered.
     pub window: Memo<Window>,
@@ -133,7 +144,7 @@ impl Grid {
         });
         let is_held =
             Memo::new(move |_| is_hovered.get() && (sort.get().is_some() || filter_text.get().is_some()));
-        let order = Memo::new({
+        let matching = Memo::new({
             let (source, columns, step) = (source.clone(), columns.clone(), page.step);
             move |_| {
                 let (sort, filter) = (sort.get(), filter.get());
@@ -144,6 +155,18 @@ impl Grid {
                 }
                 entries.with(|entries| in_order(&source, &columns, entries, &filter, sort))
             }
+        });
+        // A filter shows all that it finds.
+        let folding = Memo::new({
+            let source = source.clone();
+            move |_| {
+                matching.with(|rows| if filter_text.get().is_some() { None } else { source.folding(rows) })
+            }
+        });
+        let is_unfolded = page.address.has_query(query::SHOWN);
+        let order = Memo::new(move |_| match folding.get() {
+            Some(folding) if !is_unfolded.get() => folding.shown,
+            _ => matching.get(),
         });
         // While out of view, the rendered part stays.
         let last = StoredValue::new((0, 0));
@@ -177,6 +200,9 @@ impl Grid {
             error,
             sort,
             entries,
+            matching,
+            folding,
+            is_unfolded,
             order,
             window,
             in_view,
@@ -261,6 +287,12 @@ impl Grid {
         self.choice.set(choice);
     }
 
+    /// Shows the folded rows, or hides them again.
+    pub fn toggle_fold(&self) {
+        let shown = (!self.is_unfolded.get_untracked()).then(|| "all".to_owned());
+        self.page.address.set_query(query::SHOWN, shown);
+    }
+
     /// Selects a row and scrolls it into view.
     pub fn select(&self, index: usize) {
         let Some(key) = self.order.with_untracked(|order| order.get(index).map(|entry| entry.key.clone()))
@@ -304,11 +336,26 @@ impl Grid {
         }
     }
 
+    /// Returns whether enough rows are in view for the sums to stay in view, too.
+    pub fn has_room_for_sums(&self) -> Memo<bool> {
+        let (in_view, row_px) = (self.in_view, self.row_px);
+        Memo::new(move |_| {
+            let Window { first, end } = in_view.get();
+            let row_px = f64::from(row_px.get());
+            end.saturating_sub(first) as f64 * row_px >= MARGIN_PX + SUMS_PX + MIN_SUMMED * row_px
+        })
+    }
+
     /// Moves the focus from the filter to the rows.
     pub fn focus_rows(&self) {
         if self.selection().is_none() {
             self.select(0);
         }
+        self.focus_table();
+    }
+
+    /// Moves the focus to the table.
+    pub fn focus_table(&self) {
         let table = self.outer.get_untracked().and_then(|outer| outer.query_selector("table").ok()?);
         if let Some(table) = table.and_then(|table| table.dyn_into::<HtmlElement>().ok()) {
             let _ = table.focus();
@@ -346,7 +393,7 @@ impl Grid {
         self.row_px.get() >= TALL_PX
     }
 
-    /// Returns what is shown in an export format.
+    /// Returns the shown columns of the matching rows, also of the folded ones, in an export format.
     pub fn export(&self, form: export::Form) -> String {
         let shown: Vec<usize> =
             self.shown.get_untracked().into_iter().filter(|at| self.columns[*at].has_value()).collect();
@@ -355,7 +402,7 @@ impl Grid {
         let row = |entry: &RowEntry| -> Vec<Value> {
             shown.iter().map(|at| self.source.value(entry, *at)).collect()
         };
-        let rows: Vec<Vec<Value>> = self.order.with_untracked(|order| order.iter().map(row).collect());
+        let rows: Vec<Vec<Value>> = self.matching.with_untracked(|rows| rows.iter().map(row).collect());
         export::write(form, &columns, &rows)
     }
 
@@ -445,15 +492,6 @@ impl Grid {
     }
 }
 
-/// The menus of a table, in their order.
-#[derive(Clone, Copy, Debug)]
-pub enum TableMenu {
-    /// Which columns are shown, and in which order.
-    Columns,
-    /// Copies and downloads.
-    Export,
-}
-
 /// Returns the element that scrolls the page.
 fn main(outer: &HtmlElement) -> Option<Element> {
     outer.closest("main").ok().flatten()
@@ -504,90 +542,4 @@ fn filter(
 
 fn storage_name(names: TableNames) -> String {
     format!("nodeglass-columns-{}", names.id)
-}
-
-/// The tables of the page, for keys that apply to one of them.
-#[derive(Clone, Copy)]
-pub struct Grids(RwSignal<Vec<Grid>>);
-
-impl Default for Grids {
-    fn default() -> Self {
-        Self(RwSignal::new(Vec::new()))
-    }
-}
-
-impl Grids {
-    /// Returns the tables of the calling view's page.
-    pub fn from_context() -> Self {
-        expect_context()
-    }
-
-    /// Registers a table for as long as the calling owner lives.
-    pub fn add(self, grid: &Grid) {
-        self.0.update_untracked(|grids| grids.push(grid.clone()));
-        let (all, is_hovered) = (self.0, grid.is_hovered);
-        on_cleanup(move || {
-            all.try_update_untracked(|grids| grids.retain(|grid| grid.is_hovered != is_hovered));
-        });
-    }
-
-    /// Returns the table that a key applies to: the focused one, or else the topmost.
-    pub fn active(self) -> Option<Grid> {
-        let focus = document().active_element();
-        let has_focus = |grid: &&Grid| {
-            let outer = grid.outer.get_untracked();
-            outer
-                .and_then(|outer| outer.parent_element())
-                .is_some_and(|section| section.contains(focus.as_deref()))
-        };
-        let is_above = |one: &Grid, other: &Grid| {
-            let elements = one.outer.get_untracked().zip(other.outer.get_untracked());
-            elements.is_some_and(|(one, other)| {
-                one.compare_document_position(&other) & Node::DOCUMENT_POSITION_FOLLOWING != 0
-            })
-        };
-        let grids = self.0.get_untracked();
-        let filled = || grids.iter().filter(|grid| !grid.entries.with_untracked(Vec::is_empty));
-        grids
-            .iter()
-            .find(has_focus)
-            .or_else(|| filled().reduce(|first, grid| if is_above(grid, first) { grid } else { first }))
-            .cloned()
-    }
-
-    /// Focuses the filter.
-    pub fn focus_filter(self) -> bool {
-        let input = self.active().and_then(|grid| grid.input.get_untracked());
-        input.is_some_and(|input| input.focus().is_ok())
-    }
-
-    /// Opens a menu of the table, or closes it.
-    pub fn open_menu(self, menu: TableMenu) {
-        let outer = self.active().and_then(|grid| grid.outer.get_untracked());
-        let Some(section) = outer.and_then(|outer| outer.parent_element()) else { return };
-        let place = match menu {
-            TableMenu::Columns => ".grid__tools .menu:nth-of-type(1) > .btn",
-            TableMenu::Export => ".grid__tools .menu:nth-of-type(2) > .btn",
-        };
-        let button = section.query_selector(place).ok().flatten();
-        if let Some(button) = button.and_then(|button| button.dyn_into::<HtmlElement>().ok()) {
-            let _ = button.focus();
-            button.click();
-        }
-    }
-
-    /// Sorts by the column `step` further.
-    pub fn sort_next(self, step: isize) {
-        let Some(grid) = self.active() else { return };
-        let sort = grid.sort.get_untracked();
-        let moved = grid.shown.with_untracked(|shown| Sort::next_column(sort, step, shown, &grid.columns));
-        grid.sort_by(moved);
-    }
-
-    /// Reverses the order.
-    pub fn reverse_sort(self) {
-        if let Some(grid) = self.active() {
-            grid.sort_by(grid.sort.get_untracked().map(Sort::reversed));
-        }
-    }
 }

@@ -16,10 +16,10 @@ pub fn Toolbar(
 ) -> impl IntoView {
     let names = grid.names;
     let empty = grid.is_empty();
-    let (entries, order, error, filter_text) = (grid.entries, grid.order, grid.error, grid.filter_text);
+    let (entries, matching, error, filter_text) = (grid.entries, grid.matching, grid.error, grid.filter_text);
     let source = grid.source.clone();
     let count = Memo::new(move |_| {
-        let (passing, all) = (order.with(Vec::len), entries.with(Vec::len));
+        let (passing, all) = (matching.with(Vec::len), entries.with(Vec::len));
         if all == 0 {
             return String::new();
         }
@@ -27,7 +27,7 @@ pub fn Toolbar(
         if passing == all {
             return counted;
         }
-        let notes = order.with(|order| order.iter().filter(|entry| source.is_note(entry)).count());
+        let notes = matching.with(|rows| rows.iter().filter(|entry| source.is_note(entry)).count());
         format!("{} of {counted}", text::grouped((passing - notes) as u64))
     });
     let held = grid.is_held;
@@ -60,14 +60,13 @@ pub fn Toolbar(
 #[component]
 fn Input(grid: Grid) -> impl IntoView {
     let (names, filter_text, error) = (grid.names, grid.filter_text, grid.error);
-    let input = grid.input;
     let key = grid.clone();
     let handle_key = move |event: KeyboardEvent| {
         event.stop_propagation();
         match event.key().as_str() {
             "Escape" => {
                 key.type_filter(String::new());
-                input.get_untracked().into_iter().for_each(|input| drop(input.blur()));
+                key.focus_table();
             }
             "Enter" | "ArrowDown" => {
                 event.prevent_default();
@@ -80,7 +79,7 @@ fn Input(grid: Grid) -> impl IntoView {
         <input
             class="grid__filter"
             type="search"
-            node_ref=input
+            node_ref=grid.input
             placeholder="Filter  /"
             title=format!("For example: {}", names.example)
             aria-label=format!("Filter {}", names.rows.1)
