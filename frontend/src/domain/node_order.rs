@@ -2,24 +2,53 @@
 
 use crate::domain::severity::Severity;
 use nodeglass_protocol::NodeName;
+use std::cmp::Reverse;
 
 /// Up to this many nodes of a job have a tab each.
-pub const MOST_TABS: usize = 12;
+const MOST_TABS: usize = 12;
 /// Of more nodes, up to this many have a tab because they need attention.
 const MOST_PROBLEMS: usize = 6;
 
-/// Returns the nodes of a large job that have a tab: the most severe ones, and the current one, in SLURM's order.
+/// Widths of the line of tabs, in pixels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TabRoom {
+    /// What is left for nodes.
+    pub for_nodes: f64,
+    /// The tab of a node.
+    pub tab: f64,
+    /// The button that opens the list of all nodes.
+    pub picker: f64,
+}
+
+impl TabRoom {
+    /// Returns how many of `count` nodes have a tab. If not all have one, the others are found in the list.
+    pub fn tabs(self, count: usize) -> usize {
+        let fit = |room: f64| (room.max(0.0) / self.tab.max(1.0)) as usize;
+        match count <= fit(self.for_nodes).min(MOST_TABS) {
+            true => count,
+            false => fit(self.for_nodes - self.picker).min(count.saturating_sub(1)),
+        }
+    }
+}
+
+/// How much a node needs attention: its severity, and its place in the list of what does.
+pub type Rank = (Severity, usize);
+
+/// Returns the nodes that have one of `most` tabs where not all have one: the most severe ones, and the current one, in
+/// SLURM's order.
 pub fn tabs(
     names: &[NodeName],
-    severity: impl Fn(&NodeName) -> Severity,
+    rank: impl Fn(&NodeName) -> Rank,
     current: Option<&NodeName>,
+    most: usize,
 ) -> Vec<NodeName> {
-    let severities: Vec<Severity> = names.iter().map(severity).collect();
-    let of =
-        |wanted: Severity| severities.iter().enumerate().filter(move |(_, severity)| **severity == wanted);
-    let worst_first = of(Severity::Error).chain(of(Severity::Warning));
-    let problems: Vec<usize> = worst_first.map(|(at, _)| at).take(MOST_PROBLEMS).collect();
-    let is_shown = |at: &usize| problems.contains(at) || current == Some(&names[*at]);
+    let most = most.saturating_sub(usize::from(current.is_some())).min(MOST_PROBLEMS);
+    let ranks = names.iter().map(rank).enumerate();
+    let mut problems: Vec<(usize, Rank)> =
+        ranks.filter(|(_, (severity, _))| severity.needs_attention()).collect();
+    problems.sort_by_key(|(_, (severity, place))| (Reverse(*severity), *place));
+    problems.truncate(most);
+    let is_shown = |at: &usize| problems.iter().any(|(shown, _)| shown == at) || current == Some(&names[*at]);
     (0..names.len()).filter(is_shown).map(|at| names[at].clone()).collect()
 }
 
@@ -60,6 +89,10 @@ mod tests {
         }
     }
 
+    fn rank(name: &NodeName) -> Rank {
+        (severity(name), 0)
+    }
+
     fn texts(names: Vec<NodeName>) -> Vec<String> {
         names.iter().map(ToString::to_string).collect()
     }
@@ -67,15 +100,32 @@ mod tests {
     #[test]
     fn nodes_with_problems_and_the_current_one_have_a_tab() {
         let current = NodeName::new("gpu-030").unwrap();
-        assert_eq!(texts(tabs(&names(), severity, Some(&current))), ["gpu-017", "gpu-030", "gpu-040"]);
-        assert_eq!(texts(tabs(&names(), severity, None)), ["gpu-017", "gpu-040"]);
+        assert_eq!(texts(tabs(&names(), rank, Some(&current), 9)), ["gpu-017", "gpu-030", "gpu-040"]);
+        assert_eq!(texts(tabs(&names(), rank, None, 9)), ["gpu-017", "gpu-040"]);
     }
 
     #[test]
     fn of_many_problems_the_worst_have_a_tab() {
-        let all = |name: &NodeName| severity(name).max(Severity::Warning);
-        let shown = texts(tabs(&names(), all, None));
+        let all = |name: &NodeName| (severity(name).max(Severity::Warning), 0);
+        let shown = texts(tabs(&names(), all, None, 9));
         assert_eq!(shown, ["gpu-001", "gpu-002", "gpu-003", "gpu-004", "gpu-005", "gpu-040"]);
+    }
+
+    #[test]
+    fn as_many_nodes_have_a_tab_as_there_is_room_for() {
+        let current = NodeName::new("gpu-030").unwrap();
+        assert_eq!(texts(tabs(&names(), rank, Some(&current), 2)), ["gpu-030", "gpu-040"]);
+        let later =
+            |name: &NodeName| (Severity::Warning, 64 - names().iter().position(|one| one == name).unwrap());
+        assert_eq!(
+            texts(tabs(&names(), later, None, 2)),
+            ["gpu-063", "gpu-064"],
+            "as the list of problems has them"
+        );
+        let tabs = |for_nodes, count| TabRoom { for_nodes, tab: 90.0, picker: 120.0 }.tabs(count);
+        assert_eq!([tabs(720.0, 8), tabs(719.0, 8)], [8, 6], "the list needs room, too");
+        assert_eq!([tabs(2_000.0, 12), tabs(2_000.0, 13)], [12, 12]);
+        assert_eq!([tabs(0.0, 0), tabs(60.0, 1), tabs(-5.0, 64)], [0, 0, 0]);
     }
 
     #[test]

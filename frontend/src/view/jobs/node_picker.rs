@@ -27,9 +27,14 @@ pub fn NodePicker(
     names: Memo<Vec<NodeName>>,
     /// The health of each.
     health: NodeHealth,
+    /// Number of those that need attention and have no tab.
+    hidden_problems: Memo<usize>,
 ) -> impl IntoView {
     let open = RwSignal::new(false);
-    let title = Signal::derive(move || format!("{} nodes ▾", names.with(Vec::len)));
+    let title = Signal::derive(move || match hidden_problems.get() {
+        0 => format!("{} nodes ▾", names.with(Vec::len)),
+        problems => format!("{} nodes · {problems} ◆ ▾", names.with(Vec::len)),
+    });
     let inside = Arc::new(move || view! { <List job names health=health.clone() open/> }.into_any());
     view! { <Menu title about="Find a node of this job" open inside/> }
 }

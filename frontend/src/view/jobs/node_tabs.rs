@@ -3,21 +3,27 @@
 use super::node_picker::NodePicker;
 use crate::domain::attention::{Entry, Item, affecting_node, of_node};
 use crate::domain::health::Health;
-use crate::domain::node_order::{MOST_TABS, tabs};
+use crate::domain::node_order::{Rank, TabRoom, tabs};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::fleet::TopicStore;
 use crate::platform;
 use crate::state::page::{Page, node_health};
+use crate::state::time::Time;
 use crate::view::scope::Scope;
 use crate::view::widgets::dot::Dot;
-use leptos::html::Nav;
+use leptos::html::Div;
 use leptos::prelude::*;
 use nodeglass_protocol::{JobId, NodeName};
 use std::sync::Arc;
 
-/// The tabs of a job. With many nodes, only those that need attention and the current one have a tab; the others
-/// are found in a list.
+/// Up to this width of the viewport, in pixels, the nodes have a line of their own, as in the style sheet.
+const NARROW_PX: f64 = 760.0;
+/// Width of the button that opens the list of nodes, and of the gaps, in pixels.
+const PICKER_PX: f64 = 132.0;
+
+/// The tabs of a job. Where those of all nodes do not fit, only those that need attention and the current one have a tab;
+/// the others are found in a list.
 #[component]
 pub fn NodeTabs(
     /// The nodes and the job.
@@ -30,30 +36,35 @@ pub fn NodeTabs(
     entries: Entries,
 ) -> impl IntoView {
     let page = Page::from_context();
-    let (route, nav) = (page.route, NodeRef::<Nav>::new());
-    // Where the tabs overflow, the current one is scrolled into view.
-    Effect::new(move || {
-        if let (Some(nav), Route::Job(_, JobTab::Node(_))) = (nav.get(), route.get()) {
-            platform::on_next_frame(move || {
-                let current = nav.query_selector("[aria-current]").ok().flatten();
-                current.iter().for_each(platform::scroll_into_view);
-            });
-        }
-    });
-    let has_many = Memo::new(move |_| names.with(Vec::len) > MOST_TABS);
-    let shown = Memo::new({
+    let (route, line) = (page.route, NodeRef::<Div>::new());
+    let fitting = fitting(names, line);
+    let has_picker = Memo::new(move |_| names.with(Vec::len) > fitting.get());
+    let rank_of = {
         let (page, store) = (page.clone(), scope.store.clone());
+        move |name: &NodeName| rank(&page, &store, entries, name)
+    };
+    let shown = Memo::new({
+        let (page, rank_of) = (page.clone(), rank_of.clone());
         move |_| {
-            if !has_many.get() {
+            if !has_picker.get() {
                 return names.get();
             }
             page.assessment.track();
-            let severity = |name: &NodeName| severity(&page, &store, entries, name);
             let current = match route.get() {
                 Route::Job(_, JobTab::Node(name)) => Some(name),
                 _ => None,
             };
-            names.with(|names| tabs(names, severity, current.as_ref()))
+            names.with(|names| tabs(names, &rank_of, current.as_ref(), fitting.get()))
+        }
+    });
+    let hidden_problems = Memo::new({
+        let page = page.clone();
+        move |_| {
+            page.assessment.track();
+            let is_hidden = |name: &&NodeName| {
+                rank_of(name).0.needs_attention() && shown.with(|shown| !shown.contains(name))
+            };
+            names.with(|names| names.iter().filter(is_hidden).count())
         }
     });
     let picker = {
@@ -62,7 +73,7 @@ pub fn NodeTabs(
             let (page, store) = (page.clone(), store.clone());
             let health =
                 Arc::new(move |name: &NodeName| health(&page, &store, entries, name, affecting_node));
-            has_many.get().then(|| view! { <NodePicker job names health/> })
+            has_picker.get().then(|| view! { <NodePicker job names health hidden_problems/> })
         }
     };
     let tab = move |name: NodeName| node_tab(&scope.store, job, entries, name);
@@ -75,19 +86,47 @@ pub fn NodeTabs(
             .then(|| view! { <a href=href aria-current=current(JobTab::Logs)>"Logs"</a> }.into_any())
     };
     view! {
-        <div class="tabs-line">
-            <nav class="tabs" node_ref=nav aria-label="Views of the job">
+        <div class="tabs-line" node_ref=line>
+            <nav class="tabs" aria-label="Views of the job">
                 <a href=page.href(&Route::Job(job, JobTab::Nodes)) aria-current=current(JobTab::Nodes)>"All nodes"</a>
                 <a href=page.href(&Route::Job(job, JobTab::Processes)) aria-current=current(JobTab::Processes)>"Processes"</a>
                 {move || logs()}
                 <a href=page.href(&Route::Job(job, JobTab::Report)) aria-current=current(JobTab::Report)>"Report"</a>
                 <a href=page.href(&Route::Job(job, JobTab::About)) aria-current=current(JobTab::About)>"About"</a>
-                <span class="tabs__gap"></span>
+            </nav>
+            <nav class="tabs tabs--nodes" aria-label="Nodes of the job">
                 <For each=move || shown.get() key=NodeName::clone children=tab/>
             </nav>
             {picker}
+            <span class="tabs__sample" aria-hidden="true"><i class="dot"></i> {move || longest(names)}</span>
         </div>
     }
+}
+
+/// Returns how many nodes have a tab, by the widths of the line and of the longest tab; measured again with the viewport.
+fn fitting(names: Memo<Vec<NodeName>>, line: NodeRef<Div>) -> Memo<usize> {
+    let (room, time) = (RwSignal::new(None), Time::from_context());
+    Effect::new(move || {
+        let (width, Some(line)) = (time.width(), line.get()) else { return };
+        names.track();
+        let width_of = |part: &str| {
+            let part = line.query_selector(part).ok().flatten();
+            part.map_or(0.0, |part| platform::bounding_rect(&part)[2])
+        };
+        let views = if width > NARROW_PX { width_of(".tabs") } else { 0.0 };
+        let for_nodes = platform::bounding_rect(&line)[2] - views;
+        room.set(Some(TabRoom { for_nodes, tab: width_of(".tabs__sample"), picker: PICKER_PX }));
+    });
+    Memo::new(move |_| {
+        let count = names.with(Vec::len);
+        room.get().map_or(count, |room| room.tabs(count))
+    })
+}
+
+fn longest(names: Memo<Vec<NodeName>>) -> String {
+    names.with(|names| {
+        names.iter().map(NodeName::as_str).max_by_key(|name| name.len()).unwrap_or_default().to_owned()
+    })
 }
 
 /// What needs attention in a job.
@@ -109,9 +148,11 @@ fn health(page: &Page, store: &TopicStore, entries: Entries, name: &NodeName, fi
     })
 }
 
-/// Returns how severe what concerns a node alone is: what all nodes share gives none of them a tab.
-fn severity(page: &Page, store: &TopicStore, entries: Entries, name: &NodeName) -> Severity {
-    health(page, store, entries, name, of_node).severity
+/// Returns how much a node needs attention by what concerns it alone: what all nodes share gives none of them a tab.
+fn rank(page: &Page, store: &TopicStore, entries: Entries, name: &NodeName) -> Rank {
+    let is_about = |entry: &Entry| entry.item.nodes == std::slice::from_ref(name);
+    let place = entries.with(|entries| entries.iter().position(is_about));
+    (health(page, store, entries, name, of_node).severity, place.unwrap_or(usize::MAX))
 }
 
 /// The tab of a node.
