@@ -52,6 +52,13 @@ impl Range {
     /// Shortest range; a shorter one would show no more detail.
     pub const SHORTEST_MS: u64 = 30_000;
 
+    /// Longest interval between samples of the recent history, in ms: that of nodes while no page shows them.
+    const SLOWEST_MS: u64 = 10_000;
+    /// From this length on, in ms, a cell of a heat map is as long as that.
+    const COARSE_MS: u64 = 120_000;
+    /// How old a step is before it is shown incomplete, in ms: by then, it has samples.
+    const SAMPLED_MS: u64 = 3_000;
+
     /// Lengths that a user selects directly, in ms.
     pub const PRESETS_MS: [u64; 6] =
         [60_000, Self::RECENT_MS, 3_600_000, 6 * 3_600_000, 24 * 3_600_000, Self::LONGEST_MS];
@@ -112,6 +119,26 @@ impl Range {
         match self.start_ms(now_ms) < oldest_ms {
             true => window.of_long_history(self.end_ms(now_ms)),
             false => window,
+        }
+    }
+
+    /// Returns its window for the cells of a heat map, at most `most` if possible. They are as long as the longest interval
+    /// between samples, so that samples which were taken more often look the same; the newest one may be incomplete.
+    pub fn cells(self, now_ms: u64, most: usize) -> Window {
+        let window = self.window(now_ms, most);
+        if window.is_long() || self.span_ms < Self::COARSE_MS {
+            return window;
+        }
+        let most = most.min((self.span_ms / Self::SLOWEST_MS) as usize);
+        let end_ms = self.end_ms(now_ms);
+        Window::over(end_ms, self.span_ms, most).up_to(end_ms.saturating_sub(Self::SAMPLED_MS))
+    }
+
+    /// Returns the part of a live range that shows a job which ran for `run_ms` and has ended: before it, there is nothing.
+    pub fn within_run(self, run_ms: Option<u64>) -> Self {
+        match run_ms.filter(|run_ms| self.is_live() && *run_ms < self.span_ms) {
+            Some(run_ms) => Self::last(run_ms.next_multiple_of(1_000)),
+            None => self,
         }
     }
 
@@ -248,6 +275,29 @@ mod tests {
         assert!(!is_long(Range::between(NOW - 500_000, NOW - 400_000, NOW)));
         assert!(is_long(Range::last(3_600_000)));
         assert!(is_long(Range::between(NOW - 700_000, NOW - 650_000, NOW)));
+    }
+
+    #[test]
+    fn the_cells_of_a_heat_map_are_as_long_as_the_slowest_sampling() {
+        let cells = |range: Range| {
+            let window = range.cells(NOW, 600);
+            (window.step_ms(), window.steps())
+        };
+        assert_eq!(cells(Range::default()), (10_000, 60));
+        assert_eq!(cells(Range::between(NOW - 500_000, NOW - 250_000, NOW)), (10_000, 25));
+        assert_eq!(cells(Range::last(60_000)), (1_000, 60), "a minute is soon sampled as often as possible");
+        assert_eq!(Range::last(3_600_000).cells(NOW, 600), Range::last(3_600_000).window(NOW, 600));
+        let end_ms = |now_ms| Range::default().cells(now_ms, 600).end_ms();
+        assert_eq!([end_ms(NOW + 2_000), end_ms(NOW + 3_000)], [NOW, NOW + 10_000]);
+    }
+
+    #[test]
+    fn the_time_before_an_ended_job_is_not_shown() {
+        let (ten_minutes, past) = (Range::default(), Range::default().panned(-2.0, NOW));
+        assert_eq!(ten_minutes.within_run(Some(180_000)), Range::last(180_000));
+        assert_eq!(ten_minutes.within_run(Some(900_000)), ten_minutes);
+        assert_eq!(ten_minutes.within_run(Some(2_000)).span_ms(), Range::SHORTEST_MS);
+        assert_eq!((ten_minutes.within_run(None), past.within_run(Some(1_000))), (ten_minutes, past));
     }
 
     #[test]

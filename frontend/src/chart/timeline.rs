@@ -89,6 +89,11 @@ impl Window {
         Self { is_long: true, newest: end_ms.div_ceil(self.step_ms).saturating_sub(1), ..self }
     }
 
+    /// Returns a window with the same steps that ends with the step at a moment, complete or not.
+    pub fn up_to(self, at_ms: u64) -> Self {
+        Self { newest: at_ms / self.step_ms, ..self }
+    }
+
     /// Returns whether it shows the long-term history.
     pub fn is_long(&self) -> bool {
         self.is_long

@@ -8,6 +8,7 @@ use crate::fleet::TopicStore;
 use crate::platform::{self, Listener};
 use crate::state::page::Page;
 use leptos::prelude::*;
+use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::{GpuUuid, NodeName};
 use wasm_bindgen::JsCast;
 
@@ -16,6 +17,10 @@ use wasm_bindgen::JsCast;
 pub struct Time {
     page: Page,
     range: RwSignal<Range>,
+    /// The range in the URL.
+    written: StoredValue<Range>,
+    /// How long the job of the route ran, in ms, if it has ended.
+    run_ms: Memo<Option<u64>>,
     /// The moment under the cursor, in ms of the relay's clock.
     pub cursor: RwSignal<Option<u64>>,
     hovered: RwSignal<Option<GpuRef>>,
@@ -64,6 +69,8 @@ impl Time {
         let time = Self {
             page: page.clone(),
             range: RwSignal::new(Range::default()),
+            written: StoredValue::new(Range::default()),
+            run_ms: run_ms(page),
             cursor: page.cursor,
             hovered: RwSignal::new(None),
             pinned: Memo::new(move |_| pin.with(|pin| GpuRef::parse(pin.as_ref()?))),
@@ -100,7 +107,7 @@ impl Time {
     fn load_long_history(&self) {
         let (time, is_loading) = (self.clone(), RwSignal::new(false));
         Effect::new(move || {
-            let range = time.range.get();
+            let range = time.range();
             time.page.second.track();
             time.page.ended_ms.track();
             let now_ms = time.now_ms();
@@ -133,23 +140,45 @@ impl Time {
         &self.page
     }
 
-    /// Returns the time range.
+    /// Returns the time range that is shown: the chosen one, without the time before an ended job.
     pub fn range(&self) -> Range {
+        self.range.get().within_run(self.run_ms.get())
+    }
+
+    /// Returns the time range that the user chose.
+    pub fn chosen_range(&self) -> Range {
         self.range.get()
     }
 
-    /// Changes the range, given the current one and the relay's clock.
+    /// Changes the range, given the one that is shown and the relay's clock.
     pub fn set_range(&self, at: impl FnOnce(Range, u64) -> Range) {
         let now_ms = self.now_ms();
-        let range = at(self.range.get_untracked(), now_ms);
+        let range = at(untrack(|| self.range()), now_ms);
         if range != self.range.get_untracked() {
             self.range.set(range);
         }
     }
 
-    /// Returns the window of a graph with at most `most` steps; changes when a step passes. Graphs follow the
-    /// clock one after another, each in a frame of its own: a page has up to ten.
+    /// Changes the range like [`Self::set_range`], but as a step of the browser's history: Back shows the current one.
+    pub fn zoom(&self, at: impl FnOnce(Range, u64) -> Range) {
+        self.write_range(false);
+        self.set_range(at);
+        self.write_range(true);
+    }
+
+    /// Returns the window of a graph with at most `most` steps; changes when a step passes.
     pub fn window(&self, most: Signal<usize>) -> Memo<Window> {
+        self.follow(most, Range::window)
+    }
+
+    /// Returns the window of a heat map with at most `most` cells a line; changes when a cell begins.
+    pub fn cells(&self, most: Signal<usize>) -> Memo<Window> {
+        self.follow(most, Range::cells)
+    }
+
+    /// Returns a window of the range. Graphs follow the clock one after another, each in a frame of its own: a page has up
+    /// to ten.
+    fn follow(&self, most: Signal<usize>, window: fn(Range, u64, usize) -> Window) -> Memo<Window> {
         let clock_ms = {
             let time = self.clone();
             move || time.now_ms()
@@ -165,14 +194,14 @@ impl Time {
             },
             false,
         );
-        let (range, ended_ms) = (self.range, self.page.ended_ms);
+        let (time, ended_ms) = (self.clone(), self.page.ended_ms);
         Memo::new(move |_| {
-            let range = range.get();
+            let range = time.range();
             let now_ms = ended_ms.get().unwrap_or_else(|| match range.is_live() {
                 true => shown_ms.get(),
                 false => clock_ms(),
             });
-            range.window(now_ms, most.get())
+            window(range, now_ms, most.get())
         })
     }
 
@@ -295,9 +324,9 @@ impl Time {
         format!("{} · {} {than}", self.axis_clock(at_ms, before_s), text::span(before_s))
     }
 
+    /// Time of day minus relay's clock, in s. It does not depend on the moment, so that a range in the URL stays the same.
     fn wall_offset_s(&self) -> i64 {
-        let page_ms = platform::now_ms();
-        self.page.fleet.wall_s(page_ms) - (self.page.fleet.relay_ms(page_ms) / 1_000).cast_signed()
+        self.page.fleet.wall_ahead_ms().div_euclid(1_000)
     }
 
     fn read_url(&self) {
@@ -331,14 +360,35 @@ impl Time {
     /// Updates the URL once a second: browsers throttle more frequent updates.
     fn write_url(&self) {
         let time = self.clone();
-        let last = StoredValue::new(self.range.get_untracked());
         Effect::new(move || {
             time.page.second.track();
-            let range = time.range.get_untracked();
-            if range != last.get_value() {
-                last.set_value(range);
-                time.page.address.set_query(RANGE, time.range_text());
-            }
+            time.write_range(false);
         });
     }
+
+    /// Writes the range to the URL if it has changed; as a step of the history, or in place of the current one.
+    fn write_range(&self, is_step: bool) {
+        let range = self.range.get_untracked();
+        if range != self.written.get_value() {
+            self.written.set_value(range);
+            match is_step {
+                true => self.page.address.push_query(RANGE, self.range_text()),
+                false => self.page.address.set_query(RANGE, self.range_text()),
+            }
+        }
+    }
+}
+
+/// Returns how long the job of the route ran, in ms, if it has ended.
+fn run_ms(page: &Page) -> Memo<Option<u64>> {
+    let (route, jobs) = (page.route, page.jobs);
+    Memo::new(move |_| {
+        let id = route.get().job()?;
+        jobs.with(|jobs| {
+            let job = jobs.iter().find(|job| job.id == id)?;
+            let ran_s = job.ended?.checked_sub(job.start?)?;
+            matches!(job.state, JobState::Ended(_))
+                .then_some(u64::try_from(ran_s).ok()?.saturating_mul(1_000))
+        })
+    })
 }

@@ -17,7 +17,7 @@ use wasm_bindgen::JsCast;
 use web_sys::{CanvasRenderingContext2d, Element, HtmlAnchorElement, HtmlCanvasElement, MouseEvent};
 
 /// Elements of a panel that are drawn into a picture, besides its title.
-const PARTS: &str = "canvas, .axis span, .heat-map__names a > span, .heat-map__states span, .legend i, .legend span, .read-out, .graph__tick, .graph__title, .lane span";
+const PARTS: &str = "canvas, .axis span, .heat-map__names a > span, .heat-map__states b, .legend i, .legend span, .read-out, .graph__tick, .graph__title, .lane span";
 
 /// The exports of one graph.
 #[derive(Clone)]

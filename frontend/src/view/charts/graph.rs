@@ -54,9 +54,6 @@ pub fn Graph(
     /// Height in pixels.
     #[prop(default = 96)]
     height: u32,
-    /// Maximum number of labels on the time axis.
-    #[prop(default = 5)]
-    labels: usize,
 ) -> impl IntoView {
     let (time, canvas) = (Time::from_context(), NodeRef::<Canvas>::new());
     let window = Memo::new(move |_| plot.with(|plot| plot.window));
@@ -96,7 +93,7 @@ pub fn Graph(
                 <canvas node_ref=canvas style:height=format!("{height}px")></canvas>
                 {move || is_empty.get().then(|| view! { <p class="graph__none">{none}</p> }.into_any())}
             </PlotArea>
-            <TimeAxis most=labels/>
+            <TimeAxis/>
         </div>
     }
 }

@@ -14,6 +14,7 @@ use crate::domain::metric::Metric;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::text;
+use crate::fleet::TopicStore;
 use crate::state::page::{Page, is_stale, node_health};
 use crate::state::time::Time;
 use crate::view::scope::Scope;
@@ -29,8 +30,10 @@ const MAX_ROWS: usize = 22;
 const HEIGHT: usize = 440;
 /// Longer names of nodes are cut, in characters.
 const MAX_NAME: usize = 20;
+/// Narrowest column of values, in characters: `100 %`.
+const MIN_STATE: usize = 5;
 /// Width of a node's name and state beside its strips, in pixels.
-const NAMES_PX: f64 = 210.0;
+const NAMES_PX: f64 = 140.0;
 
 /// The heat map of a scope's GPUs.
 #[component]
@@ -87,7 +90,7 @@ pub fn HeatMap(
             <TimeBar/>
             <div class="heat-map__blocks">{move || blocks()}</div>
             {legend(shown)}
-            <p class="read-out" aria-live=move || if live.get() { "polite" } else { "off" }>{move || label.get()}</p>
+            <p class="only-read" aria-live=move || if live.get() { "polite" } else { "off" }>{move || label.get()}</p>
         </section>
     }
 }
@@ -120,7 +123,7 @@ fn Block(
     let window = {
         let time = time.clone();
         let width = time.clone();
-        time.window(Signal::derive(move || {
+        time.cells(Signal::derive(move || {
             ((room(width.width()) / columns as f64 - NAMES_PX) as usize).clamp(100, 600)
         }))
     };
@@ -144,6 +147,19 @@ fn Block(
         let longest = groups.with(|groups| groups.iter().map(|group| group.node.name().as_str().len()).max());
         longest.unwrap_or(0).clamp(4, MAX_NAME)
     });
+    // As wide as the highest value, whatever the values are.
+    let state_columns = {
+        let store = scope.store.clone();
+        Memo::new(move |_| {
+            let metric = metric.get();
+            let widest = |group: &NodeGroup| {
+                let at = group.gpus.first()?.cell.position();
+                let top = store.node(&group.node, |node| metric.scale_max(node.gpus.get(at)?))??;
+                Some(metric.format(top).chars().count())
+            };
+            groups.with(|groups| groups.iter().filter_map(widest).max()).unwrap_or(0).max(MIN_STATE)
+        })
+    };
     let highlight = {
         let time = time.clone();
         move || {
@@ -155,7 +171,8 @@ fn Block(
         }
     };
     view! {
-        <div class="heat-map__block" class:heat-map__block--only={columns == 1} style:--names=move || name_columns.get().to_string()>
+        <div class="heat-map__block" style:--names=move || name_columns.get().to_string()
+            style:--states=move || state_columns.get().to_string()>
             <div class="heat-map__names">{names}</div>
             <PlotArea label window handlers=handlers(&page, &time, &scope, groups, strips, metric, window)>
                 <canvas class="heat" node_ref=canvas style:height=move || format!("{}px", strips.with(Strips::height))></canvas>
@@ -163,7 +180,7 @@ fn Block(
             </PlotArea>
             <div class="heat-map__states">{states}</div>
             <span></span>
-            <TimeAxis most={if columns > 1 { 3 } else { 5 }}/>
+            <TimeAxis/>
         </div>
     }
 }
@@ -183,6 +200,8 @@ fn keep_painted(
     let last = RefCell::new(None);
     Effect::new(move || {
         let Some(canvas) = canvas.get() else { return };
+        // The newest cell may be incomplete.
+        page.step.track();
         page.settings.theme();
         time.track_colours();
         let ShownScale { metric, scale, .. } = shown.get();
@@ -240,7 +259,7 @@ fn handlers(
                 let health = is_odd.then(|| format!("node: {}", health.label));
                 let tap = is_touch.then(|| "tap again to open the node".to_owned());
                 Some(TooltipText {
-                    value: group.text_at(&store, gpu, metric.get(), at_ms),
+                    value: cell_text(&store, group, gpu, metric.get(), &window.get(), at_ms),
                     title: metric.get().title().to_owned(),
                     subject: group.name(&store, gpu),
                     lines: health.into_iter().chain([time.moment_text(at_ms)]).chain(tap).collect(),
@@ -285,6 +304,24 @@ fn handlers(
     }
 }
 
+/// Returns the value of a GPU in the cell at a moment: what its colour shows, if that is a value.
+fn cell_text(
+    store: &TopicStore,
+    group: &NodeGroup,
+    gpu: &GpuEntry,
+    metric: Metric,
+    window: &Window,
+    at_ms: u64,
+) -> String {
+    let has_mean = metric != Metric::THROTTLE && metric != Metric::DEVIATION;
+    let step = window.step_at(at_ms).filter(|_| has_mean);
+    let points = step.map(|step| group.values(store, gpu, metric, window, step).1);
+    match points.as_deref().and_then(<[Point]>::first) {
+        Some(Point::Value(value)) => metric.format(*value),
+        _ => group.text_at(store, gpu, metric, at_ms),
+    }
+}
+
 /// A node's group of lines, for the columns beside them.
 struct Row {
     page: Page,
@@ -319,18 +356,18 @@ fn name(row: Row) -> AnyView {
     view! { <a href=href style:height=height>{move || unwell()} <span>{name_text}</span></a> }.into_any()
 }
 
-/// A node's current state: its mean, its largest deviation, or the label of what is wrong.
+/// A node's current state: its mean or its largest deviation, or over the end of its lines what is wrong.
 fn state(row: Row) -> AnyView {
     let health = row.health();
     let Row { page, scope, group, metric, pitch } = row;
-    let sentence = move || {
+    let shown = Memo::new(move |_| {
         page.step.track();
         let health = health.get();
         // A warning about a GPU does not replace the mean; stale values do.
         if !matches!(health.severity, Severity::Ok | Severity::Warning)
             || is_stale(&page, &scope.store, &group.node)
         {
-            return health.label.clone();
+            return (true, health.label.clone());
         }
         let metric = metric.get();
         let values: Vec<f32> =
@@ -340,8 +377,13 @@ fn state(row: Row) -> AnyView {
             Metric::DEVIATION => values.iter().copied().fold(0.0, f32::max),
             _ => values.iter().sum::<f32>() / values.len() as f32,
         };
-        text::or_absent((!values.is_empty()).then(|| metric.format(shown)))
-    };
-    let sentence = Memo::new(move |_| sentence());
-    view! { <span class="num" title=move || sentence.get() style:line-height=format!("{pitch}px")>{move || sentence.get()}</span> }.into_any()
+        (false, text::or_absent((!values.is_empty()).then(|| metric.format(shown))))
+    });
+    let label = move || shown.with(|(_, label)| label.clone());
+    view! {
+        <span class="num" class:is-word=move || shown.with(|(is_word, _)| *is_word) title=label style:line-height=format!("{pitch}px")>
+            <b>{label}</b>
+        </span>
+    }
+    .into_any()
 }

@@ -194,7 +194,7 @@ impl Area {
 
     fn release(&self, event: &PointerEvent) {
         if let Some((from_ms, to_ms)) = self.selected.get_untracked() {
-            self.time.set_range(|_, now_ms| Range::between(from_ms, to_ms, now_ms));
+            self.time.zoom(|_, now_ms| Range::between(from_ms, to_ms, now_ms));
         }
         self.drop_pointer(event);
     }
@@ -229,7 +229,7 @@ impl Area {
         if pointers.moved || (pointers.is_touch && !pointers.was_shown) {
             return;
         }
-        let is_zoomed = untrack(|| self.time.range()) != Range::default();
+        let is_zoomed = untrack(|| self.time.chosen_range()) != Range::default();
         if !(self.handlers.leaves && is_zoomed) {
             return (self.handlers.open)();
         }
@@ -258,7 +258,7 @@ impl Area {
 
     fn reset(&self) {
         self.pointers.update_value(|pointers| pointers.clicks += 1);
-        self.time.set_range(|_, _| Range::default());
+        self.time.zoom(|_, _| Range::default());
     }
 
     /// Handles a key; returns whether it was one of the graph's.
@@ -494,7 +494,7 @@ pub fn handle_key(time: &Time, key: &str) -> bool {
         "-" => apply_step(time, RangeStep::Wider),
         "[" => apply_step(time, RangeStep::Earlier),
         "]" => apply_step(time, RangeStep::Later),
-        "0" => time.set_range(|_, _| Range::default()),
+        "0" => time.zoom(|_, _| Range::default()),
         _ => return false,
     }
     true
