@@ -14,8 +14,11 @@ pub fn update_tab(page: &Page) {
     let (page, route) = (page.clone(), page.route);
     let tab = Memo::new(move |_| {
         let now_ms = page.now_ms();
-        if matches!(page.feed.link(), LinkState::Stopped(_)) {
-            return tab_title::for_login();
+        // As on the page, what is known stays with a connection that is over.
+        match page.feed.link() {
+            LinkState::Stopped(reason) if reason.keeps_picture() && page.fleet.welcome().is_some() => {}
+            LinkState::Stopped(_) => return tab_title::for_login(),
+            _ => {}
         }
         let has_link =
             matches!(page.feed.link(), LinkState::Live | LinkState::Starting | LinkState::Connecting);

@@ -51,7 +51,9 @@ pub fn for_route(
             };
             (attention::worst(entries), heading(all, label_of).to_lowercase())
         }
-        Route::AllJobs | Route::JobLabel(..) | Route::Nowhere => (attention::worst(entries), String::new()),
+        Route::AllJobs | Route::JobLabel(..) | Route::Nowhere => {
+            (attention::worst(entries), worst_job(entries).unwrap_or_default())
+        }
     };
     let severity = if has_link { severity } else { Severity::Error };
     let mark = match severity {
@@ -68,6 +70,13 @@ pub fn for_route(
 /// Returns the title of the login page.
 pub fn for_login() -> TabTitle {
     TabTitle { title: "⚠ nodeglass".to_owned(), severity: Severity::Error }
+}
+
+/// Returns the job, or machine, that needs attention most: `train-llm: looks hung`.
+fn worst_job(entries: &[Entry]) -> Option<String> {
+    let mut current = entries.iter().filter(|entry| !entry.is_resolved && !entry.item.is_past);
+    let first = current.next()?;
+    Some(format!("{}: {}", first.item.subject, first.item.reason))
 }
 
 fn for_job(id: JobId, picture: &Picture, entries: &[Entry], now_ms: u64) -> (Severity, String) {
@@ -153,6 +162,10 @@ mod tests {
             Severity::Warning
         );
         assert_eq!(title(&Route::AllJobs, &Picture::default(), true), "nodeglass");
+        let brake = picture(5, Some(FindingKind::PowerBrake));
+        let named = title(&Route::AllJobs, &brake, true);
+        assert!(named.starts_with("⚠ train-llm: ") && named.ends_with(" · nodeglass"), "{named}");
+        assert!(title(&Route::AllJobs, &brake, false).starts_with("⚠ link lost · train-llm: "));
     }
 
     #[test]

@@ -15,7 +15,6 @@ use nodeglass_protocol::request::RetryTarget;
 /// The status bar.
 #[component]
 pub fn StatusBar() -> impl IntoView {
-    let page = Page::from_context();
     view! {
         <footer class="foot">
             <LinkState/>
@@ -24,29 +23,8 @@ pub fn StatusBar() -> impl IntoView {
             <Viewers/>
             <JobsAge/>
             <Launcher/>
-            <span class="spring"></span>
-            <Keys/>
-            <Cost page/>
         </footer>
     }
-}
-
-/// The keys that move through what there is.
-#[component]
-fn Keys() -> impl IntoView {
-    let page = Page::from_context();
-    let keys = move || {
-        if page.has_jobs() {
-            return view! {
-                <kbd>"←"</kbd> " " <kbd>"→"</kbd> " node   " <kbd>"↑"</kbd> " " <kbd>"↓"</kbd> " job   "
-                <kbd>"p"</kbd> " processes   "
-            }
-            .into_any();
-        }
-        let several = page.fleet.overview().nodes().with(|nodes| nodes.len() > 1);
-        several.then(|| view! { <kbd>"↑"</kbd> " " <kbd>"↓"</kbd> " machine   " }).into_any()
-    };
-    view! { <span class="hide-m foot__keys">{keys} <kbd>"?"</kbd> " keys"</span> }
 }
 
 /// The state of the connection. Only its changes are announced to screen readers.
@@ -74,6 +52,13 @@ fn LinkState() -> impl IntoView {
 fn Nodes() -> impl IntoView {
     let page = Page::from_context();
     let overview = page.fleet.overview().clone();
+    let cost = Memo::new({
+        let page = page.clone();
+        move |_| {
+            page.fleet.overview().relay().track();
+            cost(&page)
+        }
+    });
     let sentence = move || {
         let now_ms = page.now_ms();
         overview.nodes().track();
@@ -94,7 +79,7 @@ fn Nodes() -> impl IntoView {
             }
         })
     };
-    view! { <span class="num-prose">{move || sentence()}</span> }
+    view! { <span class="num-prose" title=move || cost.get()>{move || sentence()}</span> }
 }
 
 #[component]
@@ -169,17 +154,11 @@ fn launcher_text(launcher: &LauncherStatus) -> Option<String> {
     }
 }
 
-/// The relay's CPU use so far.
-#[component]
-fn Cost(page: Page) -> impl IntoView {
-    let overview = page.fleet.overview().clone();
-    let sentence = move || {
-        overview.relay().track();
-        let cpu_ms = overview.read(|picture| picture.relay.cpu_ms);
-        let up_s = page.fleet.relay_ms(platform::now_ms()).saturating_sub(CLOCK_STARTS_AT_MS) / 1_000;
-        (cpu_ms > 0).then(|| format!("relay: {} CPU in {}", text::age(cpu_ms), text::span(up_s)))
-    };
-    view! { <span class="hide-s num-prose" title="CPU time the relay has used since it started">{move || sentence()}</span> }
+/// The relay's CPU use so far: `relay: 11 s CPU in 37 min`.
+fn cost(page: &Page) -> Option<String> {
+    let cpu_ms = page.fleet.overview().read(|picture| picture.relay.cpu_ms);
+    let up_s = page.fleet.relay_ms(platform::now_ms()).saturating_sub(CLOCK_STARTS_AT_MS) / 1_000;
+    (cpu_ms > 0).then(|| format!("relay: {} CPU in {}", text::age(cpu_ms), text::span(up_s)))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use nodeglass_protocol::live::Mode;
 #[component]
 pub fn TopBar() -> impl IntoView {
     let page = Page::from_context();
-    let (settings, help, drawer) = (page.settings, page.help, page.drawer);
+    let (help, drawer) = (page.help, page.drawer);
     let (finder, settings_open) = (page.command_palette, page.settings_open);
     let fleet = page.fleet.clone();
     let title = move || {
@@ -42,12 +42,6 @@ pub fn TopBar() -> impl IntoView {
             <Shares/>
             <button class="btn" title="Search jobs, nodes, ranks, commands (Ctrl K)" on:click=move |_| finder.set(true)>
                 <span class="top__icon" aria-hidden="true">"⌕"</span> <span class="hide-s">"Find "</span> <kbd>"Ctrl"</kbd> " " <kbd>"K"</kbd>
-            </button>
-            <button class="btn hide-s" title="Utilisation colours (c)" on:click=move |_| settings.next_scheme()>
-                <span class="swatches" aria-hidden="true">
-                    <i class="heat-0"></i><i class="heat-1"></i><i class="heat-2"></i><i class="heat-3"></i>
-                </span>
-                <span class="top__scheme">{move || settings.scheme().title()}</span>
             </button>
             <button class="btn" title="Settings (S)" aria-label="Settings" on:click=move |_| settings_open.set(true)>
                 <span class="top__icon" aria-hidden="true">"⚙\u{fe0e}"</span> <span class="hide-s">"Settings"</span>

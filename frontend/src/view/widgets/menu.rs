@@ -1,5 +1,7 @@
 //! A menu that opens under its button, and closes with Esc, a click elsewhere, or a choice.
 
+use super::focus;
+use leptos::html::Button;
 use leptos::prelude::*;
 use std::sync::Arc;
 use web_sys::KeyboardEvent;
@@ -17,6 +19,19 @@ pub fn Menu(
     /// Its content.
     inside: Arc<dyn Fn() -> AnyView + Send + Sync>,
 ) -> impl IntoView {
+    let button = NodeRef::<Button>::new();
+    // The focus is in the menu, or nowhere once it is gone: it returns to the button.
+    Effect::watch(
+        move || open.get(),
+        move |is_open, _, _| {
+            let menu = button.get_untracked().and_then(|button| button.parent_element());
+            let focused = document().active_element();
+            if !is_open && (focus::is_lost() || menu.is_some_and(|menu| menu.contains(focused.as_deref()))) {
+                button.get_untracked().into_iter().for_each(|button| drop(button.focus()));
+            }
+        },
+        false,
+    );
     let handle_key = move |event: KeyboardEvent| {
         // Letters typed in an open menu are not shortcuts of the page; those typed on its button are.
         if !open.get_untracked() {
@@ -40,6 +55,7 @@ pub fn Menu(
     view! {
         <div class="menu" on:keydown=handle_key>
             <button
+                node_ref=button
                 class="btn"
                 title=about
                 aria-haspopup="true"

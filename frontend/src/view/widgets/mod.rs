@@ -5,6 +5,7 @@ pub mod capture;
 pub mod copy;
 pub mod dot;
 pub mod fact_list;
+pub mod focus;
 pub mod later;
 pub mod menu;
 pub mod meter;
