@@ -338,6 +338,11 @@ class Totals:
     gpu_hours_observed: float
     """Part of it for which there are samples, in h."""
 
+    gpu_hours_unused: float
+    """Observed time that was not used, in h: `gpu_hours_idle`, `gpu_hours_hung`, and what busy GPUs had
+    left.
+    """
+
     gpu_hours_used: float
     """Integral of utilisation over the observed time without that of hangs, in h."""
 
@@ -515,8 +520,17 @@ class JobUsage:
     gpu_hours_allocated: float
     """See `Totals::gpu_hours_allocated`."""
 
+    gpu_hours_hung: float
+    """See `Totals::gpu_hours_hung`; a part of the unused ones."""
+
+    gpu_hours_observed: float
+    """See `Totals::gpu_hours_observed`."""
+
     gpu_hours_unused: float
-    """See `Report::gpu_hours_unused`."""
+    """See `Totals::gpu_hours_unused`."""
+
+    gpu_hours_used: float
+    """See `Totals::gpu_hours_used`."""
 
     gpus: int
     """Number of GPUs."""
@@ -553,17 +567,26 @@ class UsageSums:
     gpu_hours_allocated: float
     """See `Totals::gpu_hours_allocated`."""
 
+    gpu_hours_hung: float
+    """See `Totals::gpu_hours_hung`; a part of the unused ones."""
+
     gpu_hours_idle: float
-    """See `Totals::gpu_hours_idle`."""
+    """See `Totals::gpu_hours_idle`; a part of the unused ones."""
+
+    gpu_hours_observed: float
+    """See `Totals::gpu_hours_observed`. All that follows is of these hours."""
 
     gpu_hours_unused: float
-    """See `Report::gpu_hours_unused`."""
+    """See `Totals::gpu_hours_unused`."""
 
     gpu_hours_used: float
     """See `Totals::gpu_hours_used`."""
 
     jobs: int
     """Number of jobs."""
+
+    jobs_unobserved: int
+    """Number of them of which nothing was observed: `sacct` states what they were allocated."""
 
     co2_kg: Optional[float] = None
     """See `Totals::co2_kg`."""
@@ -606,6 +629,11 @@ class Usage:
 
     total: UsageSums
     """All of them."""
+
+    incomplete: Optional[str] = None
+    """Why jobs that ended while no relay ran may be missing, a complete sentence; absent if `sacct` listed
+    them.
+    """
 
     jobs: List[JobUsage] = field(default_factory=list)
     """The newest jobs, newest first."""
