@@ -3,7 +3,8 @@
 use super::trace::{Trace, TracePoint};
 use crate::live::Topic;
 use crate::{Cell, GpuUuid, NodeName, Text};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use std::borrow::Cow;
 
 /// Requests long-term history of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,11 +67,21 @@ pub struct Summary {
 
 /// Summaries of one cell over at most [`Trace::CAPACITY`] slots. The slots of the traces are as long as the
 /// range says, instead of [`Trace::STEP_MS`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "AllTraces<'static>")]
 pub struct Summaries {
     mean: Trace,
-    min: Trace,
-    max: Trace,
+    /// Lowest and highest values. `None` while they equal the mean in all slots: a node that nobody watches has one
+    /// sample per slot, and a relay holds three tiers of every field of each GPU.
+    extremes: Option<Box<[Trace; 2]>>,
+}
+
+/// The form of summaries on the wire and on disk.
+#[derive(Serialize, Deserialize)]
+struct AllTraces<'a> {
+    mean: Cow<'a, Trace>,
+    min: Cow<'a, Trace>,
+    max: Cow<'a, Trace>,
 }
 
 impl Summary {
@@ -84,9 +95,12 @@ impl Summaries {
     /// Appends the summary of a slot, or overwrites it; skipped slots are gaps.
     pub fn push(&mut self, slot: u64, summary: Summary) {
         let at_ms = slot.saturating_mul(Trace::STEP_MS);
+        self.hold_extremes_of(&[(slot, summary)]);
         self.mean.push(at_ms, summary.mean, 0);
-        self.min.push(at_ms, summary.min, 0);
-        self.max.push(at_ms, summary.max, 0);
+        if let Some([min, max]) = self.extremes.as_deref_mut() {
+            min.push(at_ms, summary.min, 0);
+            max.push(at_ms, summary.max, 0);
+        }
     }
 
     /// Equivalent to [`Summaries::push`] of each, at about the cost of one out-of-order insertion.
@@ -98,17 +112,31 @@ impl Summaries {
                 cell: cell(summary),
             })
         };
+        self.hold_extremes_of(summaries);
         self.mean.extend(points(|summary| summary.mean));
-        self.min.extend(points(|summary| summary.min));
-        self.max.extend(points(|summary| summary.max));
+        if let Some([min, max]) = self.extremes.as_deref_mut() {
+            min.extend(points(|summary| summary.min));
+            max.extend(points(|summary| summary.max));
+        }
+    }
+
+    /// Holds the extremes separately from now on if those of a summary differ from its mean.
+    fn hold_extremes_of(&mut self, summaries: &[(u64, Summary)]) {
+        let differs = |summary: &Summary| summary.min != summary.mean || summary.max != summary.mean;
+        if self.extremes.is_none() && summaries.iter().any(|(_, summary)| differs(summary)) {
+            self.extremes = Some(Box::new([self.mean.clone(), self.mean.clone()]));
+        }
+    }
+
+    fn extremes(&self) -> [&Trace; 2] {
+        self.extremes.as_deref().map_or([&self.mean; 2], |[min, max]| [min, max])
     }
 
     /// Moves all slots later by a number of them, or earlier if it is negative; summaries that would begin before the
     /// clock does are dropped.
     pub fn shift(&mut self, slots: i64) {
         self.mean.shift(slots);
-        self.min.shift(slots);
-        self.max.shift(slots);
+        self.extremes.as_deref_mut().into_iter().flatten().for_each(|trace| trace.shift(slots));
     }
 
     /// Number of the newest slot; `None` if there are no slots.
@@ -119,7 +147,8 @@ impl Summaries {
     /// Iterates over the slots from `slot` on, oldest first; `None` is a gap.
     pub fn since(&self, slot: u64) -> impl Iterator<Item = (u64, Option<Summary>)> + '_ {
         let at_ms = slot.saturating_mul(Trace::STEP_MS);
-        let rest = self.min.since(at_ms).zip(self.max.since(at_ms));
+        let [min, max] = self.extremes();
+        let rest = min.since(at_ms).zip(max.since(at_ms));
         self.mean.since(at_ms).zip(rest).map(|((at_ms, mean), ((_, min), (_, max)))| {
             let summary = mean.zip(min).zip(max).map(|((mean, min), max)| Summary { mean, min, max });
             (at_ms / Trace::STEP_MS, summary)
@@ -141,9 +170,33 @@ impl Summaries {
         self.mean.is_empty()
     }
 
-    /// Approximate size of the binary encoding in bytes.
-    pub fn encoded_len(&self) -> usize {
-        self.mean.encoded_len() + self.min.encoded_len() + self.max.encoded_len()
+    /// Approximate memory in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let extremes = self.extremes.as_deref().into_iter().flatten();
+        let extremes = extremes.map(|trace| size_of::<Trace>() + trace.encoded_len());
+        size_of::<Self>() + self.mean.encoded_len() + extremes.sum::<usize>()
+    }
+}
+
+impl PartialEq for Summaries {
+    fn eq(&self, other: &Self) -> bool {
+        self.mean == other.mean && self.extremes() == other.extremes()
+    }
+}
+
+impl Eq for Summaries {}
+
+impl From<AllTraces<'_>> for Summaries {
+    fn from(AllTraces { mean, min, max }: AllTraces<'_>) -> Self {
+        let extremes = (min != mean || max != mean).then(|| Box::new([min, max].map(Cow::into_owned)));
+        Self { mean: mean.into_owned(), extremes }
+    }
+}
+
+impl Serialize for Summaries {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let [min, max] = self.extremes().map(Cow::Borrowed);
+        AllTraces { mean: Cow::Borrowed(&self.mean), min, max }.serialize(serializer)
     }
 }
 
@@ -164,6 +217,26 @@ mod tests {
         let slots: Vec<_> = summaries.since(1_000_001).collect();
         let expected = [None, None, Some(summary(6, 2, 8)), Some(summary(7, 7, 7))];
         assert_eq!(slots, (1_000_001..).zip(expected).collect::<Vec<_>>());
+    }
+
+    /// Segments on disk and frames have three traces.
+    #[test]
+    fn extremes_are_held_only_where_they_differ_and_encoded_always() {
+        let mut summaries = Summaries::default();
+        (3..6).for_each(|slot| summaries.push(slot, summary(7, 7, 7)));
+        assert!(summaries.extremes.is_none());
+        let mean = postcard::to_extend(&summaries.mean, Vec::new()).unwrap();
+        assert_eq!(summaries.encode(Vec::new()), mean.repeat(3));
+        let decoded = Summaries::decode(&summaries.encode(Vec::new())).unwrap();
+        assert!(decoded.extremes.is_none() && decoded == summaries);
+        summaries.push(6, summary(7, 1, 9));
+        let slots: Vec<_> = summaries.since(0).filter_map(|(_, summary)| summary).collect();
+        assert_eq!(slots, [summary(7, 7, 7), summary(7, 7, 7), summary(7, 7, 7), summary(7, 1, 9)]);
+        assert_eq!(Summaries::decode(&summaries.encode(Vec::new())), Some(summaries.clone()));
+        let json = serde_json::to_value(&summaries).unwrap();
+        assert_eq!(serde_json::from_value::<Summaries>(json).unwrap(), summaries);
+        summaries.shift(-1);
+        assert_eq!(summaries.since(5).next(), Some((5, Some(summary(7, 1, 9)))));
     }
 
     #[test]

@@ -233,8 +233,8 @@ impl Tier {
 
     /// Memory in bytes, approximately.
     pub(super) fn len(&self) -> usize {
-        let open = |summaries: &Summaries| size_of::<Summaries>() + summaries.encoded_len();
-        self.sealed.iter().map(Chunk::len).sum::<usize>() + self.open.iter().map(open).sum::<usize>()
+        let open = self.open.iter().map(Summaries::held_bytes);
+        self.sealed.iter().map(Chunk::len).sum::<usize>() + open.sum::<usize>()
     }
 
     /// Selects the chunks that overlap some slots, and `fields` of the newest one.
