@@ -5,6 +5,7 @@ use nodeglass_protocol::{Cell, Field, GpuField, HostField, JobField, ProcessFiel
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
@@ -33,7 +34,8 @@ pub enum Absence {
 /// Why readings have no value, by metric. A metric that is `null` and not listed was not read yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
-pub struct Absences(BTreeMap<String, Absence>);
+#[schema(value_type = BTreeMap<String, Absence>)]
+pub struct Absences(BTreeMap<Cow<'static, str>, Absence>);
 
 impl<F: Field> Readings<F> {
     /// The readings of a row.
@@ -61,7 +63,7 @@ impl Absences {
             Cell::FAILED => Some(Absence::Failed),
             _ => None,
         };
-        Self(F::ALL.iter().filter_map(|field| Some((field.name().to_owned(), absence(*field)?))).collect())
+        Self(F::ALL.iter().filter_map(|field| Some((field.name().into(), absence(*field)?))).collect())
     }
 
     /// Why a metric has no value, if that is known.

@@ -12,6 +12,7 @@ use exposition::{Exposition, Kind, Labels};
 use nodeglass_protocol::field::ValueKind;
 use nodeglass_protocol::{Field, GpuField, HostField, JobField, ProcessField};
 use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
 
 /// Content type of the response.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -80,9 +81,17 @@ pub struct RelayMetrics {
     pub notifications: Vec<ChannelStatus>,
 }
 
-/// The metrics of a snapshot and the relay, for the selected collectors.
-pub fn text(snapshot: &Snapshot, relay: &RelayMetrics, collectors: &[Collector]) -> String {
-    let mut out = Exposition::default();
+/// Writes the metrics of a snapshot and the relay, for the selected collectors, in chunks of 64 KiB.
+///
+/// # Errors
+/// Writing to `out` failed.
+pub fn write(
+    snapshot: &Snapshot,
+    relay: &RelayMetrics,
+    collectors: &[Collector],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut out = Exposition::new(out);
     let has = |collector| collectors.contains(&collector);
     let users: HashMap<u32, &str> = snapshot.jobs.iter().map(|job| (job.id, job.user.as_str())).collect();
     if has(Collector::Gpu) {
@@ -113,7 +122,7 @@ struct LabelledGpu<'a> {
     is_nvidia: bool,
 }
 
-fn gpus(out: &mut Exposition, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
+fn gpus(out: &mut Exposition<'_>, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
     let labelled =
         |gpu| LabelledGpu { gpu, labels: gpu_labels(gpu, users), is_nvidia: gpu.vendor == "nvidia" };
     let all: Vec<_> = snapshot.gpus.iter().map(labelled).collect();
@@ -144,7 +153,7 @@ fn gpus(out: &mut Exposition, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
 }
 
 /// Health of GPUs: counters that dcgm-exporter names against Prometheus' conventions have our names.
-fn health(out: &mut Exposition, current: &[&LabelledGpu<'_>]) {
+fn health(out: &mut Exposition<'_>, current: &[&LabelledGpu<'_>]) {
     type Value = fn(&super::Health) -> Option<u64>;
     let families: [(&str, &str, Kind, Value); 9] = [
         (
@@ -195,7 +204,7 @@ fn health(out: &mut Exposition, current: &[&LabelledGpu<'_>]) {
 }
 
 /// The last Xid error of each GPU, as dcgm-exporter has it: 0 if there was none.
-fn last_xids(out: &mut Exposition, snapshot: &Snapshot, current: &[&LabelledGpu<'_>]) {
+fn last_xids(out: &mut Exposition<'_>, snapshot: &Snapshot, current: &[&LabelledGpu<'_>]) {
     let events = snapshot.nodes.iter().flat_map(|node| &node.events);
     let last: HashMap<&str, u64> =
         events.filter_map(|event| Some((event.gpu.as_deref()?, event.xid?))).collect();
@@ -205,7 +214,7 @@ fn last_xids(out: &mut Exposition, snapshot: &Snapshot, current: &[&LabelledGpu<
     }
 }
 
-fn nodes<'a>(out: &mut Exposition, nodes: &'a [Node]) {
+fn nodes<'a>(out: &mut Exposition<'_>, nodes: &'a [Node]) {
     let labelled = |node: &'a Node| (node, Labels::new(&[("node", &node.name)]));
     let all: Vec<(&'a Node, Labels)> = nodes.iter().map(labelled).collect();
     out.family("nodeglass_node_up", "Whether samples of the node arrive.", Kind::Gauge);
@@ -224,7 +233,7 @@ fn nodes<'a>(out: &mut Exposition, nodes: &'a [Node]) {
     }
 }
 
-fn jobs(out: &mut Exposition, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
+fn jobs(out: &mut Exposition<'_>, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
     let active: Vec<(&Job, Labels)> = snapshot
         .jobs
         .iter()
@@ -285,7 +294,7 @@ fn jobs(out: &mut Exposition, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
     }
 }
 
-fn processes(out: &mut Exposition, snapshot: &Snapshot) {
+fn processes(out: &mut Exposition<'_>, snapshot: &Snapshot) {
     let current: HashMap<&str, bool> =
         snapshot.nodes.iter().map(|node| (node.name.as_str(), node.connection.is_current())).collect();
     let shown = snapshot.processes.iter().filter(|process| current.get(process.node.as_str()) == Some(&true));
@@ -304,7 +313,7 @@ const MAX_SERIES: usize = 64;
 /// Active findings: one series for each GPU that they concern, without GPUs for each node, and without nodes for each
 /// job. Each label has a single value, so that rules can join and Alertmanager can group by it. Silenced ones have a
 /// second series with the same labels: `nodeglass_finding unless nodeglass_finding_silenced`.
-fn findings(out: &mut Exposition, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
+fn findings(out: &mut Exposition<'_>, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
     let owners: HashMap<&str, Vec<u32>> = snapshot
         .gpus
         .iter()
@@ -391,7 +400,7 @@ fn jobs_at(finding: &Finding, is_there: impl Fn(&u32) -> bool) -> Vec<Option<u32
     }
 }
 
-fn relay_itself(out: &mut Exposition, snapshot: &Snapshot, relay: &RelayMetrics) {
+fn relay_itself(out: &mut Exposition<'_>, snapshot: &Snapshot, relay: &RelayMetrics) {
     let none = Labels::new(&[]);
     let mut one = |name, help: &str, kind, labels: &Labels, value| {
         out.family(name, help, kind);
@@ -451,7 +460,7 @@ fn relay_itself(out: &mut Exposition, snapshot: &Snapshot, relay: &RelayMetrics)
     }
 }
 
-fn probes(out: &mut Exposition, probes: &[ProbeStatus]) {
+fn probes(out: &mut Exposition<'_>, probes: &[ProbeStatus]) {
     let labelled = |probe: &ProbeStatus| match probe.job {
         Some(job) => Labels::new(&[("node", &probe.node), ("job", &job.to_string())]),
         None => Labels::new(&[("node", &probe.node)]),
@@ -501,7 +510,7 @@ fn process_labels(process: &Process) -> Labels {
 }
 
 /// Starts the family of a metric of the catalogue.
-fn family_of<F: Field>(out: &mut Exposition, field: F) {
+fn family_of<F: Field>(out: &mut Exposition<'_>, field: F) {
     let metric = field.metric();
     let kind = if metric.kind == ValueKind::Counter { Kind::Counter } else { Kind::Gauge };
     out.family(&metric.prometheus_name(F::ROW_KIND), &metric.prometheus_help(), kind);

@@ -17,6 +17,12 @@ fn snapshot(change: impl FnOnce(&mut nodeglass_protocol::Picture)) -> Snapshot {
     Snapshot::new(&picture, 0)
 }
 
+fn text(snapshot: &Snapshot, relay: &RelayMetrics, collectors: &[Collector]) -> String {
+    let mut text = Vec::new();
+    write(snapshot, relay, collectors, &mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
 fn all(snapshot: &Snapshot) -> String {
     text(snapshot, &RelayMetrics::default(), &Collector::ALL)
 }

@@ -83,6 +83,11 @@ impl Charge {
         self.bytes = bytes;
     }
 
+    /// Excludes time in which the response waited for the caller to read.
+    pub fn waited(&mut self, waited: Duration) {
+        self.began += waited;
+    }
+
     /// Starts to measure the caller's own work; waiting before does not count.
     pub fn restart(&mut self) {
         self.began = Instant::now();

@@ -4,18 +4,31 @@ use super::Problem;
 use super::caller::Caller;
 use super::resources::everything;
 use crate::WebState;
+use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use futures_util::stream;
 use nodeglass_api::metrics::{self, Collector, RelayMetrics};
 use nodeglass_api::{Snapshot, Timestamp};
 use nodeglass_platform::memory;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::JobsHealth;
-use std::io::Write;
+use std::convert::Infallible;
+use std::io::{self, Write};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// Chunks of the text that wait for the connection.
+const CHUNKS: usize = 4;
+/// How long a caller may read nothing.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Metrics in Prometheus' text format. A share's key shows the metrics of what the share shows.
 #[utoipa::path(get, path = "/metrics", tag = "relay", operation_id = "metrics",
@@ -53,18 +66,58 @@ pub async fn metrics(
         notifications: web.notifications.list(),
     };
     let is_gzip = accepts_gzip(&headers);
-    let body = tokio::task::spawn_blocking(move || {
-        let text = metrics::text(&Snapshot::new(&picture, wall_ahead_ms), &relay, &collectors);
-        if is_gzip { gzip(&text) } else { text.into_bytes() }
+    let (sender, chunks) = mpsc::channel(CHUNKS);
+    let mut out = ChunkWriter { sender, runtime: Handle::current(), waited: Duration::ZERO, bytes: 0 };
+    charge.restart();
+    // Ends with the text, or once the caller has gone or reads nothing any more.
+    drop(tokio::task::spawn_blocking(move || {
+        let snapshot = Snapshot::new(&picture, wall_ahead_ms);
+        drop(picture);
+        let _ = match is_gzip {
+            true => {
+                let mut gzip = GzEncoder::new(&mut out, Compression::fast());
+                metrics::write(&snapshot, &relay, &collectors, &mut gzip)
+                    .and_then(|()| gzip.finish().map(drop))
+            }
+            false => metrics::write(&snapshot, &relay, &collectors, &mut out),
+        };
+        charge.waited(out.waited);
+        charge.sends(out.bytes);
+    }));
+    let chunks = stream::unfold(chunks, async |mut chunks: mpsc::Receiver<Bytes>| {
+        Some((Ok::<_, Infallible>(chunks.recv().await?), chunks))
     });
-    let body = body.await.map_err(|_| Problem::shutting_down())?;
-    charge.sends(body.len());
-    let mut response =
-        ([(CONTENT_TYPE, metrics::CONTENT_TYPE), (VARY, "accept-encoding")], body).into_response();
+    let headers = [(CONTENT_TYPE, metrics::CONTENT_TYPE), (VARY, "accept-encoding")];
+    let mut response = (headers, Body::from_stream(chunks)).into_response();
     if is_gzip {
         response.headers_mut().insert(CONTENT_ENCODING, axum::http::HeaderValue::from_static("gzip"));
     }
     Ok(response)
+}
+
+/// Passes chunks to the connection. A thread writes, because compressing them takes long.
+struct ChunkWriter {
+    sender: mpsc::Sender<Bytes>,
+    runtime: Handle,
+    /// Time in which the caller had not read what was there.
+    waited: Duration,
+    bytes: usize,
+}
+
+impl Write for ChunkWriter {
+    fn write(&mut self, chunk: &[u8]) -> io::Result<usize> {
+        let began = Instant::now();
+        let sent = self.sender.send_timeout(Bytes::copy_from_slice(chunk), READ_TIMEOUT);
+        let sent = self.runtime.block_on(sent);
+        self.waited += began.elapsed();
+        sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        self.bytes += chunk.len();
+        Ok(chunk.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The collectors that a query selects, as `collect[]=gpu&collect[]=node`.
@@ -89,13 +142,6 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
         let (name, weight) = encoding.split_once(';').unwrap_or((encoding, ""));
         name.trim().eq_ignore_ascii_case("gzip") && weight.replace(' ', "") != "q=0"
     })
-}
-
-fn gzip(text: &str) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    // Writing to a vector cannot fail.
-    let _ = encoder.write_all(text.as_bytes());
-    encoder.finish().unwrap_or_default()
 }
 
 #[cfg(test)]
