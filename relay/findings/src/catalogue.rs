@@ -94,7 +94,7 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "Report it to the administrators; exclude the node (sbatch --exclude) if the difference matters",
             MINUTE, 2 * MINUTE, 12 * MINUTE),
         FindingKind::OutsideJob => entry(
-            "for two minutes, a process that does not belong to a job uses a GPU that SLURM has allocated to this job alone, or a process of no job uses a GPU that no job has",
+            "for two minutes, a process that does not belong to a job uses a GPU that SLURM has allocated to this job alone, a process of the job uses a GPU that SLURM has not allocated to it, or a process of no job uses a GPU that no job has",
             "It was left over from an earlier job, started over SSH, or ignores CUDA_VISIBLE_DEVICES; it takes memory and time of the GPU.",
             "Inform its owner or the administrators",
             2 * MINUTE, 30 * SECOND, 3 * MINUTE),

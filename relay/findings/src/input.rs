@@ -1,8 +1,11 @@
 //! What detectors examine: jobs with their GPUs, and the readings of the last minutes.
 
 use super::job_log::JobLogs;
+use super::rule::HeldRules;
 use super::series::{GpuSeries, NodeSeries};
 use super::thresholds::Thresholds;
+use super::tracker::{KnownCause, Tracker};
+use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuField, JobField, JobId, NodeName};
@@ -60,6 +63,10 @@ pub struct DetectorInput<'a> {
     pub hosts: Option<&'a BTreeSet<NodeName>>,
     /// Jobs that hung lately, by this relay or an earlier one.
     pub hung: Option<&'a BTreeMap<JobId, u64>>,
+    /// The rows for which rules hold.
+    pub held: Option<&'a HeldRules>,
+    /// The findings so far.
+    pub tracker: Option<&'a Tracker>,
     /// The active jobs on each node.
     jobs_on: BTreeMap<&'a NodeName, Vec<&'a Job>>,
 }
@@ -119,12 +126,30 @@ impl<'a> DetectorInput<'a> {
         for job in jobs.iter().filter(|job| job.is_active()) {
             job.nodes.iter().for_each(|node| jobs_on.entry(node).or_default().push(job));
         }
-        Self { user, jobs, nodes, series, logs, thresholds, now, hosts: None, hung: None, jobs_on }
+        Self {
+            user,
+            jobs,
+            nodes,
+            series,
+            logs,
+            thresholds,
+            now,
+            hosts: None,
+            hung: None,
+            held: None,
+            tracker: None,
+            jobs_on,
+        }
     }
 
     /// Returns whether a job hung lately.
     pub fn was_hung(&self, job: JobId) -> bool {
         self.hung.is_some_and(|hung| hung.contains_key(&job))
+    }
+
+    /// Returns the cause that was last read for a finding that lasts.
+    pub fn known_cause(&self, kind: FindingKind, subject: &str) -> Option<KnownCause<'a>> {
+        self.tracker?.cause(kind, subject)
     }
 
     /// Returns whether the readings of a node are current.
@@ -188,6 +213,14 @@ impl JobGpu<'_> {
     /// `gpu-h05 GPU 3`.
     pub fn location(&self) -> String {
         format!("{} {}", self.node.name, self.gpu.facts.label())
+    }
+
+    /// `rank 35`, or the location if no single rank is known; a job may have several GPUs with one index.
+    pub fn name(&self) -> String {
+        match ownership::ranks(self.node, &self.gpu.facts.uuid).as_slice() {
+            [rank] => format!("rank {rank}"),
+            _ => self.location(),
+        }
     }
 
     /// `Rank 35 (gpu-h05 GPU 3)`, or the location alone if no rank is known.

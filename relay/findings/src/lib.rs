@@ -10,6 +10,7 @@ mod detect;
 mod input;
 mod insight;
 pub mod job_log;
+pub mod rule;
 mod series;
 pub mod silences;
 pub mod thresholds;
@@ -26,6 +27,7 @@ use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 use nodeglass_protocol::{JobId, NodeName};
+use rule::HeldRules;
 use series::NodeSeries;
 use std::collections::{BTreeMap, BTreeSet};
 use thresholds::Thresholds;
@@ -43,6 +45,7 @@ pub struct Findings {
     series: BTreeMap<NodeName, NodeSeries>,
     logs: JobLogs,
     thresholds: Thresholds,
+    held: HeldRules,
     silences: Vec<Silence>,
     /// The hosts that are watched whether or not a job runs there.
     hosts: BTreeSet<NodeName>,
@@ -81,6 +84,8 @@ impl Findings {
     /// Sets the thresholds of the detectors.
     pub fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
+        // They are kept by the number of their rule.
+        self.held.clear();
     }
 
     /// Replaces the hosts that are watched whether or not a job runs there.
@@ -109,6 +114,8 @@ impl Findings {
     /// Adds the newest sample of a node. `clock_ahead_ms` is the Unix time of the node's clock at which the relay's
     /// clock would read 0, in ms.
     pub fn record(&mut self, node: &NodePicture, clock_ahead_ms: Option<i64>) {
+        let is_first = self.series.get(&node.name).is_none_or(|series| series.first_ms().is_none());
+        self.held.record(&self.thresholds.rules, node, is_first);
         if !self.series.contains_key(&node.name) {
             self.series.insert(node.name.clone(), NodeSeries::default());
         }
@@ -145,10 +152,12 @@ impl Findings {
         (self.examined, self.examined_ms, self.is_due) = (step, now_ms, false);
         let nodes: BTreeMap<&NodeName, &NodePicture> = nodes.map(|node| (&node.name, node)).collect();
         self.series.retain(|name, _| nodes.contains_key(name));
+        self.held.retain(|name| nodes.contains_key(name));
         self.forget_earlier_jobs(jobs, &nodes, now);
         let mut input =
             DetectorInput::new(user, jobs, &nodes, &self.series, &self.logs, &self.thresholds, now);
-        (input.hosts, input.hung) = (Some(&self.hosts), Some(&self.hung));
+        (input.hosts, input.hung, input.held) = (Some(&self.hosts), Some(&self.hung), Some(&self.held));
+        input.tracker = Some(&self.tracker);
         let mut detections = detect::all(&input);
         self.ignore_hangs(&mut detections, jobs, now_ms);
         detections.seen.retain(|seen| !self.thresholds.off.contains(&seen.kind));
@@ -236,11 +245,12 @@ impl Findings {
     }
 }
 
-/// What a guest may see of a finding: `None` if it names processes of others, or is made from logs, in whose lines
-/// anything may stand. How a job failed stays, without its evidence, which may also name jobs that it depends on.
+/// What a guest may see of a finding: `None` if it names processes of others, follows a rule in the owner's words, or is made
+/// from logs, in whose lines anything may stand. How a job failed stays, without its evidence, which may also name jobs that
+/// it depends on.
 pub fn for_guests(mut finding: Finding) -> Option<Finding> {
     match finding.kind {
-        FindingKind::LogMessage | FindingKind::OutsideJob => return None,
+        FindingKind::LogMessage | FindingKind::OutsideJob | FindingKind::CustomRule => return None,
         // One that is more than a reminder has the progress in its title.
         FindingKind::TimeLimit if finding.severity > FindingSeverity::Info => return None,
         FindingKind::Failed => finding.evidence.clear(),

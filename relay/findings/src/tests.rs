@@ -7,10 +7,12 @@ use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{JobState, TimeLimit};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, Owner, ProcessGap, ProcessPicture};
 use nodeglass_protocol::process::{ProcessFacts, ProcessKind};
-use nodeglass_protocol::{Cell, Field as _, GpuField, GpuUuid, JobId, ProcessField, Reading, Row};
+use nodeglass_protocol::{Cell, Field as _, GpuField, GpuUuid, HostField, JobId, ProcessField, Reading, Row};
 
 mod hangs;
 mod nodes;
+mod rules;
+mod stragglers;
 
 const START_MS: u64 = 10_000_000;
 /// The time of day is 1000 s ahead of the relay's clock.

@@ -1,6 +1,7 @@
-//! Thresholds of the detectors, which the settings may change, and the kinds that are turned off.
+//! Thresholds of the detectors, which the settings may change, the kinds that are turned off, and own rules.
 
 use super::catalogue;
+use super::rule::Rule;
 use nodeglass_protocol::finding::FindingKind;
 use std::fmt;
 use std::str::FromStr;
@@ -8,17 +9,19 @@ use std::str::FromStr;
 /// Defines [`Thresholds`] and [`THRESHOLDS`].
 macro_rules! thresholds {
     ($($(#[$doc:meta])* $field:ident = $default:literal in $least:literal..=$most:literal, $name:literal, $what:literal, [$($kind:ident),+];)*) => {
-        /// The thresholds, and the kinds that are turned off.
+        /// The thresholds, the kinds that are turned off, and own rules.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Thresholds {
             $($(#[$doc])* pub $field: u32,)*
             /// Kinds that are not looked for.
             pub off: Vec<FindingKind>,
+            /// Rules of the settings, at most [`MAX_RULES`](super::rule::MAX_RULES).
+            pub rules: Vec<Rule>,
         }
 
         impl Default for Thresholds {
             fn default() -> Self {
-                Self { $($field: $default,)* off: Vec::new() }
+                Self { $($field: $default,)* off: Vec::new(), rules: Vec::new() }
             }
         }
 

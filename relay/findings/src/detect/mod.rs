@@ -2,6 +2,7 @@
 
 mod activity;
 pub mod bottleneck;
+mod foreign;
 mod growth;
 mod health;
 mod jobs;
@@ -11,6 +12,7 @@ mod models;
 mod nodes;
 mod outside;
 mod peers;
+mod rules;
 
 use super::input::{DetectorInput, JobGpu, JobGpus};
 use super::tracker::{Detection, Detections};
@@ -34,9 +36,11 @@ pub fn all(input: &DetectorInput<'_>) -> Detections {
     health::detect(input, &mut found);
     models::detect(input, &mut found);
     outside::detect(input, &mut found);
+    foreign::detect(input, &mut found);
     nodes::detect(input, &mut found);
     jobs::detect(input, &mut found);
     logs::detect(input, &jobs, &mut found);
+    rules::detect(input, &mut found);
     suspended(input, &mut found);
     found
 }

@@ -66,7 +66,7 @@ fn on_free_gpus(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job]) ->
 /// The GPUs that each process uses, by pid.
 type Users<'a> = BTreeMap<u32, (&'a ProcessPicture, Vec<&'a GpuPicture>)>;
 
-fn users(
+pub(super) fn users(
     node: &NodePicture,
     is_examined: impl Fn(&GpuPicture) -> bool,
     is_foreign: impl Fn(&ProcessPicture) -> bool,
@@ -82,7 +82,7 @@ fn users(
 }
 
 /// The detection of processes on GPUs that are not theirs, and `whose` these are; `None` without any.
-fn detection(
+pub(super) fn detection(
     input: &DetectorInput<'_>,
     node: &NodePicture,
     users: &Users<'_>,
@@ -115,7 +115,7 @@ fn detection(
     Some(detection)
 }
 
-fn is_by_slurm(by: Evidence) -> bool {
+pub(super) fn is_by_slurm(by: Evidence) -> bool {
     matches!(by, Evidence::GresIndex | Evidence::DeviceCgroup | Evidence::WholeNode)
 }
 
@@ -130,7 +130,7 @@ fn is_outside(process: &ProcessPicture, job: &Job) -> bool {
 }
 
 /// Returns whether a process computes on a GPU, and its job is visible if it has one.
-fn computes(process: &ProcessPicture) -> bool {
+pub(super) fn computes(process: &ProcessPicture) -> bool {
     let facts = &process.facts;
     let is_large = process.row.value(ProcessField::GpuMem).is_none_or(|bytes| bytes >= LEAST_BYTES);
     let Some(user) = facts.user.value() else { return false };
