@@ -8,7 +8,7 @@ use nodeglass_protocol::live::{CloseReason, ServerMessage};
 use nodeglass_protocol::version::{SUBPROTOCOL_BINARY, VersionRange};
 use nodeglass_tests::machine::Machine;
 use nodeglass_tests::process::Process;
-use nodeglass_tests::relay::{Link, TestRelay};
+use nodeglass_tests::relay::{Link, TestRelay, binary};
 use nodeglass_tests::tmux::Tmux;
 use nodeglass_tests::{TIMEOUT, test_tools};
 use rustix::process::Signal;
@@ -65,6 +65,11 @@ fn top_attaches_to_the_running_relay_at_every_size() -> Result<()> {
     ensure!(screen.lines().last().is_some_and(|line| line.starts_with("? keys")), "{screen}");
     ensure!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
     ensure!(!screen.contains("MODEL"), "{screen}");
+    let jobs = screen
+        .lines()
+        .skip_while(|line| !line.contains("━━ Jobs"))
+        .take_while(|line| !line.contains("── GPUs"));
+    ensure!(jobs.count() > 12, "a compact screen shows more than a few jobs: {screen}");
 
     terminal.resize(200, 50)?;
     let is_large = |screen: &str| {
@@ -252,6 +257,45 @@ fn one_frame_is_plain_text_of_the_requested_width() -> Result<()> {
             "{text}"
         );
     }
+    Ok(())
+}
+
+#[test]
+fn one_frame_shows_what_the_options_of_nvitop_leave_in_ascii() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let jobs =
+        |text: &str| text.lines().filter(|line| line.contains(" ago ") || line.ends_with(" ago")).count();
+    let all = relay.run(&["top", "--once"])?;
+    let some = relay.run(&["top", "-1U", "-o", "1", "--hide-ended", "-u", "alice"])?;
+    ensure!(some.is_ascii(), "{some}");
+    ensure!(has_line(&some, &[" GPU 1 "]) && !has_line(&some, &[" GPU 0 "]), "{some}");
+    ensure!(has_line(&some, &["-- Jobs", "ended ones hidden, SLURM"]), "{some}");
+    ensure!(
+        has_line(&some, &["-- GPUs", "only 1, read"]) && has_line(&some, &["-- Processes", "of alice"]),
+        "{some}"
+    );
+    ensure!(jobs(&some) < jobs(&all), "{all}");
+    Ok(())
+}
+
+#[test]
+fn a_link_named_nvl_lists_gpus_as_nvgpu_does() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let link = relay.home().join("nvl");
+    std::os::unix::fs::symlink(binary("relay")?, &link)?;
+    let mut list = TestRelay::command(relay.home())?;
+    let mut nvl = Command::new(&link);
+    nvl.env_clear().envs(list.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let (listed, named) = (
+        list.args(["list", "--node", "gpu-h01", "--json"]).output()?,
+        nvl.args(["--node", "gpu-h01", "--json"]).output()?,
+    );
+    ensure!(named.status.success(), "{}", String::from_utf8_lossy(&named.stderr));
+    let uuids = |output: &[u8]| -> Result<Vec<String>> {
+        let gpus: Vec<Value> = serde_json::from_slice(output)?;
+        Ok(gpus.iter().map(|gpu| gpu["uuid"].to_string()).collect())
+    };
+    ensure!(uuids(&named.stdout)? == uuids(&listed.stdout)? && uuids(&named.stdout)?.len() == 8);
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use super::{Outside, PROBES_LEAVE, Relay, about, end_store, raise_open_files};
 use nodeglass_access::peer::Peer;
 use nodeglass_actions::ActionService;
 use nodeglass_config::Config;
+use nodeglass_event_loop::Options;
 use nodeglass_live::Hub;
 use nodeglass_protocol::live::Welcome;
 use nodeglass_protocol::version::LIVE_WIRE;
@@ -28,6 +29,14 @@ impl Embedded {
     /// # Errors
     /// Whatever prevents the start, as a complete sentence for the user.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
+        Self::start_sampling(config, None).await
+    }
+
+    /// The same with one sampling interval for all nodes.
+    ///
+    /// # Errors
+    /// See [`Self::start`].
+    pub async fn start_sampling(config: Config, interval: Option<Duration>) -> anyhow::Result<Self> {
         raise_open_files();
         let config = Config {
             history_disk: 0,
@@ -43,7 +52,8 @@ impl Embedded {
         // Nobody connects, so that the key is never used.
         let access =
             (nodeglass_access::new_key()?, ShareEndpoint { address: None, tunnel: Default::default() });
-        let outside = Outside { terminal: Terminal::silent(), stores: false, page: &[] };
+        let sampling = interval.map_or_else(Options::default, Options::sampling_every);
+        let outside = Outside { terminal: Terminal::silent(), stores: false, page: &[], sampling };
         Ok(Self { relay: Relay::start(&config, about, (watched, hosts), access, outside)? })
     }
 

@@ -102,7 +102,7 @@ pub async fn run(
     if let Some(hosts) = &hosts {
         hosts.warn(&terminal);
     }
-    let outside = Outside { terminal, stores: true, page };
+    let outside = Outside { terminal, stores: true, page, sampling: Options::default() };
     let relay = Relay::start(&config, about, (watched, hosts), (key.clone(), endpoint), outside)?;
 
     let running = Running {
@@ -149,6 +149,8 @@ struct Outside {
     stores: bool,
     /// The page that it serves.
     page: &'static [PageFile],
+    /// How often nodes are sampled.
+    sampling: Options,
 }
 
 /// The running parts.
@@ -234,7 +236,7 @@ impl Relay {
             storage::shares(config, &about)?,
         ));
         let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
-        let (mut core, hub, plan) = EventLoop::new(fleet, about.clock, Options::default(), inputs);
+        let (mut core, hub, plan) = EventLoop::new(fleet, about.clock, outside.sampling, inputs);
         if let Some(recorder) = recorder {
             core.record_to(recorder);
         }

@@ -267,7 +267,11 @@ pub enum ReadError {
 /// # Errors
 /// [`ReadError`]; its help and version requests are errors too, as `clap` has it.
 pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadError> {
-    let args: Vec<_> = args.into_iter().collect();
+    let mut args: Vec<_> = args.into_iter().collect();
+    // As nvgpu installs its list under this name; a link to the program is enough.
+    if args.first().and_then(|program| Path::new(program).file_name()).is_some_and(|name| name == "nvl") {
+        args.insert(1, "list".into());
+    }
     // A command of its own: the relay's settings do not apply, and would only clutter its help.
     if args.get(1).is_some_and(|word| word == "share") {
         return Ok(Request::Share(of_own(&args)?));

@@ -61,7 +61,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 pub use token::TokenCommand;
-pub use top::{ColorChoice, TopArgs};
+pub use top::{ColorChoice, Layout, TopArgs};
 use tracing::Level;
 pub use unknown::{Unknown, stop_hint};
 pub use value::{LauncherChoice, Script, Watch, Who};

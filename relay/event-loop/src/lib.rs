@@ -87,6 +87,14 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// One sampling interval for all nodes while there are subscribers.
+    pub fn sampling_every(interval: Duration) -> Self {
+        let interval_ms = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
+        Self { detail_interval_ms: interval_ms, overview_interval_ms: interval_ms, ..Self::default() }
+    }
+}
+
 /// The inputs of the event loop.
 #[derive(Debug)]
 pub struct Inputs {

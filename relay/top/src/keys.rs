@@ -5,6 +5,7 @@ use super::model::{Model, World};
 use super::rows::{gpus, processes};
 use super::view::{Contents, Input, Overlay, Pane, View};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use nodeglass_config::Layout;
 use nodeglass_protocol::request::{ProcessRef, Request, RetryTarget, Signal};
 use nodeglass_rules::severity::Severity;
 
@@ -32,6 +33,8 @@ pub const HELP: &[&[(&str, &str)]] = &[
         ("Enter · → · l", "open: job, node, GPU; details of a process"),
         ("Esc · ←", "back"),
         ("a", "all jobs"),
+        ("E", "hide or show ended jobs"),
+        ("m", "layout: auto, full, compact"),
     ],
     &[
         ("/", "filter the pane; Esc clears"),
@@ -46,7 +49,15 @@ pub const HELP: &[&[(&str, &str)]] = &[
         ("I T K", "SIGINT, SIGTERM, SIGKILL to your process; asks first"),
         ("R", "retry nodes that cannot be reached, and SLURM"),
     ],
-    &[("? · h · F1", "this help"), ("Ctrl Z", "suspend"), ("q · Ctrl C", "quit")],
+    &[
+        ("mouse", "click: select a row, sort by a column of processes"),
+        ("", "wheel: move; Shift: select text"),
+    ],
+    &[
+        ("? · h · F1", "this help"),
+        ("Ctrl Z", "suspend"),
+        ("q · Ctrl C", "quit; Ctrl C on a process of yours: SIGINT, asks"),
+    ],
 ];
 
 /// Handles a key.
@@ -59,6 +70,7 @@ pub fn handle(
 ) -> Option<Command> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
+            KeyCode::Char('c') if interrupts(view, model, world) => None,
             KeyCode::Char('c') => Some(Command::Quit),
             KeyCode::Char('z') => Some(Command::Suspend),
             _ => None,
@@ -81,6 +93,18 @@ pub fn handle(
         }
         Input::Command => command(view, key.code, model, world, at_ms),
     }
+}
+
+/// Asks whether to interrupt the selected process, as in nvitop; where that is not possible, and while something else is
+/// asked or typed, Ctrl C quits.
+fn interrupts(view: &mut View, model: &Model, world: Option<&World<'_>>) -> bool {
+    if view.overlay.is_some() || view.input != Input::Command || view.pane != Pane::Processes {
+        return false;
+    }
+    let Some(world) = world else { return false };
+    let question = confirmation(view, &view.contents(world), model, Signal::Interrupt);
+    view.overlay = question.ok();
+    view.overlay.is_some()
 }
 
 fn in_filter(view: &mut View, code: KeyCode) {
@@ -142,6 +166,8 @@ fn command(
         KeyCode::Char(',' | '<') => view.order.sort = view.order.sort.neighbour(-1),
         KeyCode::Char('.' | '>') => view.order.sort = view.order.sort.neighbour(1),
         KeyCode::Char('t') => view.order.is_tree = !view.order.is_tree,
+        KeyCode::Char('E') => view.hides_ended = !view.hides_ended,
+        KeyCode::Char('m') => switch_layout(view, at_ms),
         KeyCode::Char('R') => return Some(Command::Request(Request::Retry(RetryTarget::Everything))),
         _ => {
             let world = world?;
@@ -150,6 +176,16 @@ fn command(
         }
     }
     None
+}
+
+fn switch_layout(view: &mut View, at_ms: u64) {
+    let (layout, name) = match view.layout {
+        Layout::Auto => (Layout::Full, "full"),
+        Layout::Full => (Layout::Compact, "compact"),
+        Layout::Compact => (Layout::Auto, "auto"),
+    };
+    view.layout = layout;
+    view.notify(format!("layout: {name}"), Severity::Ok, at_ms);
 }
 
 fn in_lists(
@@ -183,17 +219,24 @@ fn in_lists(
     None
 }
 
+/// Where the cursor of a list goes.
 #[derive(Clone, Copy)]
-enum Go {
+pub enum Go {
+    /// By a number of rows.
     Rows(isize),
+    /// By a number of pages.
     Pages(isize),
+    /// To a row.
+    To(usize),
 }
 
-fn go(view: &mut View, contents: &Contents<'_>, by: Go) {
+/// Moves the cursor of the pane that has the keys.
+pub fn go(view: &mut View, contents: &Contents<'_>, by: Go) {
     fn step<K: PartialEq + Clone>(cursor: &mut Cursor<K>, keys: &[K], by: Go) {
         match by {
             Go::Rows(by) => cursor.step(keys, by),
             Go::Pages(by) => cursor.page(keys, by),
+            Go::To(row) => keys.get(row).into_iter().for_each(|key| cursor.set(key.clone())),
         }
     }
     match view.pane {

@@ -4,12 +4,14 @@
 //! [`rows`] makes rows of these, and [`draw`] puts them on the screen. Only this module and [`screen`] touch the
 //! terminal.
 
+mod ascii;
 pub mod connection;
 mod cursor;
 mod detail;
 pub mod draw;
 pub mod keys;
 pub mod model;
+pub mod mouse;
 mod once;
 pub mod palette;
 pub mod rows;
@@ -27,7 +29,7 @@ use model::{Connection, Effect, Model};
 use nodeglass_app::Signals;
 use nodeglass_app::remote::Remote;
 use nodeglass_config::{ColorChoice, Config, Requested, TopArgs};
-use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::live::{ServerMessage, Topic};
 use nodeglass_protocol::request::{Request, Response};
 use nodeglass_rules::severity::Severity;
 use palette::Palette;
@@ -86,15 +88,20 @@ pub async fn run(args: TopArgs, config: Config, requested: Option<Requested>) ->
     let _log = (!io::stderr().is_terminal()).then(|| nodeglass_log::start(config.log, None));
     let palette = match args.color {
         ColorChoice::Never => Palette::Plain,
+        ColorChoice::Auto if args.light => Palette::detect().on_light(),
         ColorChoice::Auto => Palette::detect(),
     };
-    let source = source(&args, config, requested).await?;
+    let (source, is_attached) = source(&args, config, requested).await?;
     if args.once {
-        return once::run(source, args.json, palette).await;
+        return once::run(source, &args, palette).await;
     }
-    let screen =
-        Screen::enter().map_err(|error| anyhow::anyhow!("failed to set up the terminal: {error}"))?;
-    let mut terminal = Terminal::new(source, screen, palette);
+    let screen = Screen::enter(!args.no_mouse)
+        .map_err(|error| anyhow::anyhow!("failed to set up the terminal: {error}"))?;
+    let mut terminal = Terminal::new(source, screen, palette, &args);
+    if is_attached && args.sample_interval.is_some() {
+        let why = "attached to a running relay, which samples at its own interval";
+        terminal.view.notify(why, Severity::Warning, 0);
+    }
     let result = terminal.run(signals).await;
     // The screen first, because probes may take a moment.
     drop(terminal.screen);
@@ -121,8 +128,12 @@ fn check_size(width: u16) -> u16 {
     width.clamp(draw::LEAST.0, MAX_WIDTH)
 }
 
-/// Attaches to the relay that is meant, or starts watching.
-async fn source(args: &TopArgs, config: Config, requested: Option<Requested>) -> anyhow::Result<Source> {
+/// Attaches to the relay that is meant, or starts watching; also returns whether it is attached.
+async fn source(
+    args: &TopArgs,
+    config: Config,
+    requested: Option<Requested>,
+) -> anyhow::Result<(Source, bool)> {
     let relay = match (args.relay, &requested) {
         (Some(pid), _) => Some(Remote::find(Some(pid))?),
         (None, None) if Remote::list()?.is_empty() => None,
@@ -134,10 +145,10 @@ async fn source(args: &TopArgs, config: Config, requested: Option<Requested>) ->
         }),
     };
     Ok(match relay {
-        Some(relay) => Source::spawn(|orders, updates| Attached::new(relay).run(orders, updates)),
+        Some(relay) => (Source::spawn(|orders, updates| Attached::new(relay).run(orders, updates)), true),
         None => {
-            let own = Own::start(config).await?;
-            Source::spawn(|orders, updates| own.run(orders, updates))
+            let own = Own::start(config, args.sample_interval).await?;
+            (Source::spawn(|orders, updates| own.run(orders, updates)), false)
         }
     })
 }
@@ -154,25 +165,37 @@ struct Terminal {
     subscribed: Option<Instant>,
     /// Whether something has changed since the last frame.
     is_dirty: bool,
+    /// Whether the user waits for the next frame.
+    is_urgent: bool,
+    /// When the last frame was drawn.
+    drawn: Option<Instant>,
     requests: u32,
     /// The request whose details are awaited, and their title.
     awaited: Option<(u32, String)>,
+    /// Time between two frames, if it is longer than [`FRAME`].
+    frame_interval: Duration,
+    /// Whether only ASCII is drawn.
+    is_ascii: bool,
 }
 
 impl Terminal {
-    fn new(source: Source, screen: Screen, palette: Palette) -> Self {
+    fn new(source: Source, screen: Screen, palette: Palette, args: &TopArgs) -> Self {
         Self {
             source,
             screen,
             palette,
             model: Model::default(),
-            view: View::default(),
+            view: View::new(args),
             clock: Instant::now(),
             topics: Vec::new(),
             subscribed: None,
             is_dirty: true,
+            is_urgent: true,
+            drawn: None,
             requests: 0,
             awaited: None,
+            frame_interval: args.frame_interval.unwrap_or_default(),
+            is_ascii: args.ascii,
         }
     }
 
@@ -189,7 +212,7 @@ impl Terminal {
             tokio::select! {
                 // A signal that ends the program.
                 () = &mut ending => return Ok(()),
-                // A key, or a new size.
+                // A key, the mouse, or a new size.
                 event = keys.next() => match event {
                     Some(Ok(event)) => if self.event(event)? {
                         return Ok(());
@@ -208,7 +231,9 @@ impl Terminal {
                 // Ages change.
                 _ = ages.tick() => self.is_dirty = true,
                 // A frame is due, if there is anything to draw.
-                _ = frames.tick(), if self.is_dirty || self.is_subscription_due() => self.draw()?,
+                _ = frames.tick(), if self.is_dirty || self.is_subscription_due() => if self.is_frame_due() {
+                    self.draw()?;
+                },
             }
         }
     }
@@ -219,14 +244,18 @@ impl Terminal {
 
     /// Handles an event of the terminal; returns whether to quit.
     fn event(&mut self, event: Event) -> Result<bool, TopError> {
-        self.is_dirty = true;
-        let Event::Key(key) = event else { return Ok(false) };
-        if key.kind == KeyEventKind::Release {
-            return Ok(false);
-        }
+        (self.is_dirty, self.is_urgent) = (true, true);
         let at_ms = self.at_ms();
         let detail = self.topics.iter().find(|topic| **topic != Topic::Overview);
         let world = self.model.world(detail, at_ms);
+        let key = match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => key,
+            Event::Mouse(event) => {
+                mouse::handle(&mut self.view, event, world.as_ref());
+                return Ok(false);
+            }
+            _ => return Ok(false),
+        };
         match keys::handle(&mut self.view, key, &self.model, world.as_ref(), at_ms) {
             Some(Command::Quit) => return Ok(true),
             Some(Command::Suspend) => self.suspend(screen::Suspension::Stop)?,
@@ -253,6 +282,13 @@ impl Terminal {
     fn update(&mut self, update: Update) {
         let at_ms = self.at_ms();
         let is_new = matches!(update, Update::Connected(_));
+        // What was requested, or a change of the connection; readings wait for their frame.
+        self.is_urgent |= match &update {
+            Update::Message(message) => {
+                matches!(**message, ServerMessage::Snapshot(_) | ServerMessage::Response { .. })
+            }
+            _ => true,
+        };
         match self.model.apply(update, at_ms) {
             Effect::Redraw => self.is_dirty = true,
             Effect::Resync(topic) => {
@@ -282,6 +318,12 @@ impl Terminal {
         }
     }
 
+    fn is_frame_due(&self) -> bool {
+        self.is_urgent
+            || self.is_subscription_due()
+            || self.drawn.is_none_or(|at| at.elapsed() >= self.frame_interval)
+    }
+
     fn is_subscription_due(&self) -> bool {
         self.model.connection == Connection::Live
             && self.topics.is_empty()
@@ -297,7 +339,7 @@ impl Terminal {
     }
 
     fn draw(&mut self) -> Result<(), TopError> {
-        self.is_dirty = false;
+        (self.is_dirty, self.is_urgent, self.drawn) = (false, false, Some(Instant::now()));
         let at_ms = self.at_ms();
         let detail = self.topics.iter().find(|topic| **topic != Topic::Overview);
         let world = self.model.world(detail, at_ms);
@@ -306,7 +348,8 @@ impl Terminal {
             self.view.place(world);
             wanted = self.view.detail(world, &self.view.contents(world));
         }
-        let scene = Scene { model: &self.model, world: world.as_ref(), at_ms, palette: self.palette };
+        let (palette, is_ascii) = (self.palette, self.is_ascii);
+        let scene = Scene { model: &self.model, world: world.as_ref(), at_ms, palette, is_ascii };
         let view = &mut self.view;
         self.screen
             .draw(|buffer| draw::draw(buffer, view, scene))
@@ -317,13 +360,13 @@ impl Terminal {
                 self.subscribe([Topic::Overview].into_iter().chain(wanted).collect());
             }
             // If it is too early, the next frame tries again.
-            self.is_dirty = true;
+            (self.is_dirty, self.is_urgent) = (true, true);
         }
         Ok(())
     }
 
     fn suspend(&mut self, suspension: screen::Suspension) -> Result<(), TopError> {
-        self.is_dirty = true;
+        (self.is_dirty, self.is_urgent) = (true, true);
         let done = match suspension {
             screen::Suspension::Stop => self.screen.suspend(),
             screen::Suspension::Continued => self.screen.resume(),

@@ -7,6 +7,7 @@ use super::palette::Palette;
 use super::view::View;
 use super::{TopError, check_size};
 use nodeglass_app::terminal;
+use nodeglass_config::TopArgs;
 use nodeglass_protocol::live::{MAX_TOPICS, Topic};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{NodeName, Picture};
@@ -24,11 +25,11 @@ const FIRST_SAMPLE_TIMEOUT: Duration = Duration::from_secs(20);
 const WIDTH: u16 = 120;
 
 /// Prints one frame.
-pub async fn run(mut source: Source, json: bool, palette: Palette) -> Result<(), TopError> {
+pub async fn run(mut source: Source, args: &TopArgs, palette: Palette) -> Result<(), TopError> {
     let known = Known::collect(&mut source).await;
     source.end().await;
     let known = known?;
-    let out = if json { known.json()? } else { known.text(palette) };
+    let out = if args.json { known.json()? } else { known.text(args, palette) };
     Ok(terminal::write(out)?)
 }
 
@@ -125,15 +126,15 @@ impl Known {
         Ok(serde_json::to_string(&self.picture()?).map_err(anyhow::Error::from)? + "\n")
     }
 
-    fn text(&self, palette: Palette) -> String {
+    fn text(&self, args: &TopArgs, palette: Palette) -> String {
         let Ok(picture) = self.picture() else { return String::new() };
         let at_ms = self.at_ms();
         let now_ms = self.model.now_ms(at_ms);
         let wall_s = self.model.wall_s(now_ms);
         let world = World { overview: &picture, details: vec![&picture], now_ms, wall_s };
         let palette = if io::stdout().is_terminal() { palette } else { Palette::Plain };
-        let scene = Scene { model: &self.model, world: Some(&world), at_ms, palette };
-        let lines = draw::everything(&mut View::of_everything(), &world, scene, width());
+        let scene = Scene { model: &self.model, world: Some(&world), at_ms, palette, is_ascii: args.ascii };
+        let lines = draw::everything(&mut View::new(args).printed(), &world, scene, width());
         let is_plain = !io::stdout().is_terminal();
         lines.iter().map(|line| printed(line, is_plain)).collect()
     }

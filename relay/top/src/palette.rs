@@ -1,11 +1,14 @@
 //! Colours of the terminal, which only repeat what symbols and words say.
 
+use super::rows::gpus::MemoryLevel;
 use nodeglass_rules::severity::Severity;
 use ratatui::style::{Color, Modifier, Style};
 use std::env;
 
 /// Steps of utilisation from grey to bright, as on the page: a busy GPU is good.
 const RAMP: [u8; 5] = [241, 65, 72, 78, 84];
+/// The same on a light background: from grey to dark.
+const LIGHT_RAMP: [u8; 5] = [246, 71, 34, 28, 22];
 
 /// How many colours there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +19,8 @@ pub enum Palette {
     Basic,
     /// 256.
     Indexed,
+    /// 256, on a light background.
+    Light,
 }
 
 impl Palette {
@@ -31,11 +36,19 @@ impl Palette {
         }
     }
 
-    fn colour(self, indexed: u8, basic: Color) -> Style {
+    /// The palette for a light background.
+    #[must_use]
+    pub fn on_light(self) -> Self {
+        if self == Self::Indexed { Self::Light } else { self }
+    }
+
+    /// A colour of the 256, of those on a light background, and of the 16.
+    fn colour(self, indexed: u8, light: u8, basic: Color) -> Style {
         match self {
             Self::Plain => Style::new(),
             Self::Basic => Style::new().fg(basic),
             Self::Indexed => Style::new().fg(Color::Indexed(indexed)),
+            Self::Light => Style::new().fg(Color::Indexed(light)),
         }
     }
 
@@ -44,6 +57,7 @@ impl Palette {
         match self {
             // Many terminals do not show the attribute well; grey is a colour, so that it needs a palette.
             Self::Indexed => Style::new().fg(Color::Indexed(244)),
+            Self::Light => Style::new().fg(Color::Indexed(241)),
             Self::Basic | Self::Plain => Style::new().add_modifier(Modifier::DIM),
         }
     }
@@ -57,6 +71,7 @@ impl Palette {
     pub fn cursor(self) -> Style {
         match self {
             Self::Indexed => Style::new().bg(Color::Indexed(237)).add_modifier(Modifier::BOLD),
+            Self::Light => Style::new().bg(Color::Indexed(254)).add_modifier(Modifier::BOLD),
             Self::Basic | Self::Plain => Style::new().add_modifier(Modifier::REVERSED),
         }
     }
@@ -64,37 +79,46 @@ impl Palette {
     /// A severity's symbol or text.
     pub fn severity(self, severity: Severity) -> Style {
         match severity {
-            Severity::Ok => self.colour(78, Color::Green),
+            Severity::Ok => self.colour(78, 28, Color::Green),
             Severity::Ended | Severity::Pending => self.dim(),
-            Severity::Warning => self.colour(214, Color::Yellow),
-            Severity::Error => self.colour(203, Color::Red),
+            Severity::Warning => self.colour(214, 130, Color::Yellow),
+            Severity::Error => self.colour(203, 160, Color::Red),
         }
     }
 
     /// Utilisation in %.
     pub fn util(self, pct: u64) -> Style {
         let step = (pct.min(99) as usize) * RAMP.len() / 100;
-        self.colour(RAMP[step], Color::Green)
+        self.colour(RAMP[step], LIGHT_RAMP[step], Color::Green)
     }
 
     /// Memory of a device or host.
     pub fn memory(self) -> Style {
-        self.colour(104, Color::Blue)
+        self.colour(104, 61, Color::Blue)
+    }
+
+    /// Memory of a GPU by how full it is.
+    pub fn memory_of(self, level: MemoryLevel) -> Style {
+        match level {
+            MemoryLevel::Low => self.memory(),
+            MemoryLevel::Moderate => self.severity(Severity::Warning),
+            MemoryLevel::High => self.severity(Severity::Error),
+        }
     }
 
     /// Power.
     pub fn power(self) -> Style {
-        self.colour(173, Color::Magenta)
+        self.colour(173, 130, Color::Magenta)
     }
 
     /// Readings of a host.
     pub fn host(self) -> Style {
-        self.colour(75, Color::Cyan)
+        self.colour(75, 25, Color::Cyan)
     }
 
     /// The frame of the pane that has the keys.
     pub fn focus(self) -> Style {
-        self.colour(75, Color::Cyan).add_modifier(Modifier::BOLD)
+        self.colour(75, 25, Color::Cyan).add_modifier(Modifier::BOLD)
     }
 }
 

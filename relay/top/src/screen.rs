@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use crossterm::cursor::{Hide, Show};
+use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use crossterm::execute;
 use crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -17,19 +18,20 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// The terminal in full-screen mode; restored on drop and on a panic.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
+    has_mouse: bool,
 }
 
 impl Screen {
-    /// Enters full-screen mode.
+    /// Enters full-screen mode, in which the terminal reports the mouse if `has_mouse`.
     ///
     /// # Errors
     /// If the terminal's modes cannot be changed.
-    pub fn enter() -> io::Result<Self> {
+    pub fn enter(has_mouse: bool) -> io::Result<Self> {
         restore_on_panic();
-        enter()?;
+        enter(has_mouse)?;
         // From here on the drop restores it.
         let terminal = Terminal::new(CrosstermBackend::new(stdout()));
-        terminal.map(|terminal| Self { terminal }).inspect_err(|_| leave())
+        terminal.map(|terminal| Self { terminal, has_mouse }).inspect_err(|_| leave())
     }
 
     /// Draws a frame, of which only changes are written.
@@ -56,7 +58,7 @@ impl Screen {
     /// # Errors
     /// If the terminal's modes cannot be changed.
     pub fn resume(&mut self) -> io::Result<()> {
-        enter()?;
+        enter(self.has_mouse)?;
         execute!(stdout(), Clear(ClearType::All))?;
         // The last frame is forgotten, so that the next one is written as a whole. `Terminal::clear` would query the
         // position of the cursor, whose answer the reader of keys may consume.
@@ -71,14 +73,17 @@ impl Drop for Screen {
     }
 }
 
-fn enter() -> io::Result<()> {
+fn enter(has_mouse: bool) -> io::Result<()> {
     enable_raw_mode()?;
-    execute!(stdout(), EnterAlternateScreen, Hide).inspect_err(|_| leave())
+    let entered = execute!(stdout(), EnterAlternateScreen, Hide);
+    let entered =
+        entered.and_then(|()| if has_mouse { execute!(stdout(), EnableMouseCapture) } else { Ok(()) });
+    entered.inspect_err(|_| leave())
 }
 
 /// Restores the terminal as far as it still exists.
 fn leave() {
-    let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+    let _ = execute!(stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
 }
 

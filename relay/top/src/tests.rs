@@ -1,12 +1,15 @@
 //! Whole screens from made-up pictures, and what keys do to them.
 
+mod options;
+
 use super::connection::Update;
 use super::draw::{self, Scene};
 use super::keys::{self, Command};
 use super::model::{Effect, Model};
+use super::mouse;
 use super::palette::Palette;
 use super::view::View;
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use nodeglass_protocol::gpu::MigFacts;
 use nodeglass_protocol::history::History;
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
@@ -164,6 +167,7 @@ struct Shown {
     view: View,
     detail: Topic,
     at_ms: u64,
+    is_ascii: bool,
 }
 
 impl Shown {
@@ -178,7 +182,8 @@ impl Shown {
         ];
         let detail = Picture { at_ms: NOW_MS, nodes: vec![node], ..Picture::default() };
         let topic = Topic::Node("gpu-01".parse().unwrap());
-        let mut shown = Self { model, view: View::default(), detail: topic.clone(), at_ms: 0 };
+        let mut shown =
+            Self { model, view: View::default(), detail: topic.clone(), at_ms: 0, is_ascii: false };
         shown.snapshot(Topic::Overview, 1, overview);
         shown.snapshot(topic, 2, detail);
         shown.screen(80, 24);
@@ -197,20 +202,41 @@ impl Shown {
         if let Some(world) = &world {
             self.view.place(world);
         }
-        let scene =
-            Scene { model: &self.model, world: world.as_ref(), at_ms: self.at_ms, palette: Palette::Plain };
+        let scene = Scene {
+            is_ascii: self.is_ascii,
+            model: &self.model,
+            world: world.as_ref(),
+            at_ms: self.at_ms,
+            palette: Palette::Plain,
+        };
         let view = &mut self.view;
         terminal.draw(|frame| draw::draw(frame.buffer_mut(), view, scene)).unwrap();
         terminal.backend().to_string()
     }
 
     fn press(&mut self, code: KeyCode) -> Option<Command> {
+        self.press_with(code, KeyModifiers::NONE)
+    }
+
+    fn press_with(&mut self, code: KeyCode, modifiers: KeyModifiers) -> Option<Command> {
         let world = self.model.world(Some(&self.detail), self.at_ms);
-        let key = KeyEvent::new(code, KeyModifiers::NONE);
+        let key = KeyEvent::new(code, modifiers);
         let command = keys::handle(&mut self.view, key, &self.model, world.as_ref(), self.at_ms);
         // The cursor settles when the next frame is drawn.
         self.screen(120, 40);
         command
+    }
+
+    /// The mouse at the first occurrence of a text on the screen of 120 × 40.
+    fn mouse(&mut self, kind: MouseEventKind, at: &str) {
+        let screen = self.screen(120, 40);
+        let line = |line: &str| line.find(at).map(|byte| line[..byte].chars().count() - 1);
+        let found = screen.lines().enumerate().find_map(|(row, text)| Some((row, line(text)?)));
+        let (row, column) = found.unwrap_or_else(|| panic!("no {at:?} on {screen}"));
+        let (row, column) = (row as u16, column as u16);
+        let world = self.model.world(Some(&self.detail), self.at_ms);
+        let event = MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE };
+        mouse::handle(&mut self.view, event, world.as_ref());
     }
 
     fn write(&mut self, text: &str) {
@@ -445,11 +471,13 @@ fn a_missed_delta_is_noticed_and_the_topic_requested_again() {
 fn no_screen_depends_on_colour() {
     let shown = shown();
     let world = shown.model.world(Some(&shown.detail), 0).unwrap();
-    let scene = |palette| Scene { model: &shown.model, world: Some(&world), at_ms: 0, palette };
+    let scene =
+        |palette| Scene { model: &shown.model, world: Some(&world), at_ms: 0, palette, is_ascii: false };
     let text = |palette| {
-        let lines = draw::everything(&mut View::of_everything(), &world, scene(palette), 160);
+        let lines = draw::everything(&mut View::default().printed(), &world, scene(palette), 160);
         lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     assert_eq!(text(Palette::Plain), text(Palette::Indexed));
+    assert_eq!(text(Palette::Plain), text(Palette::Light));
     assert!(text(Palette::Basic).contains("◆ GPU 1") && text(Palette::Basic).contains("!THERM"));
 }

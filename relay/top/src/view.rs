@@ -2,7 +2,9 @@
 
 use super::cursor::Cursor;
 use super::model::World;
+use super::mouse::Drawn;
 use super::rows::{gpus, jobs, processes};
+use nodeglass_config::{Layout, TopArgs};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_protocol::request::{ProcessRef, Signal};
@@ -102,6 +104,16 @@ pub struct View {
     pub notice: Option<Notice>,
     /// Whether it is printed, without a cursor.
     pub is_printed: bool,
+    /// How the lines are divided.
+    pub layout: Layout,
+    /// Whether ended jobs are left out.
+    pub hides_ended: bool,
+    /// Indices of the GPUs that are listed; all if empty.
+    pub only_gpus: Vec<u32>,
+    /// Which processes are listed.
+    pub only: processes::Only,
+    /// Where the panes of the last frame are.
+    pub drawn: Vec<Drawn>,
     filters: [String; 3],
     is_placed: bool,
 }
@@ -135,9 +147,28 @@ impl Contents<'_> {
 }
 
 impl View {
-    /// A view for `--once`: everything, without a cursor.
-    pub fn of_everything() -> Self {
-        Self { is_printed: true, is_placed: true, ..Self::default() }
+    /// A view as the command line wants it.
+    pub fn new(args: &TopArgs) -> Self {
+        let only = processes::Only {
+            compute: args.compute || args.only_compute,
+            graphics: args.graphics || args.only_graphics,
+            exactly: args.only_compute || args.only_graphics,
+            pids: args.pids.clone(),
+            logins: args.logins.clone(),
+        };
+        Self {
+            layout: args.layout,
+            hides_ended: args.hide_ended,
+            only_gpus: args.only.clone(),
+            only,
+            ..Self::default()
+        }
+    }
+
+    /// The same for `--once`: all rows, without a cursor.
+    #[must_use]
+    pub fn printed(self) -> Self {
+        Self { is_printed: true, is_placed: true, ..self }
     }
 
     /// The filter of a pane.
@@ -181,12 +212,13 @@ impl View {
     pub fn contents<'a>(&self, world: &World<'a>) -> Contents<'a> {
         let jobs = match has_no_jobs(world) {
             true => Vec::new(),
-            false => jobs::lines(world, self.filter(Pane::Jobs)),
+            false => jobs::lines(world, self.hides_ended, self.filter(Pane::Jobs)),
         };
-        let scope = gpus::Scope { job: self.job(&jobs), node: self.node.clone() };
+        let (node, indices) = (self.node.clone(), self.only_gpus.clone());
+        let scope = gpus::Scope { job: self.job(&jobs), node, indices };
         let gpus = gpus::lines(world, &scope, self.filter(Pane::Gpus));
-        let filter = self.filter(Pane::Processes);
-        let processes = processes::lines(world, &gpus, self.gpu.as_ref(), &self.order, filter);
+        let kept = (&self.only, self.filter(Pane::Processes));
+        let processes = processes::lines(world, &gpus, self.gpu.as_ref(), &self.order, kept);
         Contents { jobs, gpus, processes }
     }
 

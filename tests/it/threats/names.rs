@@ -137,6 +137,55 @@ async fn t13_t14_a_hostile_cluster_is_shown_sanitised() -> Result<()> {
     check_output_is_plain(&relay)
 }
 
+#[test]
+fn t14_no_command_prints_what_a_terminal_interprets() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (relay, _) = evil_relay(folder.path())?;
+    let hostile = "\u{1b}]0;title\u{7}\u{9b}2J\u{202e}note";
+    let uuid = |json: &str| -> Result<String> {
+        let gpus: Vec<Value> = serde_json::from_str(json)?;
+        Ok(gpus.first().and_then(|gpu| gpu["uuid"].as_str()).context("a GPU")?.to_owned())
+    };
+    let gpu = uuid(&relay.run(&["list", "--json"])?)?;
+    let commands: &[&[&str]] = &[
+        &["top", "--once"],
+        &["list"],
+        &["jobs"],
+        &["ps"],
+        &["gpu", &gpu],
+        &["findings", "--all"],
+        &["available"],
+        &["note", "--job", "1000", hostile],
+        &["note", "list"],
+        &["share", "create", "--job", "1001", "--note", hostile],
+        &["share", "list"],
+        &["token", "list"],
+        &["audit"],
+        &["report", "1002"],
+        &["history", "list"],
+        &["history", "show", "1003"],
+        &["me"],
+        &["wait", "1004", "--until", "start", "--timeout", "1s"],
+        // What is refused is repeated in the message.
+        &["list", "--node", "no\u{202e}"],
+        &["jobs", "--of", hostile],
+        &["jobs", "--job", hostile],
+        &["gpu", hostile],
+        &["retry", hostile],
+        &[hostile],
+    ];
+    for command in commands {
+        let output = TestRelay::command(relay.home())?.args(*command).output()?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8(text).with_context(|| format!("{command:?}"))?;
+        ensure!(!text.trim().is_empty(), "{command:?} printed nothing");
+        for line in text.lines() {
+            ensure!(!line.contains(hostile::is_harmful), "{command:?}: {line:?}");
+        }
+    }
+    check_output_is_plain(&relay)
+}
+
 #[tokio::test]
 async fn t13_t14_a_hostile_cluster_is_shown_as_text() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };

@@ -8,6 +8,7 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::ServerMessage;
 use nodeglass_protocol::request::Response;
 use nodeglass_share::Viewer;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -21,12 +22,12 @@ pub struct Own {
 }
 
 impl Own {
-    /// Starts watching what the settings name.
+    /// Starts watching what the settings name, at the default intervals or at one for all nodes.
     ///
     /// # Errors
     /// Whatever prevents the start, as a complete sentence for the user.
-    pub async fn start(config: Config) -> anyhow::Result<Self> {
-        Ok(Self { relay: Embedded::start(config).await?, pending: JoinSet::new() })
+    pub async fn start(config: Config, sample_interval: Option<Duration>) -> anyhow::Result<Self> {
+        Ok(Self { relay: Embedded::start_sampling(config, sample_interval).await?, pending: JoinSet::new() })
     }
 
     /// Passes on what the relay's parts publish until the terminal ends, then stops all probes.

@@ -3,11 +3,14 @@
 mod overlay;
 mod pane;
 
+use super::ascii;
 use super::model::{Model, World};
+use super::mouse::Drawn;
 use super::palette::{Palette, symbol};
 use super::rows::header;
 use super::table::cut;
 use super::view::{Contents, Input, Pane, View};
+use nodeglass_config::Layout;
 use nodeglass_rules::severity::Severity;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -19,8 +22,12 @@ use unicode_width::UnicodeWidthStr;
 pub const LEAST: (u16, u16) = (40, 12);
 /// Below this height only the pane that has the keys is shown.
 const ALL_PANES_FROM: u16 = 18;
+/// From this height on, `auto` divides the lines among all lists.
+const FULL_FROM: u16 = 30;
 /// Lines of a pane besides its rows: title and heads of columns.
 const PANE_HEAD: u16 = 2;
+/// The same where the heads of columns are left out.
+const TITLE: u16 = 1;
 /// Fewest rows of a pane.
 const LEAST_ROWS: u16 = 2;
 
@@ -35,6 +42,8 @@ pub struct Scene<'a> {
     pub at_ms: u64,
     /// Colours.
     pub palette: Palette,
+    /// Whether only ASCII is drawn.
+    pub is_ascii: bool,
 }
 
 /// Draws a frame that fills the buffer.
@@ -53,6 +62,9 @@ pub fn draw(buffer: &mut Buffer, view: &mut View, scene: Scene<'_>) {
     put(buffer, area.height - 1, foot);
     if let Some(overlay) = &mut view.overlay {
         overlay::draw(buffer, overlay, scene.palette);
+    }
+    if scene.is_ascii {
+        ascii::buffer(buffer);
     }
 }
 
@@ -73,8 +85,24 @@ fn body(buffer: &mut Buffer, view: &mut View, world: &World<'_>, scene: Scene<'_
     }
     let contents = view.contents(world);
     let room = height - top - 1;
-    for (pane, height) in heights(view, &contents, room, height >= ALL_PANES_FROM) {
-        let lines = pane::lines(view, pane, &contents, (world, scene.palette), (width, height));
+    let panes = view.panes(&contents).iter();
+    let all: u32 = panes.map(|pane| u32::from(needed(rows(&contents, *pane), PANE_HEAD))).sum();
+    let is_compact = match view.layout {
+        _ if all <= u32::from(room) => false,
+        Layout::Auto => height < FULL_FROM,
+        Layout::Full => false,
+        Layout::Compact => true,
+    };
+    view.drawn.clear();
+    let heights = match (height < ALL_PANES_FROM, is_compact) {
+        (true, _) => vec![(view.pane, room)],
+        (false, true) => compact_heights(view, &contents, room),
+        (false, false) => heights(view, &contents, room),
+    };
+    for (pane, height) in heights {
+        let head = if is_compact && pane != view.pane { TITLE } else { PANE_HEAD };
+        let drawn = Drawn { pane, top, height, head, rows: 0..0, columns: Vec::new() };
+        let lines = pane::lines(view, drawn, &contents, (world, scene.palette), width);
         for (index, line) in lines.into_iter().take(usize::from(height)).enumerate() {
             put(buffer, top + index as u16, line);
         }
@@ -89,12 +117,8 @@ fn notice_line(text: &str, width: u16, palette: Palette) -> Vec<Span<'static>> {
 
 /// How the lines between head and foot are divided. Jobs get what they need up to a fifth, processes up to a third; GPUs
 /// get the rest. What these do not need goes to the jobs.
-fn heights(view: &View, contents: &Contents<'_>, room: u16, all: bool) -> Vec<(Pane, u16)> {
-    if !all {
-        return vec![(view.pane, room)];
-    }
-    let needed =
-        |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX).max(LEAST_ROWS).saturating_add(PANE_HEAD);
+fn heights(view: &View, contents: &Contents<'_>, room: u16) -> Vec<(Pane, u16)> {
+    let needed = |rows| needed(rows, PANE_HEAD);
     let jobs = match contents.jobs.len() {
         0 => 0,
         rows => needed(rows).min((room / 5).max(LEAST_ROWS + PANE_HEAD + 1)),
@@ -115,6 +139,37 @@ fn heights(view: &View, contents: &Contents<'_>, room: u16, all: bool) -> Vec<(P
     panes.collect()
 }
 
+/// The pane that has the keys gets all lines that it needs, except for a few rows of each other one. Lines that it does
+/// not need go to the others, the GPUs first.
+fn compact_heights(view: &View, contents: &Contents<'_>, room: u16) -> Vec<(Pane, u16)> {
+    let panes = view.panes(contents);
+    let others = u16::try_from(panes.len().saturating_sub(1)).unwrap_or(0) * (LEAST_ROWS + TITLE);
+    let own = needed(rows(contents, view.pane), PANE_HEAD).min(room.saturating_sub(others));
+    let mut spare = room.saturating_sub(own + others);
+    let mut heights: Vec<(Pane, u16)> =
+        panes.iter().map(|pane| (*pane, if *pane == view.pane { own } else { LEAST_ROWS + TITLE })).collect();
+    for wanted in [Pane::Gpus, Pane::Processes, Pane::Jobs] {
+        for (pane, height) in heights.iter_mut().filter(|(pane, _)| *pane == wanted && wanted != view.pane) {
+            let more = needed(rows(contents, *pane), TITLE).saturating_sub(*height).min(spare);
+            (*height, spare) = (*height + more, spare - more);
+        }
+    }
+    heights
+}
+
+/// The height with which a list shows all of its rows.
+fn needed(rows: usize, head: u16) -> u16 {
+    u16::try_from(rows).unwrap_or(u16::MAX).max(LEAST_ROWS).saturating_add(head)
+}
+
+fn rows(contents: &Contents<'_>, pane: Pane) -> usize {
+    match pane {
+        Pane::Jobs => contents.jobs.len(),
+        Pane::Gpus => contents.gpus.len(),
+        Pane::Processes => contents.processes.len(),
+    }
+}
+
 /// All rows of all panes below each other, for a frame that is printed.
 pub fn everything(view: &mut View, world: &World<'_>, scene: Scene<'_>, width: u16) -> Vec<Line<'static>> {
     let contents = view.contents(world);
@@ -125,14 +180,14 @@ pub fn everything(view: &mut View, world: &World<'_>, scene: Scene<'_>, width: u
     let notices = world.overview.relay.notices.iter();
     lines.extend(notices.map(|notice| Line::from(notice_line(notice.as_str(), width, scene.palette))));
     for pane in view.panes(&contents) {
-        let rows = match pane {
-            Pane::Jobs => contents.jobs.len(),
-            Pane::Gpus => contents.gpus.len(),
-            Pane::Processes => contents.processes.len(),
-        };
-        let height = u16::try_from(rows.max(1)).unwrap_or(u16::MAX - PANE_HEAD) + PANE_HEAD;
-        let pane = pane::lines(view, *pane, &contents, (world, scene.palette), (width, height));
+        let rows = rows(&contents, *pane).max(1);
+        let height = u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(PANE_HEAD);
+        let drawn = Drawn { pane: *pane, top: 0, height, head: PANE_HEAD, rows: 0..0, columns: Vec::new() };
+        let pane = pane::lines(view, drawn, &contents, (world, scene.palette), width);
         lines.extend(pane.into_iter().map(Line::from));
+    }
+    if scene.is_ascii {
+        ascii::lines(&mut lines);
     }
     lines
 }
@@ -180,13 +235,14 @@ fn foot(view: &mut View, width: u16, scene: Scene<'_>) -> Vec<Span<'static>> {
 
 fn hints(width: u16, palette: Palette) -> Vec<Span<'static>> {
     // The most important first; those that do not fit are left out from the end.
-    const HINTS: [(&str, &str); 9] = [
+    const HINTS: [(&str, &str); 10] = [
         ("?", "keys"),
         ("q", "quit"),
         ("↑↓", "move"),
         ("Tab", "pane"),
         ("Enter", "open"),
         ("/", "filter"),
+        ("m", "layout"),
         ("o", "sort"),
         ("t", "tree"),
         ("I T K", "signal"),

@@ -30,7 +30,7 @@ pub fn draw(buffer: &mut Buffer, overlay: &mut Overlay, palette: Palette) {
                 ),
                 Line::styled(command.clone(), palette.dim()),
                 Line::raw(""),
-                Line::raw("y sends it; any other key cancels"),
+                Line::raw("y sends it; any other key cancels, Ctrl C quits"),
             ];
             boxed(buffer, ("Signal", ""), lines, 0, palette);
         }

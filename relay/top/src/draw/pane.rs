@@ -2,32 +2,37 @@
 
 use crate::cursor::Cursor;
 use crate::model::World;
+use crate::mouse::Drawn;
 use crate::palette::Palette;
 use crate::rows::{Spans, gpus, jobs, processes};
 use crate::table::{Align, Column, Fitted, cut, fit, place};
 use crate::view::{Contents, Pane, View};
+use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_protocol::process::ProcessGap;
+use nodeglass_rules::health::{self, Freshness};
 use nodeglass_rules::text;
 use ratatui::text::Span;
+use std::ops::Range;
 use unicode_width::UnicodeWidthStr;
 
 /// Width of the mark before each row.
 const MARK: u16 = 1;
 
-/// The lines of a pane, at most `height`.
+/// The lines of a pane, at most as many as are left for it. The view learns which rows these are.
 pub fn lines(
     view: &mut View,
-    pane: Pane,
+    mut drawn: Drawn,
     contents: &Contents<'_>,
     (world, palette): (&World<'_>, Palette),
-    (width, height): (u16, u16),
+    width: u16,
 ) -> Vec<Spans> {
-    let rows = usize::from(height.saturating_sub(2));
+    let pane = drawn.pane;
+    let rows = usize::from(drawn.height.saturating_sub(drawn.head));
     let inner = width - MARK;
     let has_keys = view.pane == pane && !view.is_printed;
-    let look = Look { palette, width, has_keys, has_cursor: !view.is_printed };
-    let title = title(view, pane, contents, look);
-    match pane {
+    let look = Look { palette, width, has_keys, has_cursor: !view.is_printed, has_heads: drawn.head > 1 };
+    let title = title(view, pane, contents, world, look);
+    let lines = match pane {
         Pane::Jobs => {
             let known = jobs::COLUMNS.iter().copied();
             let known: Vec<Column<jobs::Key>> =
@@ -36,13 +41,9 @@ pub fn lines(
             let cell = |line: jobs::Line<'_>, column: &Fitted<jobs::Key>| {
                 jobs::cell(line, column.key, world, palette)
             };
-            let rows = window(
-                &mut view.jobs,
-                &contents.job_ids(),
-                rows,
-                |index| row(&columns, |column| cell(contents.jobs[index], column)),
-                look,
-            );
+            let line = |index: usize| row(&columns, |column| cell(contents.jobs[index], column));
+            drawn.rows = view.jobs.settle(&contents.job_ids(), rows);
+            let rows = window(&view.jobs, &contents.job_ids(), &drawn, line, look);
             frame(title, &columns, rows, look)
         }
         Pane::Gpus => {
@@ -59,7 +60,8 @@ pub fn lines(
                     gpus::cell((node, gpu), (column.key, column.width), world, palette)
                 }),
             };
-            let mut rows = window(&mut view.gpus, &contents.gpu_ids(), rows, line, look);
+            drawn.rows = view.gpus.settle(&contents.gpu_ids(), rows);
+            let mut rows = window(&view.gpus, &contents.gpu_ids(), &drawn, line, look);
             if rows.is_empty() {
                 rows.push(remark(
                     no_match(view.filter(pane)).unwrap_or_else(|| "no node here yet".to_owned()),
@@ -83,15 +85,30 @@ pub fn lines(
             let line = |index: usize| {
                 row(&columns, |column| processes::cell(contents.processes[index], column.key, world, palette))
             };
-            let mut rows = window(&mut view.processes, &contents.process_ids(), rows, line, look);
+            drawn.rows = view.processes.settle(&contents.process_ids(), rows);
+            drawn.columns = places(&columns);
+            let mut rows = window(&view.processes, &contents.process_ids(), &drawn, line, look);
             if rows.is_empty() {
                 let filter = view.filter(pane);
-                let why = no_match(filter).unwrap_or_else(|| no_processes(contents, world));
+                let why = no_match(filter).unwrap_or_else(|| no_processes(view, contents, world));
                 rows.push(remark(why, palette));
             }
             frame(title, &columns, rows, look)
         }
-    }
+    };
+    view.drawn.push(drawn);
+    lines
+}
+
+/// Where the columns of a row are.
+fn places<K: Copy>(columns: &[Fitted<K>]) -> Vec<(Range<u16>, K)> {
+    let mut left = MARK;
+    let place = |column: &Fitted<K>| {
+        let place = left..left + column.width;
+        left = place.end + 1;
+        (place, column.key)
+    };
+    columns.iter().map(place).collect()
 }
 
 /// How a pane looks.
@@ -103,6 +120,8 @@ struct Look {
     has_keys: bool,
     /// Whether there is a cursor at all.
     has_cursor: bool,
+    /// Whether its columns have heads.
+    has_heads: bool,
 }
 
 /// The cells of a row side by side.
@@ -119,13 +138,12 @@ fn row<K>(columns: &[Fitted<K>], cell: impl Fn(&Fitted<K>) -> Spans) -> Spans {
 
 /// The rows around the cursor, which has a mark of its own and, in the pane that has the keys, a background.
 fn window<K: PartialEq + Clone>(
-    cursor: &mut Cursor<K>,
+    cursor: &Cursor<K>,
     keys: &[K],
-    height: usize,
+    drawn: &Drawn,
     row: impl Fn(usize) -> Spans,
     look: Look,
 ) -> Vec<Spans> {
-    let shown = cursor.settle(keys, height);
     let at = cursor.index(keys);
     let line = |index: usize| {
         let is_selected = index == at && look.has_cursor;
@@ -139,10 +157,13 @@ fn window<K: PartialEq + Clone>(
         }
         spans
     };
-    shown.map(line).collect()
+    drawn.rows.clone().map(line).collect()
 }
 
 fn frame<K>(title: Spans, columns: &[Fitted<K>], rows: Vec<Spans>, look: Look) -> Vec<Spans> {
+    if !look.has_heads {
+        return [title].into_iter().chain(rows).collect();
+    }
     let mut heads = vec![Span::raw(" ")];
     heads.extend(row(columns, |column| {
         vec![Span::styled(cut(column.title, column.width), look.palette.dim())]
@@ -154,10 +175,13 @@ fn remark(text: impl Into<String>, palette: Palette) -> Spans {
     vec![Span::styled(format!("  {}", text.into()), palette.dim())]
 }
 
-/// The title within a rule: heavy for the pane that has the keys.
-fn title(view: &View, pane: Pane, contents: &Contents<'_>, look: Look) -> Spans {
-    let mut words = match pane {
-        Pane::Jobs => format!("Jobs {}", contents.jobs.len().saturating_sub(1)),
+/// What a pane lists, and in which order.
+fn subject(view: &View, pane: Pane, contents: &Contents<'_>) -> String {
+    match pane {
+        Pane::Jobs => {
+            let hidden = if view.hides_ended { ", ended ones hidden" } else { "" };
+            format!("Jobs {}{hidden}", contents.jobs.len().saturating_sub(1))
+        }
         Pane::Gpus => {
             let rows = contents.gpus.iter().filter(|line| line.gpu().is_some()).count();
             let nodes = contents.gpus.len() - rows;
@@ -171,7 +195,10 @@ fn title(view: &View, pane: Pane, contents: &Contents<'_>, look: Look) -> Spans 
                 Some(node) => format!(" of {node}"),
                 None => view.job(&contents.jobs).map_or_else(String::new, |job| format!(" of job {job}")),
             };
-            format!("GPUs {}{what} on {}", gpus, text::count(nodes, "node", "nodes"))
+            let nodes = text::count(nodes, "node", "nodes");
+            let only: String = view.only_gpus.iter().map(|index| format!(" {index}")).collect();
+            let only = if only.is_empty() { only } else { format!(", only{only}") };
+            format!("GPUs {gpus}{what} on {nodes}{only}")
         }
         Pane::Processes => {
             let whose = contents.processes.first().map(|line| line.node.name.to_string());
@@ -184,13 +211,24 @@ fn title(view: &View, pane: Pane, contents: &Contents<'_>, look: Look) -> Spans 
             let direction = if view.order.is_reversed { ", reversed" } else { "" };
             let tree = if view.order.is_tree { ", tree" } else { "" };
             let order = view.order.sort.name();
-            format!("Processes {}{place}{gpu} by {order}{direction}{tree}", contents.processes.len())
+            let only = &view.only;
+            format!("Processes {}{place}{gpu} by {order}{direction}{tree}{only}", contents.processes.len())
         }
-    };
+    }
+}
+
+/// The title within a rule: heavy for the pane that has the keys.
+fn title(view: &View, pane: Pane, contents: &Contents<'_>, world: &World<'_>, look: Look) -> Spans {
+    let mut words = subject(view, pane, contents);
     let filter = view.filter(pane);
     if !filter.is_empty() {
         words.push_str(&format!(", filter \"{filter}\""));
     }
+    words.push_str(&match pane {
+        Pane::Jobs => jobs_age(world),
+        Pane::Gpus => readings_age(contents, world),
+        Pane::Processes => String::new(),
+    });
     let rule = if look.has_keys { "━" } else { "─" };
     let words = cut(&words, look.width.saturating_sub(5));
     let rest = usize::from(look.width).saturating_sub(words.width() + 4);
@@ -205,13 +243,32 @@ fn title(view: &View, pane: Pane, contents: &Contents<'_>, look: Look) -> Spans 
     ]
 }
 
+/// The age of SLURM's list, unless the head says what is wrong with it.
+fn jobs_age(world: &World<'_>) -> String {
+    match &world.overview.relay.jobs {
+        JobsHealth::Fresh { at_ms } => {
+            format!(", SLURM {} ago", text::span(world.now_ms.saturating_sub(*at_ms) / 1_000))
+        }
+        _ => String::new(),
+    }
+}
+
+/// The age of the oldest of the readings that are current; older ones have theirs in their rows.
+fn readings_age(contents: &Contents<'_>, world: &World<'_>) -> String {
+    let nodes = contents.gpus.iter().filter(|line| line.gpu().is_none()).map(gpus::Line::node);
+    let current = nodes.filter(|node| health::freshness(node, world.now_ms) == Freshness::Fresh);
+    let oldest_ms = current.filter_map(|node| node.sampled_at_ms).min();
+    let age = |at_ms: u64| format!(", read {} ago", text::span(world.now_ms.saturating_sub(at_ms) / 1_000));
+    oldest_ms.map_or_else(String::new, age)
+}
+
 /// That the filter of a pane hides all rows; `None` without a filter.
 fn no_match(filter: &str) -> Option<String> {
     (!filter.is_empty()).then(|| format!("nothing matches \"{filter}\"; Esc clears the filter"))
 }
 
 /// Why no process is listed.
-fn no_processes(contents: &Contents<'_>, world: &World<'_>) -> String {
+fn no_processes(view: &View, contents: &Contents<'_>, world: &World<'_>) -> String {
     let mut nodes = contents.gpus.iter().map(|line| line.node());
     let Some(first) = nodes.next() else { return String::new() };
     if world.full_node(&first.name).is_none() && nodes.all(|node| world.full_node(&node.name).is_none()) {
@@ -221,6 +278,9 @@ fn no_processes(contents: &Contents<'_>, world: &World<'_>) -> String {
     match gap {
         Some(ProcessGap::Unsupported) => "the driver does not list processes".to_owned(),
         Some(ProcessGap::Failed(why)) => format!("the list could not be read: {why}"),
-        Some(ProcessGap::More(_)) | None => "no process on these GPUs".to_owned(),
+        Some(ProcessGap::More(_)) | None => match view.only.to_string().trim_start_matches(", ") {
+            "" => "no process on these GPUs".to_owned(),
+            only => format!("no such process on these GPUs: {only}"),
+        },
     }
 }

@@ -112,6 +112,8 @@ pub struct Scope {
     pub job: Option<JobId>,
     /// Only those of this node.
     pub node: Option<NodeName>,
+    /// Only those with these indices, unless empty; a MIG instance has the index of its GPU.
+    pub indices: Vec<u32>,
 }
 
 /// The rows of a scope: each node with its GPUs, in SLURM's order. A node is kept if the filter keeps it or any of its
@@ -126,7 +128,8 @@ pub fn lines<'a>(world: &World<'a>, scope: &Scope, filter: &str) -> Vec<Line<'a>
         let is_kept = matches(filter, [node.name.as_str()]);
         let gpus = ownership::job_gpus_first(node, scope.job).into_iter().filter(|index| {
             let gpu = &node.gpus[*index];
-            ownership::belongs_to_job(node, gpu, scope.job)
+            (scope.indices.is_empty() || scope.indices.contains(&index_of(node, gpu)))
+                && ownership::belongs_to_job(node, gpu, scope.job)
                 && (is_kept || is_matching(world, node, gpu, filter))
         });
         let first = lines.len();
@@ -136,6 +139,12 @@ pub fn lines<'a>(world: &World<'a>, scope: &Scope, filter: &str) -> Vec<Line<'a>
         }
     }
     lines
+}
+
+fn index_of(node: &NodePicture, gpu: &GpuPicture) -> u32 {
+    let parent = gpu.facts.mig_parent.as_ref();
+    let parent = parent.and_then(|uuid| node.gpus.iter().find(|other| other.facts.uuid == *uuid));
+    parent.unwrap_or(gpu).facts.index
 }
 
 fn is_matching(world: &World<'_>, node: &NodePicture, gpu: &GpuPicture, filter: &str) -> bool {
@@ -213,12 +222,19 @@ pub fn cell(
         Key::MemBar => {
             let used = gpu.row.value(GpuField::MemUsed).zip(gpu.row.value(GpuField::MemTotal));
             let Some((used, whole)) = used else { return Spans::new() };
-            bar(used, whole, width, style(palette.memory()), palette)
+            let level = MemoryLevel::of(gpu);
+            // A mark besides the colour, where the bar ends.
+            let room = if level == MemoryLevel::High { width.saturating_sub(1) } else { width };
+            let mut spans = bar(used, whole, room, style(palette.memory_of(level)), palette);
+            if level == MemoryLevel::High {
+                spans.push(Span::styled("!", style(palette.memory_of(level))));
+            }
+            spans
         }
         Key::Mem => {
             let used = number(GpuField::MemUsed, text::gib);
             let whole = gpu.row.value(GpuField::MemTotal).map(|whole| format!("/{}", text::whole_gib(whole)));
-            one(used + &whole.unwrap_or_default(), style(palette.memory()))
+            one(used + &whole.unwrap_or_default(), style(palette.memory_of(MemoryLevel::of(gpu))))
         }
         Key::Power => {
             let limit = gpu.row.value(GpuField::PowerLimit).map(|limit| format!("/{limit}"));
@@ -294,6 +310,9 @@ fn flag_spans(node: &NodePicture, gpu: &GpuPicture, world: &World<'_>, palette: 
         let severity = if flag.severity.needs_attention() { flag.severity } else { Severity::Pending };
         push(flag.text, severity);
     }
+    if MemoryLevel::of(gpu) == MemoryLevel::High {
+        push("mem high".to_owned(), Severity::Pending);
+    }
     // Reasons that are no flag, such as fixed clocks; idle is what the utilisation says.
     let bits = gpu.row.value(GpuField::Throttle).and_then(|bits| u32::try_from(bits).ok()).unwrap_or(0);
     let quiet = throttle::REASONS.iter().filter(|reason| reason.is_normal && bits & reason.bit != 0);
@@ -301,6 +320,28 @@ fn flag_spans(node: &NodePicture, gpu: &GpuPicture, world: &World<'_>, palette: 
         push(reason.name.to_owned(), Severity::Pending);
     }
     spans
+}
+
+/// How full the memory of a GPU is, by nvnodetop's thresholds. An unknown amount is as little as none: nothing is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryLevel {
+    /// Below 60 %.
+    Low,
+    /// From 60 % on.
+    Moderate,
+    /// From 85 % on.
+    High,
+}
+
+impl MemoryLevel {
+    fn of(gpu: &GpuPicture) -> Self {
+        let used = gpu.row.value(GpuField::MemUsed).zip(gpu.row.value(GpuField::MemTotal));
+        match used.and_then(|(used, whole)| used.saturating_mul(100).checked_div(whole)) {
+            None | Some(..60) => Self::Low,
+            Some(60..85) => Self::Moderate,
+            Some(85..) => Self::High,
+        }
+    }
 }
 
 fn join(words: impl Iterator<Item = String>) -> String {

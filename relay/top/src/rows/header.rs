@@ -120,13 +120,12 @@ fn parts(world: &World<'_>, palette: Palette) -> Vec<Part> {
     parts
 }
 
-/// The age of SLURM's data.
+/// What is wrong with SLURM's data; its age is in the title of the jobs.
 fn slurm(health: &JobsHealth, now_ms: u64) -> (Severity, Option<String>) {
     let age = |at_ms: u64| text::span(now_ms.saturating_sub(at_ms) / 1_000);
     match health {
         JobsHealth::NotYet => (Severity::Pending, Some("waiting for SLURM".to_owned())),
-        JobsHealth::NoSlurm => (Severity::Ok, None),
-        JobsHealth::Fresh { at_ms } => (Severity::Ok, Some(format!("SLURM {} ago", age(*at_ms)))),
+        JobsHealth::NoSlurm | JobsHealth::Fresh { .. } => (Severity::Ok, None),
         JobsHealth::Stale { last_ms: Some(last_ms), .. } => {
             (Severity::Warning, Some(format!("SLURM stale {}", age(*last_ms))))
         }

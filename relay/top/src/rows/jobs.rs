@@ -74,9 +74,15 @@ impl Line<'_> {
     }
 }
 
-/// The rows: all jobs, then each that the filter keeps.
-pub fn lines<'a>(world: &World<'a>, filter: &str) -> Vec<Line<'a>> {
-    let kept = world.overview.jobs.iter().filter(|job| {
+/// Whether a job has ended.
+pub fn has_ended(job: &Job) -> bool {
+    matches!(job.state, JobState::Ended(_))
+}
+
+/// The rows: all jobs, then each that the filter keeps, without ended ones if they are hidden.
+pub fn lines<'a>(world: &World<'a>, hides_ended: bool, filter: &str) -> Vec<Line<'a>> {
+    let listed = world.overview.jobs.iter().filter(|job| !(hides_ended && has_ended(job)));
+    let kept = listed.filter(|job| {
         let state = health::state_label(&job.state);
         matches(
             filter,

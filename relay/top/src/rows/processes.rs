@@ -13,6 +13,7 @@ use nodeglass_rules::text;
 use ratatui::style::Style;
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 /// What a column shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +120,23 @@ impl Sort {
         }
     }
 
+    /// The order that a click on the head of a column selects.
+    pub const fn of_column(key: Key) -> Option<Self> {
+        Some(match key {
+            Key::Node | Key::Gpu => Self::Natural,
+            Key::Pid => Self::Pid,
+            Key::User => Self::User,
+            Key::GpuMem => Self::GpuMem,
+            Key::Sm => Self::Sm,
+            Key::MemBw => Self::MemBw,
+            Key::Cpu => Self::Cpu,
+            Key::Rss => Self::Rss,
+            Key::Time => Self::Time,
+            Key::Rank => Self::Rank,
+            Key::Kind | Key::Command => return None,
+        })
+    }
+
     /// Its name in the title of the pane.
     pub const fn name(self) -> &'static str {
         match self {
@@ -200,13 +218,59 @@ pub struct Order {
     pub is_tree: bool,
 }
 
+/// Which processes the command line restricts the list to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Only {
+    /// Those that compute.
+    pub compute: bool,
+    /// Those that draw.
+    pub graphics: bool,
+    /// None that both compute and draw.
+    pub exactly: bool,
+    /// Those with these ids, unless empty.
+    pub pids: Vec<u32>,
+    /// Those of these users, unless empty.
+    pub logins: Vec<String>,
+}
+
+impl Only {
+    fn keeps(&self, process: &ProcessPicture) -> bool {
+        let kind = process.facts.kind;
+        // A client of MPS computes.
+        let (computes, draws) = (kind.compute || kind.mps, kind.graphics);
+        let wants_any = self.compute || self.graphics;
+        (!wants_any || self.compute && computes || self.graphics && draws)
+            && !(self.exactly && computes && draws)
+            && (self.pids.is_empty() || self.pids.contains(&process.facts.pid))
+            && (self.logins.is_empty() || self.logins.iter().any(|login| login == user(process)))
+    }
+}
+
+/// In words for the title: `, compute, pid 17 18`; empty without a restriction.
+impl fmt::Display for Only {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = [(self.compute, "compute"), (self.graphics, "graphics")];
+        for (_, name) in kinds.iter().filter(|(is_wanted, _)| *is_wanted) {
+            write!(f, ", {}{name}", if self.exactly { "only " } else { "" })?;
+        }
+        if !self.pids.is_empty() {
+            let pids: Vec<_> = self.pids.iter().map(u32::to_string).collect();
+            write!(f, ", pid {}", pids.join(" "))?;
+        }
+        if !self.logins.is_empty() {
+            write!(f, ", of {}", Text::new(self.logins.join(" ")))?;
+        }
+        Ok(())
+    }
+}
+
 /// The processes on the listed GPUs of nodes whose details are known. `gpu` selects one.
 pub fn lines<'a>(
     world: &World<'a>,
     gpus: &[GpuLine<'a>],
     gpu: Option<&GpuUuid>,
     order: &Order,
-    filter: &str,
+    (only, filter): (&Only, &str),
 ) -> Vec<Line<'a>> {
     let mut lines = Vec::new();
     for node in gpus.iter().filter_map(|line| match line {
@@ -222,7 +286,7 @@ pub fn lines<'a>(
         let kept = node.processes.iter().filter(|process| {
             let pid = process.facts.pid.to_string();
             let texts = [node.name.as_str(), user(process), &pid, command(process)];
-            listed.contains(&process.facts.gpu) && matches(filter, texts)
+            listed.contains(&process.facts.gpu) && only.keeps(process) && matches(filter, texts)
         });
         lines.extend(kept.map(|process| Line { node, process, depth: 0 }));
     }
@@ -385,7 +449,7 @@ mod tests {
     fn listed(picture: &Picture, order: &Order) -> Vec<(u32, usize)> {
         let world = World { overview: picture, details: vec![picture], now_ms: 0, wall_s: 0 };
         let gpus = super::super::gpus::lines(&world, &Default::default(), "");
-        lines(&world, &gpus, None, order, "")
+        lines(&world, &gpus, None, order, (&Only::default(), ""))
             .iter()
             .map(|line| (line.process.facts.pid, line.depth))
             .collect()
@@ -408,6 +472,32 @@ mod tests {
         // Pids that were reused could form a circle.
         let circle = listed(&picture(&[(5, 6, None), (6, 5, None)]), &order);
         assert_eq!(circle.len(), 2);
+    }
+
+    #[test]
+    fn the_types_of_the_command_line_are_those_of_nvitop() {
+        let kept = |only: &Only| -> String {
+            let of = |compute, graphics, mps| ProcessKind { compute, graphics, mps };
+            let kinds = [
+                of(true, false, false),
+                of(true, true, false),
+                of(false, true, false),
+                of(false, false, true),
+            ];
+            let kept = kinds.into_iter().zip(["C ", "C+G ", "G ", "M "]).filter(|(kind, _)| {
+                let facts = ProcessFacts::new(GpuUuid::new("GPU-1"), 1, *kind);
+                only.keeps(&ProcessPicture { facts, row: Default::default() })
+            });
+            kept.map(|(_, name)| name).collect()
+        };
+        let only = |compute, graphics, exactly| Only { compute, graphics, exactly, ..Only::default() };
+        assert_eq!(kept(&only(false, false, false)), "C C+G G M ");
+        assert_eq!(kept(&only(true, false, false)), "C C+G M ");
+        assert_eq!(kept(&only(true, false, true)), "C M ");
+        assert_eq!(kept(&only(false, true, false)), "C+G G ");
+        assert_eq!(kept(&only(false, true, true)), "G ");
+        assert_eq!(kept(&Only { pids: vec![2], ..Only::default() }), "");
+        assert_eq!(kept(&Only { logins: vec!["bob".to_owned()], ..Only::default() }), "");
     }
 
     #[test]
