@@ -343,14 +343,11 @@ impl Row {
     }
 }
 
-/// A node's name beside its lines; with a symbol unless it is healthy.
+/// A node's name beside its lines; with a symbol unless it is healthy. It leads to the node, unless the job's tabs do.
 fn name(row: Row) -> AnyView {
     let name = row.group.node.name();
-    let route = match row.scope.job {
-        Some(job) => Route::Job(job, JobTab::Node(name.clone())),
-        None => Route::Node(name.clone()),
-    };
-    let (href, name_text, height) = (row.page.href(&route), name.to_string(), format!("{}px", row.pitch));
+    let href = row.scope.job.is_none().then(|| row.page.href(&Route::Node(name.clone())));
+    let (name_text, height) = (name.to_string(), format!("{}px", row.pitch));
     let health = row.health();
     let unwell = move || health.with(|health| (health.severity != Severity::Ok).then(|| dot(health)));
     view! { <a href=href style:height=height>{move || unwell()} <span>{name_text}</span></a> }.into_any()

@@ -44,18 +44,19 @@ pub fn JobEntry(
             job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default()
         })
     };
-    let here = page.route;
+    let (here, what) = (page.route, allocation.clone());
     view! {
         <li>
             <a
                 class="job"
+                title=what
                 href=page.href(&Route::Job(id, JobTab::Nodes))
                 aria-current=move || (here.with(Route::job) == Some(id)).then_some("page")
             >
                 <Dot health/>
                 <b class="job__name" title=name>{move || name()}</b>
                 <span class="job__when"><span class="num">{move || when.get().0}</span> " " <small>{move || when.get().1}</small></span>
-                <small class="job__what">{move || health.with(reason)} {move || allocation()}</small>
+                <small class="job__what">{move || health.with(reason).unwrap_or_else(|| allocation().into_any())}</small>
                 <Progress id in_list=true/>
                 <Cells scope/>
             </a>
@@ -76,12 +77,11 @@ pub fn overview_scope(page: &Page, id: JobId) -> Scope {
     Scope { store, nodes, job: Some(id) }
 }
 
-/// Returns what is wrong with a job, for its second line; nothing if all is well.
-pub fn reason(health: &Health) -> AnyView {
-    if !health.severity.needs_attention() {
-        return ().into_any();
-    }
-    view! { <span class=health.severity.text_class()>{health.label.clone()}</span> " · " }.into_any()
+/// Returns what is wrong with a job, for its second line, which has no room for more; `None` if all is well.
+pub fn reason(health: &Health) -> Option<AnyView> {
+    let is_wrong = health.severity.needs_attention();
+    is_wrong
+        .then(|| view! { <span class=health.severity.text_class()>{health.label.clone()}</span> }.into_any())
 }
 
 /// Returns a job's health by the overview, updated once a second.

@@ -78,7 +78,7 @@ pub fn JobGroup(
                 <Dot health/>
                 <b class="job__name">{move || name()}</b>
                 <span class="job__when" aria-hidden="true">{move || if open.get() { "▾" } else { "▸" }}</span>
-                <small class="job__what">{move || health.with(reason)} {move || summary()}</small>
+                <small class="job__what">{move || health.with(reason).unwrap_or_else(|| summary().into_any())}</small>
             </button>
         </li>
     }

@@ -9,7 +9,7 @@ use crate::view::scope::Scope;
 use leptos::prelude::*;
 use std::sync::Arc;
 
-/// The job usage of a scope's nodes; nothing if no cgroup reports any.
+/// The job usage of a scope's nodes, behind a button until it is asked for; nothing if no cgroup reports any.
 #[component]
 pub fn JobUsageTable(
     /// The scope.
@@ -23,7 +23,22 @@ pub fn JobUsageTable(
         let rows = rows.clone();
         move |_| !rows.entries().is_empty()
     });
-    move || some.get().then(|| view! { <Table source=rows.clone()/> }.into_any())
+    // A link to a filtered or sorted table shows it.
+    let (names, address) = (rows.names(), rows.page.address.clone());
+    let is_asked =
+        [names.filter, names.sort].into_iter().any(|part| untrack(|| address.query(part).get()).is_some());
+    let is_open = RwSignal::new(is_asked);
+    move || {
+        some.get().then(|| match is_open.get() {
+            true => view! { <Table source=rows.clone()/> }.into_any(),
+            false => view! {
+                <button class="grid__show" aria-expanded="false" on:click=move |_| is_open.set(true)>
+                    <span aria-hidden="true">"▸"</span> {names.title}
+                </button>
+            }
+            .into_any(),
+        })
+    }
 }
 
 /// Rows of job usage.
