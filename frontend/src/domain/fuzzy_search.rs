@@ -1,5 +1,8 @@
 //! Search of the command palette: which entries match, and in which order.
 
+/// From this many letters on, the length of a name does not matter.
+const MAX_SHORT: u32 = 40;
+
 /// Scores how well an entry matches by its name and its further words: they must contain every word that was typed, in any
 /// order. `None` if they do not.
 fn score(typed: &str, name: &str, words: &str) -> Option<u32> {
@@ -10,8 +13,8 @@ fn score(typed: &str, name: &str, words: &str) -> Option<u32> {
         word_score(&word, &name).map(|score| score + 1).max(word_score(&word, &words))
     };
     let score = typed.split_whitespace().map(|word| best(word.chars().collect())).sum::<Option<u32>>()?;
-    // Of two equal matches the shorter one wins.
-    Some(score * 100 + 100_u32.saturating_sub(name.len() as u32))
+    // Of two equal matches the shorter one wins, unless both are sentences.
+    Some(score * 100 + MAX_SHORT.saturating_sub(name.len() as u32))
 }
 
 /// Scores a word: whole, or as the beginnings of successive words: `tl` and `trll` of `train-llm`.

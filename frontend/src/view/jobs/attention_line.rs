@@ -21,19 +21,21 @@ pub fn AttentionLine(
             Some((first.severity, format!("{}, {}", first.title, when(first)), lasting.count()))
         })
     });
-    move || {
-        worst.get().map(|(severity, sentence, others)| {
-            let title = sentence.clone();
-            let more = (others > 0)
-                .then(|| format!("and {}", text::count(others, "other finding", "other findings")));
-            view! {
-                <button class="attention-line" aria-expanded="false" on:click=move |_| is_unfolded.set(true)>
-                    <i class=severity.class() aria-hidden="true"></i>
-                    <span class="attention-line__what" title=title>{sentence}</span>
-                    <small>{more}</small>
-                    <span class="attention-line__go" aria-hidden="true">"▾"</span>
-                </button>
-            }
-        })
+    let is_any = Memo::new(move |_| worst.with(Option::is_some));
+    let sentence = move || worst.with(|worst| worst.as_ref().map(|(_, sentence, _)| sentence.clone()));
+    let class = move || worst.with(|worst| worst.as_ref().map(|(severity, ..)| severity.class()));
+    let more = move || {
+        let others = worst.with(|worst| worst.as_ref().map_or(0, |(.., others)| *others));
+        (others > 0).then(|| format!("and {}", text::count(others, "other finding", "other findings")))
+    };
+    view! {
+        <Show when=move || is_any.get()>
+            <button class="attention-line" aria-expanded="false" on:click=move |_| is_unfolded.set(true)>
+                <i class=class aria-hidden="true"></i>
+                <span class="attention-line__what" title=sentence>{sentence}</span>
+                <small>{more}</small>
+                <span class="attention-line__go" aria-hidden="true">"▾"</span>
+            </button>
+        </Show>
     }
 }

@@ -237,10 +237,10 @@ fn Pane(cell: LogCell) -> impl IntoView {
             />
             <span class="logs__found" role="status">{move || found()}</span>
             <button class="btn" title="Match above, or error while nothing is searched (N, or Shift Enter in the search field)" disabled=none on:click=move |_| step(-1)>
-                "↑ Previous" <kbd class="hide-s">"N"</kbd>
+                "↑ Previous " <kbd class="hide-s">"N"</kbd>
             </button>
             <button class="btn" title="Match below, or error while nothing is searched (n, or Enter in the search field)" disabled=none on:click=move |_| step(1)>
-                "↓ Next" <kbd class="hide-s">"n"</kbd>
+                "↓ Next " <kbd class="hide-s">"n"</kbd>
             </button>
             <span class="spring"></span>
             <span class="logs__state">{move || state()}</span>
