@@ -320,9 +320,9 @@ const DRIVER_TRIES: usize = 5;
 fn start_driver(chromedriver: &Path, home: &Path) -> Result<(Process, u16)> {
     let start = || {
         let mut command = Command::new(chromedriver);
-        // A home of its own, so that the user's browser is neither read nor modified. Console messages go
-        // to its output, even after the pages are closed.
-        command.args(["--port=0", "--enable-chrome-logs"]).env("HOME", home);
+        // A home of its own, so that the user's browser is neither read nor modified, and temporary files are
+        // removed with it. Console messages go to its output, even after the pages are closed.
+        command.args(["--port=0", "--enable-chrome-logs"]).env("HOME", home).env("TMPDIR", home);
         let mut driver = Process::start(&mut command)?;
         let port = driver.wait_for("a port", |line| {
             let (_, port) = line.split_once("started successfully on port ")?;
