@@ -38,13 +38,14 @@ pub fn UnknownJob(
         <div class="empty">
             <h1>{format!("Job {label}")}</h1>
             <p>{why}</p>
-            <p>{report} " " <a class="link" href=home>"Go to all jobs"</a></p>
+            <p>{report} <a class="link" href=home>"Go to all jobs"</a></p>
         </div>
     }
 }
 
 fn report_link(page: &Page, id: JobId) -> AnyView {
-    view! { <a class="link" href=page.href(&Route::Job(id, JobTab::Report))>"Show its report"</a> }.into_any()
+    view! { <a class="link" href=page.href(&Route::Job(id, JobTab::Report))>"Show its report"</a> " · " }
+        .into_any()
 }
 
 /// The report of a label, whose number the summary of all jobs knows.
@@ -67,6 +68,6 @@ fn ReportOf(label: String) -> impl IntoView {
     });
     move || match found.get()? {
         Some(id) => Some(report_link(&page, id)),
-        None => Some("There is no report of it.".into_any()),
+        None => Some("There is no report of it. ".into_any()),
     }
 }
