@@ -11,6 +11,7 @@ pub mod scale;
 pub mod strips;
 pub mod timeline;
 pub mod tooltip;
+pub mod topology;
 
 pub use band::Band;
 pub use colour_scale::ColourScale;
@@ -23,3 +24,4 @@ pub use scale::{time_ticks, value_ticks};
 pub use strips::Strips;
 pub use timeline::{Extreme, Point, Series, Sums, Window, WindowCache, share};
 pub use tooltip::Placement;
+pub use topology::{Block, TopologyGpu, TopologyPicture, topology_picture};

@@ -3,6 +3,7 @@
 use crate::field::Limit;
 use crate::{GpuUuid, Reading, Text, Vendor};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Facts of a GPU or MIG instance that do not change while the driver is loaded, except for its
 /// modes.
@@ -418,4 +419,21 @@ pub enum GpuPath {
     System,
     /// Not reported by NVML.
     Unknown,
+}
+
+impl GpuPath {
+    /// Its name as `nvidia-smi topo -m` prints it; `None` if it is not reported.
+    pub fn name(self) -> Option<Cow<'static, str>> {
+        Some(match self {
+            Self::Same => "X".into(),
+            Self::NvLink(links) => format!("NV{links}").into(),
+            Self::Internal => "INT".into(),
+            Self::PciSwitch => "PIX".into(),
+            Self::PciSwitches => "PXB".into(),
+            Self::HostBridge => "PHB".into(),
+            Self::NumaNode => "NODE".into(),
+            Self::System => "SYS".into(),
+            Self::Unknown => return None,
+        })
+    }
 }

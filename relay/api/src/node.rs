@@ -1,10 +1,11 @@
 //! A node as a resource.
 
 use super::{Absences, Clock, HostReadings, JobReadings, Timestamp, text};
-use nodeglass_protocol::picture::{Link, NodePicture};
+use nodeglass_protocol::picture::{GpuPath, Link, NodePicture};
 use nodeglass_protocol::source::SourceStatus;
 use nodeglass_protocol::{Picture, Vendor};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use utoipa::ToSchema;
 
 /// A node of a job, or a listed machine.
@@ -46,6 +47,12 @@ pub struct Node {
     pub events: Vec<NodeEvent>,
     /// UUIDs of its GPUs and MIG instances.
     pub gpus: Vec<String>,
+    /// Paths between its GPUs without MIG instances, in their order, as `nvidia-smi topo -m` names them: `NV18` (18
+    /// NVLinks), `PIX`, `PXB`, `PHB`, `NODE`, `SYS`, `X` for the same GPU, `null` if the driver does not state it. Empty
+    /// if none is known.
+    #[schema(value_type = Vec<Vec<Option<String>>>)]
+    #[serde(default)]
+    pub topology: Vec<Vec<Option<Cow<'static, str>>>>,
     /// Readings of the host.
     pub readings: HostReadings,
     /// Why readings of the host have no value.
@@ -212,11 +219,16 @@ impl Node {
                 })
                 .collect(),
             gpus: node.gpus.iter().map(|gpu| gpu.facts.uuid.to_string()).collect(),
+            topology: facts.map_or_else(Vec::new, |facts| facts.topology.iter().map(|row| names(row)).collect()),
             readings: HostReadings::new(&node.host),
             absent: Absences::new(&node.host),
             jobs: running.map(job).collect(),
         }
     }
+}
+
+fn names(row: &[GpuPath]) -> Vec<Option<Cow<'static, str>>> {
+    row.iter().map(|path| path.name()).collect()
 }
 
 impl Driver {

@@ -1,5 +1,6 @@
-//! The topology of a node: paths between its GPUs, and the CPUs near each.
+//! The topology of a node: a picture of it, the paths between its GPUs, and the CPUs near each.
 
+use crate::chart::{Block, TopologyGpu, TopologyPicture, topology_picture};
 use crate::domain::text;
 use crate::fleet::{NodeCell, TopicStore};
 use leptos::prelude::*;
@@ -11,7 +12,7 @@ use nodeglass_protocol::picture::{GpuPath, NodePicture};
 struct Row {
     gpu: String,
     paths: Vec<GpuPath>,
-    numa: String,
+    numa: Option<u32>,
     cpus: String,
 }
 
@@ -34,6 +35,7 @@ pub fn Topology(
             view! {
                 <details class="panel links-panel">
                     <summary><b>"GPU topology"</b> " · " {summary(&rows)}</summary>
+                    <div class="links__scroll">{picture(&rows)}</div>
                     <div class="links__scroll">{table(&rows)}</div>
                     <dl class="links__legend">{legend(&rows)}</dl>
                 </details>
@@ -49,7 +51,7 @@ fn rows(node: &NodePicture) -> Vec<Row> {
     let row = |(at, gpu): (usize, &nodeglass_protocol::picture::GpuPicture)| Row {
         gpu: gpu.facts.label(),
         paths: facts.topology.get(at).cloned().unwrap_or_default(),
-        numa: reading_text(&gpu.facts.numa_node),
+        numa: gpu.facts.numa_node.value().copied(),
         cpus: reading_text(&gpu.facts.cpu_affinity),
     };
     if facts.topology.is_empty() { Vec::new() } else { gpus.enumerate().map(row).collect() }
@@ -61,17 +63,7 @@ fn reading_text<T: ToString>(reading: &Reading<T>) -> String {
 
 /// Returns the name of a path, as `nvidia-smi topo -m` prints it.
 fn label(path: GpuPath) -> String {
-    match path {
-        GpuPath::Same => "·".to_owned(),
-        GpuPath::NvLink(links) => format!("NV{links}"),
-        GpuPath::Internal => "INT".to_owned(),
-        GpuPath::PciSwitch => "PIX".to_owned(),
-        GpuPath::PciSwitches => "PXB".to_owned(),
-        GpuPath::HostBridge => "PHB".to_owned(),
-        GpuPath::NumaNode => "NODE".to_owned(),
-        GpuPath::System => "SYS".to_owned(),
-        GpuPath::Unknown => text::ABSENT.to_owned(),
-    }
+    if path == GpuPath::Same { "·".to_owned() } else { text::or_absent(path.name().map(Into::into)) }
 }
 
 /// Describes a path.
@@ -111,6 +103,44 @@ fn summary(rows: &[Row]) -> String {
     }
 }
 
+/// The picture; the table below it says the same.
+fn picture(rows: &[Row]) -> Option<AnyView> {
+    let gpu = |row: &Row| TopologyGpu { label: row.gpu.clone(), numa: row.numa, paths: row.paths.clone() };
+    let TopologyPicture { width, height, gpus, switches, numa, fabric, nvlinks, wires } =
+        topology_picture(&rows.iter().map(gpu).collect::<Vec<_>>())?;
+    let arcs = nvlinks
+        .into_iter()
+        .map(|links| view! { <path class="topology__nvlink" d=links.path stroke-width=links.stroke><title>{links.text}</title></path> })
+        .collect_view();
+    let blocks = |blocks: Vec<Block>, class: &'static str| {
+        blocks.into_iter().map(|block| drawn_block(block, class)).collect_view()
+    };
+    Some(
+        view! {
+            <svg class="topology" viewBox=format!("0 0 {width} {height}") width=width height=height role="img"
+                aria-label=format!("GPU topology: {}; the table below lists all paths", summary(rows))>
+                <path class="topology__wire" d=wires></path>
+                {arcs}
+                {fabric.map(|fabric| drawn_block(fabric, "topology__fabric"))}
+                {blocks(gpus, "topology__gpu")}
+                {blocks(switches, "topology__switch")}
+                {blocks(numa, "topology__numa")}
+            </svg>
+        }
+        .into_any(),
+    )
+}
+
+fn drawn_block(block: Block, class: &'static str) -> impl IntoView {
+    let (x, y) = (block.middle(), block.y + block.height / 2.0);
+    view! {
+        <g class=class>
+            <rect x=block.x y=block.y width=block.width height=block.height rx="3"></rect>
+            <text x=x y=y>{block.text}</text>
+        </g>
+    }
+}
+
 fn table(rows: &[Row]) -> AnyView {
     let heads = rows.iter().map(|row| view! { <th scope="col">{row.gpu.clone()}</th> }).collect_view();
     let line = |row: &Row| {
@@ -126,7 +156,7 @@ fn table(rows: &[Row]) -> AnyView {
             <tr>
                 <th scope="row">{row.gpu.clone()}</th>
                 {row.paths.iter().map(cell).collect_view()}
-                <td class="num">{row.numa.clone()}</td>
+                <td class="num">{text::or_absent(row.numa.map(|numa| numa.to_string()))}</td>
                 <td class="num">{row.cpus.clone()}</td>
             </tr>
         }
@@ -153,7 +183,7 @@ mod tests {
     use super::*;
 
     fn row(paths: &[GpuPath]) -> Row {
-        Row { gpu: "0".to_owned(), paths: paths.to_vec(), numa: String::new(), cpus: String::new() }
+        Row { gpu: "0".to_owned(), paths: paths.to_vec(), numa: None, cpus: String::new() }
     }
 
     #[test]

@@ -695,6 +695,12 @@ class Node:
     sampled_at: Optional[datetime] = None
     """Time of the newest sample."""
 
+    topology: List[List[Optional[str]]] = field(default_factory=list)
+    """Paths between its GPUs without MIG instances, in their order, as `nvidia-smi topo -m` names them:
+    `NV18` (18 NVLinks), `PIX`, `PXB`, `PHB`, `NODE`, `SYS`, `X` for the same GPU, `null` if the driver
+    does not state it. Empty if none is known.
+    """
+
 
 @dataclass(frozen=True)
 class ContainerInfo:
