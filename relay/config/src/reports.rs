@@ -4,6 +4,7 @@ use super::value;
 use clap::{Args, Subcommand, ValueEnum};
 use nodeglass_api::JobSelector;
 use nodeglass_notify::webhook::{WebhookFormat, WebhookUrl};
+use nodeglass_protocol::NodeName;
 
 /// The format of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -81,6 +82,8 @@ pub enum HistoryCommand {
     List(ListJobsArgs),
     /// Print the report of a job
     Show(ShowArgs),
+    /// List what was found of nodes and their GPUs during all jobs, the worst first
+    Faults(FaultsArgs),
     /// Print the reports of all jobs in a form for other programs
     Export {
         /// Format of the output
@@ -90,6 +93,20 @@ pub enum HistoryCommand {
         #[command(flatten)]
         days: Days,
     },
+}
+
+/// `relay history faults`.
+#[derive(Clone, Debug, Args)]
+pub struct FaultsArgs {
+    /// Only of this node
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<NodeName>,
+    /// Of which jobs.
+    #[command(flatten)]
+    pub days: Days,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `relay history show`.

@@ -1,10 +1,26 @@
 //! The end of a job: SLURM reports it some seconds later, when the job's GPUs are idle already.
 
+use super::JobRecord;
 use super::totals::{GpuTotals, NodeTotals};
 use nodeglass_protocol::field::{Field, Row};
+use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{NodePicture, Traces};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{GpuField, HostField};
+
+impl JobRecord {
+    /// Returns the final record of a run whose end no relay saw: its own sums, and the end that `stated` has.
+    #[must_use]
+    pub fn ended_as(mut self, stated: &Self) -> Self {
+        let Job { state, ended, exit, .. } = stated.job.clone();
+        let ended_ms = ended.and_then(|ended_s| u64::try_from(ended_s).ok()).unwrap_or_default() * 1_000;
+        for finding in &mut self.findings {
+            finding.ended_ms = finding.ended_ms.or(Some(ended_ms.max(finding.since_ms)));
+        }
+        let job = Job { state, ended, exit, ..self.job };
+        Self { job, is_final: true, accounting: stated.accounting.clone(), ..self }
+    }
+}
 
 /// Adds what the history of a node has between two moments, in ms of the relay's clock. `sums_of` returns the sums
 /// of the GPU at a position, if it is the job's.

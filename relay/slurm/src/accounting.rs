@@ -1,4 +1,5 @@
-//! Joins what SLURM's accounting states to the records of ended jobs: rarely, many at once, and a few times each.
+//! Joins what SLURM's accounting states to the records of ended jobs: rarely, many at once, and a few times each; and lists
+//! the jobs that ended while no relay ran: a minute after the start, and once a day.
 //!
 //! slurmdbd serves the whole cluster. It is asked at most once a minute, about ended jobs only, and ever more rarely
 //! while it does not answer. Where it does not exist, that is stated once.
@@ -8,6 +9,7 @@ use super::sacct::{self, Entry};
 use super::squeue::Delimiter;
 use nodeglass_protocol::JobId;
 use nodeglass_report::JobRecord;
+use nodeglass_rules::text;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -24,17 +26,65 @@ const BATCH: usize = 64;
 /// Maximum number of jobs that wait; the oldest is dropped first.
 const MAX_WAITING: usize = 1_024;
 
+/// Days of which ended jobs are listed at first; fewer if sacct prints too much or takes too long.
+const FIRST_DAYS: u32 = 30;
+/// Days of which they are listed later, to leave no gap between two days.
+const LATER_DAYS: u32 = 2;
+/// Time between two lists, in ms.
+const LIST_INTERVAL_MS: u64 = 86_400_000;
+
 /// Joins accounting to records.
 #[derive(Debug)]
 pub struct AccountingQueries<C> {
     client: C,
     queue: Queue,
+    list: ListSchedule,
+}
+
+/// When ended jobs are listed next, and of how many days.
+#[derive(Debug)]
+struct ListSchedule {
+    due_ms: Option<u64>,
+    days: u32,
 }
 
 impl<C: Client> AccountingQueries<C> {
     /// Queries by this client.
     pub fn new(client: C) -> Self {
-        Self { client, queue: Queue::default() }
+        let list = ListSchedule { due_ms: None, days: FIRST_DAYS };
+        Self { client, queue: Queue::default(), list }
+    }
+
+    /// Lists a user's ended jobs, if it is time: records of which nothing was observed. `None` if it is not.
+    ///
+    /// # Errors
+    /// Why jobs may be missing, a complete sentence for the user.
+    pub async fn ended(&mut self, user: &str, now_ms: u64) -> Option<Result<Vec<JobRecord>, String>> {
+        let due_ms = *self.list.due_ms.get_or_insert(now_ms + INTERVAL_MS);
+        if now_ms < due_ms.max(self.queue.next_ms) || self.queue.is_off {
+            return None;
+        }
+        let delimiter = Delimiter::random();
+        let args = sacct::ended::args(user, self.list.days, &delimiter);
+        self.queue.next_ms = now_ms + INTERVAL_MS;
+        let result = self.client.run(Program::Sacct, &args).await;
+        let is_off = matches!(result, Err(CommandError::Missing(_)));
+        self.queue.is_off |= is_off;
+        Some(match result {
+            Ok(output) => {
+                self.list = ListSchedule { due_ms: Some(now_ms + LIST_INTERVAL_MS), days: LATER_DAYS };
+                Ok(sacct::ended::read(&output.out, &delimiter))
+            }
+            Err(error) => {
+                self.list.due_ms = Some(now_ms + LONGEST_MS);
+                let is_too_much =
+                    matches!(error, CommandError::OutputTooLarge(..) | CommandError::TimedOut(..));
+                if is_too_much {
+                    self.list.days = (self.list.days / 4).max(1);
+                }
+                Err(text::sentence(&format!("jobs that ended while no relay ran may be missing: {error}")))
+            }
+        })
     }
 
     /// Adds records of ended jobs.

@@ -4,7 +4,9 @@ use crate::commands::job_columns::{COLUMNS, Column, Value};
 use nodeglass_api::Timestamp;
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::report::{Usage, UsageSums};
-use nodeglass_report::{Report, aligned, duration};
+use nodeglass_report::{NodeFault, Report, aligned, duration};
+use nodeglass_rules::gpu_hours::GpuHours;
+use nodeglass_rules::text;
 
 /// Jobs, one a line; `time` converts s since 1970.
 pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> String {
@@ -63,7 +65,7 @@ pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
     if usage.total.jobs == 0 {
         return format!("No job was seen in the last {days} days.\n");
     }
-    let columns = ["Jobs", "GPU h", "Used", "Unused", "Idle", "Energy"];
+    let columns = ["Jobs", "GPU h", "Observed", "Used", "Unused", "Idle", "Hung", "Energy"];
     let header = |first| [&[first][..], &columns].concat();
     let weeks = usage.weeks.iter().map(|week| {
         // Noon, so that a change of the clocks does not move the date.
@@ -77,8 +79,12 @@ pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
         let unused = format!("{:.1}", job.gpu_hours_unused);
         vec![job.label.to_string(), shortened(job.name.as_str()), unused, util]
     });
-    let mut out =
-        format!("Your jobs of the last {days} days; times in GPU hours, as far as they were observed\n");
+    let mut out = format!("Your jobs of the last {days} days\n{}\n", GpuHours::from(&usage.total).sentence());
+    if usage.total.jobs_unobserved > 0 {
+        let unobserved = text::count(usage.total.jobs_unobserved as usize, "job was", "jobs were");
+        out.push_str(&format!("{unobserved} not observed: SLURM's accounting states what they were allocated\n"));
+    }
+    out.extend(usage.incomplete.iter().map(|why| format!("{why}\n")));
     let costs = usage.total.costs.iter().map(|cost| format!("{:.2} {}", cost.amount, cost.currency));
     let co2 = usage.total.co2_kg.map(|kg| format!("{kg:.1} kg of CO₂"));
     let spent: Vec<_> = costs.chain(co2).collect();
@@ -96,13 +102,45 @@ pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
     out
 }
 
+/// Faults of nodes, one a line.
+pub(super) fn faults(faults: &[NodeFault], time: impl Fn(u64) -> LocalTime) -> String {
+    if faults.is_empty() {
+        return "No fault of a node was found in this time.\n".to_owned();
+    }
+    let now = time(nodeglass_platform::clock::Clock::wall_ms() / 1_000);
+    let clock = |at_ms: u64| time(at_ms / 1_000).seen_from(&now);
+    let row = |fault: &NodeFault| {
+        let last = if fault.is_active { "now".to_owned() } else { clock(fault.last_ms) };
+        let lasted = if fault.kind.is_event() { dash() } else { text::span(fault.lasted_s) };
+        vec![
+            fault.node.to_string(),
+            fault.gpu.map_or_else(dash, |gpu| format!("GPU {gpu}")),
+            fault.kind.name().to_owned(),
+            fault.severity.name().to_owned(),
+            clock(fault.first_ms),
+            last,
+            fault.times.to_string(),
+            lasted,
+            fault.jobs.to_string(),
+        ]
+    };
+    let header = ["Node", "GPU", "Fault", "Severity", "First", "Last", "Times", "Lasted", "Jobs"];
+    table(&header, faults.iter().map(row), 6)
+}
+
 /// A row of sums, in GPU hours and kWh.
 fn sums(name: String, sums: &UsageSums) -> Vec<String> {
-    let UsageSums { gpu_hours_allocated, gpu_hours_used, gpu_hours_unused, gpu_hours_idle, .. } = sums;
-    let hours = [gpu_hours_allocated, gpu_hours_used, gpu_hours_unused, gpu_hours_idle];
-    let [allocated, used, unused, idle] = hours.map(|hours| format!("{hours:.1}"));
+    let hours = [
+        sums.gpu_hours_allocated,
+        sums.gpu_hours_observed,
+        sums.gpu_hours_used,
+        sums.gpu_hours_unused,
+        sums.gpu_hours_idle,
+        sums.gpu_hours_hung,
+    ];
     let energy = sums.energy_kwh.map_or_else(dash, |kwh| format!("{kwh:.1} kWh"));
-    vec![name, sums.jobs.to_string(), allocated, used, unused, idle, energy]
+    let hours = hours.map(|hours| format!("{hours:.1}"));
+    [name, sums.jobs.to_string()].into_iter().chain(hours).chain([energy]).collect()
 }
 
 fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>, texts: usize) -> String {
@@ -165,15 +203,21 @@ mod tests {
             report(2, "train-11", None, 6),
             report(1, "fold", Some("bio"), 0),
         ];
-        (reports[1].totals.gpu_hours_observed, reports[1].totals.gpu_hours_used) = (1.0, 0.25);
+        let totals = &mut reports[1].totals;
+        (totals.gpu_hours_observed, totals.gpu_hours_used, totals.gpu_hours_unused) = (1.0, 0.25, 0.75);
+        (totals.gpu_hours_idle, totals.gpu_hours_hung) = (0.25, 0.4);
         let text = usage(&nodeglass_report::usage(&reports, 30), LocalTime::utc);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         let has = |row: &[&str]| rows.iter().any(|found| found.ends_with(row) || found.starts_with(row));
         assert!(
-            has(&["2024-01-08", "1", "1.0", "0.0"]) && has(&["2024-01-01", "2", "2.0", "0.2", "0.8"]),
+            has(&["2024-01-08", "1", "1.0", "0.0"]) && has(&["2024-01-01", "2", "2.0", "1.0", "0.2", "0.8"]),
             "{text}"
         );
-        assert!(has(&["train", "2", "2.0", "0.2", "0.8"]) && has(&["bio", "1", "1.0"]), "{text}");
+        assert!(has(&["train", "2", "2.0", "1.0", "0.2", "0.8"]) && has(&["bio", "1", "1.0"]), "{text}");
+        assert!(
+            text.contains("\n1 of 3 GPU hours were observed (33 %): 0.25 used, 0.75 unused (0.25 idle, 0.4 lost to hangs, 0.1 partly busy)\n2 jobs were not observed"),
+            "{text}"
+        );
         assert!(has(&["2", "train-11", "0.8"]) && !has(&["3", "train-12"]), "{text}");
     }
 

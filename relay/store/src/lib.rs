@@ -19,9 +19,9 @@ use nodeglass_protocol::audit::AuditLog;
 use nodeglass_protocol::note::{Note, NoteId};
 use nodeglass_protocol::{JobId, Text};
 use nodeglass_report::{JobRecord, Report, ReportNotes};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -76,6 +76,8 @@ pub struct JobStore {
     waiting_notes: Arc<AtomicUsize>,
     /// Why nothing can be stored now.
     problem: watch::Receiver<Option<Text>>,
+    /// Why jobs that ended while no relay ran may be missing.
+    incomplete: Arc<Mutex<Option<Text>>>,
     is_durable: bool,
 }
 
@@ -113,6 +115,8 @@ enum Request {
         user: Text,
         reply: oneshot::Sender<Option<Vec<Report>>>,
     },
+    /// Records of ended jobs of which nothing was observed.
+    AddEnded(Vec<JobRecord>),
     /// Ended jobs without accounting: at first those of the last day, later those that ended since.
     Unaccounted {
         reply: oneshot::Sender<Vec<JobRecord>>,
@@ -136,7 +140,8 @@ impl JobStore {
         let audit = Arc::<AuditQueue>::default();
         let (problems, problem) = watch::channel(None);
         let is_durable = !matches!(place, Place::Memory);
-        let store = Self { requests, audit, waiting_notes: Arc::default(), problem, is_durable };
+        let (waiting_notes, incomplete) = Default::default();
+        let store = Self { requests, audit, waiting_notes, problem, incomplete, is_durable };
         let (audit, notes) = (store.audit.clone(), store.waiting_notes.clone());
         let worker = Worker::new(place, origin, restored, audit, notes, problems);
         thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver))?;
@@ -264,6 +269,24 @@ impl JobStore {
             Ok(()) => response.await.unwrap_or_default(),
             Err(_) => Vec::new(),
         }
+    }
+
+    /// Adds records of jobs that ended while no relay ran; returns them if the thread is busy, to be passed again.
+    pub fn add_ended(&self, records: Vec<JobRecord>) -> Option<Vec<JobRecord>> {
+        match self.requests.try_send(Request::AddEnded(records)) {
+            Err(TrySendError::Full(Request::AddEnded(records))) => Some(records),
+            _ => None,
+        }
+    }
+
+    /// States why jobs that ended while no relay ran may be missing, a complete sentence; `None` if they were listed.
+    pub fn set_incomplete(&self, why: Option<Text>) {
+        *self.incomplete.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// Returns what was last passed to [`JobStore::set_incomplete`].
+    pub fn incomplete(&self) -> Option<Text> {
+        self.incomplete.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The audit log, which is stored in the same place.

@@ -43,6 +43,7 @@ pub(super) fn halted(capacity: usize) -> (JobStore, mpsc::Receiver<Request>) {
             audit: Arc::default(),
             waiting_notes: Arc::default(),
             problem: watch::channel(None).1,
+            incomplete: Arc::default(),
             is_durable: true,
         },
         receiver,

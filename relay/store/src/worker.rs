@@ -128,6 +128,10 @@ impl Worker {
                     let over = self.waiting.len().saturating_sub(MAX_WAITING);
                     self.waiting.drain(..over);
                 }
+                Ok(Request::AddEnded(records)) => {
+                    self.write();
+                    self.add_ended(records);
+                }
                 Ok(Request::Unaccounted { reply }) => {
                     self.write();
                     let _ = reply.send(self.take_unaccounted());
@@ -281,6 +285,15 @@ impl Worker {
                 self.access_failed(&error);
                 None
             }
+        }
+    }
+
+    /// Adds jobs that ended while no relay ran; if that fails, they are listed again with a later day.
+    fn add_ended(&mut self, records: Vec<JobRecord>) {
+        let Some(database) = &mut self.database else { return };
+        match database.add_ended(&self.origin, records) {
+            Ok(count) => tracing::info!(count, "added jobs that ended while no relay ran"),
+            Err(error) => self.access_failed(&error),
         }
     }
 

@@ -165,3 +165,50 @@ fn the_number_of_waiting_jobs_is_bounded() {
     assert_eq!((queue.waiting.len(), queue.waiting[0].record.job.id), (MAX_WAITING, JobId(976)));
     assert_eq!(queue.due(MINUTE).len(), BATCH);
 }
+
+/// Answers the list of ended jobs.
+struct Lists {
+    answers: VecDeque<Result<&'static str, CommandError>>,
+    asked: Vec<String>,
+}
+
+#[async_trait]
+impl Client for Lists {
+    async fn run(&mut self, program: Program, args: &[String]) -> Result<Output, CommandError> {
+        assert_eq!(program, Program::Sacct);
+        let value = |name: &str| args.iter().find_map(|arg| arg.strip_prefix(name)).unwrap().to_owned();
+        self.asked.push(value("--starttime="));
+        assert_eq!(value("--user="), "alice");
+        let answer = self.answers.pop_front().expect("an answer is scripted");
+        let mark = value("--delimiter=");
+        answer.map(|out| Output { out: out.replace('|', &mark).into_bytes(), err: String::new() })
+    }
+}
+
+#[tokio::test]
+async fn jobs_that_ended_while_no_relay_ran_are_listed_rarely_and_in_bounds() {
+    const ENDED: &str = "7|7|alice|||FAILED|1:0|100|200|300|100|1|1|gres/gpu=2|train\n";
+    let too_much = CommandError::OutputTooLarge(Program::Sacct, 64);
+    let answers = VecDeque::from([Err(too_much), Ok(ENDED), Ok("")]);
+    let mut queries = AccountingQueries::new(Lists { answers, asked: Vec::new() });
+    assert_eq!(queries.ended("alice", 0).await, None, "not with the first requests of a relay");
+    assert_eq!(queries.ended("alice", MINUTE - 1).await, None);
+    let why = queries.ended("alice", MINUTE).await.unwrap().unwrap_err();
+    assert!(why.contains("may be missing: sacct printed more than 64 MiB."), "{why}");
+    assert_eq!(queries.ended("alice", 60 * MINUTE).await, None);
+    let listed = queries.ended("alice", 61 * MINUTE).await.unwrap().unwrap();
+    assert_eq!((listed.len(), listed[0].job.id), (1, JobId(7)));
+    assert_eq!(queries.ended("alice", 24 * 60 * MINUTE).await, None);
+    assert_eq!(queries.ended("alice", 25 * 60 * MINUTE + MINUTE).await, Some(Ok(Vec::new())));
+    assert_eq!(queries.client.asked, ["now-30days", "now-7days", "now-2days"]);
+}
+
+#[tokio::test]
+async fn without_sacct_that_is_stated_once_and_nothing_is_asked_again() {
+    let answers = VecDeque::from([Err(CommandError::Missing(Program::Sacct))]);
+    let mut queries = AccountingQueries::new(Lists { answers, asked: Vec::new() });
+    assert_eq!(queries.ended("alice", 0).await, None);
+    let why = queries.ended("alice", MINUTE).await.unwrap().unwrap_err();
+    assert!(why.contains("sacct is not on the PATH"), "{why}");
+    assert!(queries.is_off() && queries.ended("alice", 999 * MINUTE).await.is_none());
+}

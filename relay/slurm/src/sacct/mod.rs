@@ -1,5 +1,7 @@
 //! Parses sacct's output: what SLURM's accounting states about jobs that have ended.
 
+pub mod ended;
+
 use super::squeue::{Delimiter, job_state};
 use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::report::Accounting;

@@ -56,6 +56,35 @@ fn the_record_of_an_ended_job_is_never_replaced_by_one_of_its_run() {
 }
 
 #[test]
+fn jobs_that_ended_while_no_relay_ran_are_added_and_what_was_observed_of_them_stays() {
+    let (_folder, dir) = dir();
+    let mut database = open(&dir);
+    let mut watched = record(2, 200, 250, false);
+    watched.nodes.push(nodeglass_report::NodeTotals::new("n1".parse().unwrap()));
+    let seen_to_end = record(3, 300, 390, true);
+    database.save(&origin("a"), &[seen_to_end.clone()]).unwrap();
+    database.save(&origin("b"), &[watched.clone()]).unwrap();
+    let stated = |id: u32, start: i64| {
+        let job = Job {
+            start: Some(start),
+            ended: Some(start + 60),
+            exit: Some("1:0".into()),
+            ..Job::new(JobId(id), "alice".into(), JobState::Ended("FAILED".into()))
+        };
+        JobRecord { is_final: true, ..JobRecord::of(job, start + 60) }
+    };
+    let listed = || vec![stated(1, 100), stated(2, 200), stated(3, 300)];
+    assert_eq!(database.add_ended(&origin("a"), listed()).unwrap(), 2);
+    assert_eq!(database.job(JobId(1)).unwrap(), Some(stated(1, 100)), "of which nothing was observed");
+    let (ended, of) = database.job_with_origin(JobId(2)).unwrap().unwrap();
+    assert_eq!((ended.is_final, &ended.nodes, of), (true, &watched.nodes, origin("b")));
+    assert_eq!((ended.report().state.as_str(), ended.report().elapsed_s), ("FAILED", 60));
+    assert_eq!(database.job(JobId(3)).unwrap(), Some(seen_to_end));
+    assert_eq!(database.add_ended(&origin("a"), listed()).unwrap(), 0, "once");
+    assert_eq!(ids(&database), [3, 2, 1]);
+}
+
+#[test]
 fn two_relays_write_to_one_database_and_see_each_other() {
     let (_folder, dir) = dir();
     let writers: Vec<_> = ["a", "b"]
