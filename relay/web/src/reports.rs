@@ -3,7 +3,7 @@
 use super::WebState;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::report::{MAX_DAYS, MAX_JOBS, Report, ReportAnswer, ReportQuery};
+use nodeglass_protocol::report::{MAX_DAYS, MAX_JOBS, Report, ReportAnswer, ReportQuery, Usage};
 use nodeglass_share::Viewer;
 use std::time::Duration;
 use tokio::time::error::Elapsed;
@@ -34,7 +34,8 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
                 match web.store.reports(days, web.about.user.clone()).await {
                     Some(mut reports) => {
                         reports.extend(unstored(web, &reports).await);
-                        ReportAnswer::Usage(Box::new(nodeglass_report::usage(&reports, days)))
+                        let usage = nodeglass_report::usage(&reports, days);
+                        ReportAnswer::Usage(Box::new(Usage { incomplete: web.store.incomplete(), ..usage }))
                     }
                     None => ReportAnswer::Refused("the database of jobs cannot be read".into()),
                 }
