@@ -39,7 +39,7 @@ const FULL_STATE: usize = 22;
 const LISTED: std::ops::RangeInclusive<usize> = 6..=24;
 /// What the first screen holds besides rows of jobs, in pixels: what needs attention above, and the beginning of the heat
 /// map below. What is open in a tall window takes more.
-const BESIDES_ROWS_PX: [f64; 2] = [600.0, 710.0];
+const BESIDES_ROWS_PX: [f64; 2] = [600.0, 740.0];
 
 /// All jobs.
 #[component]
