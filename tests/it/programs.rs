@@ -414,6 +414,7 @@ fn every_command_that_prints_data_prints_it_as_json_on_request() -> Result<()> {
     ensure!(run("report 48213 --json")?["is_final"] == false);
     ensure!(run("history list --json")?.is_array() && run("history show 48213 --json")?["job"] == 48213);
     ensure!(run("me --json")?["days"] == 30 && run("audit --json")?.is_array());
+    ensure!(run("history faults --json")?.is_array());
     ensure!(run("config --json")?["bind"]["source"] == "default");
     ensure!(run("wait 48213 --until start --json")?[0]["state"] == "RUNNING");
     ensure!(run("wait-free 2 --node desk01 --json")?.as_array().map(Vec::len) == Some(2));

@@ -50,7 +50,7 @@ async fn a_finding_is_marked_in_the_graphs_and_its_link_shows_its_gpu_at_its_sta
     browser.until("its mark", &is_marked(".time-line")).await?;
     browser.eval("(document.querySelector('.time-line .stage').focus(), true)").await?;
     browser.press(END).await?;
-    let name = "◆ GPU 3 (too hot|slower than its peers), since \\d\\d:\\d\\d or earlier";
+    let name = "◆ (gpu-h05 GPU 3 too hot|rank 35 slower than its peers), since \\d\\d:\\d\\d or earlier";
     browser.until("its name", &format!("/{name}/.test({TIP})")).await?;
     browser.photograph("finding-in-graph").await?;
 
