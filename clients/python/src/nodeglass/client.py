@@ -271,13 +271,14 @@ class Client:
         return found
 
     def _unknown(self, node: str) -> Optional[NotFoundError]:
-        """That a node is not watched, with the one that may be meant; `None` if it is watched."""
+        """That a node is not watched, with those that may be meant; `None` if it is watched."""
         names = [one.name for one in self.nodes()]
         if node in names:
             return None
-        close = get_close_matches(node.partition(".")[0], names, 1)
+        short = node.partition(".")[0]
+        close = [short] if short in names else get_close_matches(short, names, 3)
         if close:
-            hint = f"; did you mean {close[0]}?"
+            hint = f"; did you mean {' or '.join(close)}?"
         else:
             rest = "" if len(names) <= LISTED_NAMES else f" and {len(names) - LISTED_NAMES} more"
             hint = f"; it watches {', '.join(names[:LISTED_NAMES])}{rest}" if names else ""
