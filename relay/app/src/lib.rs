@@ -102,7 +102,8 @@ pub async fn run(
     if let Some(hosts) = &hosts {
         hosts.warn(&terminal);
     }
-    let outside = Outside { terminal, stores: true, page, sampling: Options::default() };
+    let sampling = Options::default().idling(config.idle_interval);
+    let outside = Outside { terminal, stores: true, page, sampling };
     let relay = Relay::start(&config, about, (watched, hosts), (key.clone(), endpoint), outside)?;
 
     let running = Running {

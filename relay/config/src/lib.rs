@@ -160,6 +160,12 @@ pub struct Config {
     #[arg(value_parser = value::slurm_interval, help_heading = WATCH)]
     pub slurm_interval: Duration,
 
+    /// Time between two samples of a node once no page has been open for a minute, 1s to 60s; more than 10s does not
+    /// apply while notices are sent or samples are recorded
+    #[arg(long, env = "NODEGLASS_IDLE_INTERVAL", value_name = "TIME", default_value = "10s")]
+    #[arg(value_parser = value::idle_interval, help_heading = WATCH)]
+    pub idle_interval: Duration,
+
     /// How to start the probe on a node: ssh2 (built-in SSH), openssh (the system's ssh), srun (as a
     /// step of your job), local (on this machine), or auto (ssh2, else openssh, else srun)
     #[arg(long, env = "NODEGLASS_LAUNCHER", value_name = "HOW", default_value = "auto")]

@@ -144,6 +144,16 @@ pub(super) fn slurm_interval(raw: &str) -> Result<Duration, String> {
     Ok(interval)
 }
 
+/// Parses the sampling interval of nodes that nobody watches.
+pub(super) fn idle_interval(raw: &str) -> Result<Duration, String> {
+    let interval =
+        duration(raw).ok_or_else(|| format!("{raw:?} is not a duration; use for example 10s or 1m"))?;
+    match interval.as_secs() {
+        1..=60 => Ok(interval),
+        _ => Err(format!("{raw} is not between 1s and 60s, the range of probes")),
+    }
+}
+
 /// Parses the disk space for the history in bytes: `512M`, `2G`; a bare number is in MB, 0 means none.
 pub(super) fn history_disk(raw: &str) -> Result<u64, String> {
     match size(raw)? {
@@ -407,6 +417,14 @@ pub(super) fn probe(raw: &str) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_idle_interval_is_one_that_probes_have() {
+        assert_eq!(idle_interval("1m"), Ok(Duration::from_secs(60)));
+        for wrong in ["0s", "61s", "soon"] {
+            assert!(idle_interval(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_size_of_the_history_has_a_unit_and_limits() {

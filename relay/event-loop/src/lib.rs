@@ -52,6 +52,8 @@ const BATCH: usize = 512;
 /// Without subscribers, nodes are sampled slowly only after this long: reloading a page must not slow
 /// them down.
 const IDLE_AFTER_MS: u64 = 60_000;
+/// Sampling interval without subscribers, unless another is set.
+const IDLE_INTERVAL_MS: u32 = 10_000;
 /// How often the sums of running jobs are stored.
 const CHECKPOINT_MS: u64 = 60_000;
 /// Time between two ticks, in ms, from which the relay counts as stalled.
@@ -66,7 +68,8 @@ pub struct Options {
     pub detail_interval_ms: u32,
     /// Sampling interval of other nodes while there are subscribers.
     pub overview_interval_ms: u32,
-    /// Sampling interval without subscribers.
+    /// Sampling interval without subscribers. If it is longer than by default, it does not apply while samples are
+    /// recorded or notices are sent.
     pub idle_interval_ms: u32,
     /// Approximate number of history bytes per frame; further history is sent in separate frames, each
     /// after the subscriber has read the one before.
@@ -80,7 +83,7 @@ impl Default for Options {
         Self {
             detail_interval_ms: 1_000,
             overview_interval_ms: 2_000,
-            idle_interval_ms: 10_000,
+            idle_interval_ms: IDLE_INTERVAL_MS,
             history_budget: 96 * 1024,
             sync_notes_ms: 5_000,
         }
@@ -92,6 +95,12 @@ impl Options {
     pub fn sampling_every(interval: Duration) -> Self {
         let interval_ms = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
         Self { detail_interval_ms: interval_ms, overview_interval_ms: interval_ms, ..Self::default() }
+    }
+
+    /// The same with this sampling interval without subscribers.
+    #[must_use]
+    pub fn idling(self, interval: Duration) -> Self {
+        Self { idle_interval_ms: u32::try_from(interval.as_millis()).unwrap_or(u32::MAX), ..self }
     }
 }
 
@@ -496,6 +505,13 @@ impl EventLoop {
         Some(JobUsage { running, visible: Some(visible), notes })
     }
 
+    /// The sampling interval without subscribers: a recording, and findings that somebody is notified of, need samples.
+    fn idle_interval_ms(&self) -> u32 {
+        let needs_samples = self.recorder.is_some() || self.notifier.is_some();
+        let longest_ms = if needs_samples { IDLE_INTERVAL_MS } else { u32::MAX };
+        self.options.idle_interval_ms.min(longest_ms)
+    }
+
     /// Updates the plan: which nodes are wanted, at which sampling interval.
     fn update_plan(&mut self) {
         let now_ms = self.clock.now_ms();
@@ -503,7 +519,7 @@ impl EventLoop {
             self.last_subscriber_ms = now_ms;
         }
         let idle = now_ms.saturating_sub(self.last_subscriber_ms) > IDLE_AFTER_MS;
-        let slow = if idle { self.options.idle_interval_ms } else { self.options.overview_interval_ms };
+        let slow = if idle { self.idle_interval_ms() } else { self.options.overview_interval_ms };
         let wanted = self.fleet.wanted();
         self.groups.set_nodes(&wanted);
         let on_nodes = self.fleet.jobs_on_nodes();

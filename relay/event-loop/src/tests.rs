@@ -268,6 +268,36 @@ async fn nodes_are_sampled_faster_while_subscribed_to() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_longer_idle_interval_ends_with_the_first_viewer_and_spares_notices() {
+    let minute = Options::default().idling(Duration::from_secs(60));
+    let harness = Harness::with(minute);
+    harness.jobs(vec![job(1, &[("n1", &[0])])]).await;
+    let interval = |harness: &Harness| harness.plan.borrow().nodes[&name("n1")].interval_ms;
+    sleep(Duration::from_secs(70)).await;
+    assert_eq!(interval(&harness), 60_000);
+    let mut subscriber = harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
+    subscriber.set_topics(vec![Topic::Overview]).await;
+    sleep(Duration::from_millis(5)).await;
+    assert_eq!(interval(&harness), 2_000, "the probe aligns its next sample to the new interval at once");
+
+    let settings = Settings {
+        webhook: None,
+        command: Some("true".parse().unwrap()),
+        mail: None,
+        on: vec![NotifyOn::Starts],
+        severity: FindingSeverity::Warning,
+    };
+    let notifier = Notifier::start(settings, Sender::default(), 0).unwrap();
+    let notified = Harness::built(minute, |mut core| {
+        core.notify_by(notifier);
+        core
+    });
+    notified.jobs(vec![job(1, &[("n1", &[0])])]).await;
+    sleep(Duration::from_secs(70)).await;
+    assert_eq!(interval(&notified), 10_000);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unknown_job_is_gone_and_one_that_appears_is_sent_without_a_request() {
     let harness = Harness::open();
     let mut subscriber = harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap();

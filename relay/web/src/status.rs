@@ -23,6 +23,9 @@ pub struct StatusReport {
     pub unreachable: Vec<Unreachable>,
     /// Nodes with a connection whose samples are overdue.
     pub late: Vec<LateNode>,
+    /// Longest time between two samples of a connected node, in ms; `null` without one. It grows to the idle interval
+    /// once nobody watches.
+    pub sample_interval_ms: Option<u32>,
     /// Frames for pages.
     pub frames: FrameStatus,
     /// CPU and memory of the relay.
@@ -142,6 +145,7 @@ impl StatusReport {
             nodes,
             unreachable: overview.nodes.iter().filter_map(|node| Unreachable::of(node, now_ms)).collect(),
             late: overview.nodes.iter().filter_map(|node| LateNode::of(node, now_ms)).collect(),
+            sample_interval_ms: overview.nodes.iter().filter_map(sample_interval_ms).max(),
             frames: FrameStatus { viewers: overview.relay.viewers, coalesced: overview.relay.coalesced },
             process: ProcessStatus { cpu_ms: overview.relay.cpu_ms, rss_bytes },
             probes: ProbesStatus::of(probes),
@@ -150,6 +154,12 @@ impl StatusReport {
             notifications: Vec::new(),
         }
     }
+}
+
+/// The sampling interval of a node that sends samples.
+fn sample_interval_ms(node: &NodePicture) -> Option<u32> {
+    let is_sampled = matches!(node.head.link, Link::Live | Link::Late | Link::Silent);
+    Some(node.head.interval_ms).filter(|ms| is_sampled && *ms > 0)
 }
 
 impl ProbesStatus {

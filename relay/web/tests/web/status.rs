@@ -17,11 +17,13 @@ fn fleet() -> Fleet {
         advice: "ask the administrators".into(),
     };
     let down = NodeEvent::Down { why: "n3 timed out".into(), retry_at_ms: u64::MAX };
+    let sample = Sample { interval_ms: 60_000, ..Sample::default() };
     let usage = ProbeUsage { cpu_ms: 5_210, rss_bytes: 9 << 20 };
     for event in [
         Event::Launcher(launcher),
         Event::Hosts { hosts, notices: vec!["hosts.txt:4: gpu1 is listed in hosts.txt:1 already".into()] },
         Event::Node(n1, NodeEvent::Connecting { failures: 0 }),
+        Event::Node(n4.clone(), NodeEvent::Line(Box::new(ProbeLine::Sample(Box::new(sample)).into()))),
         Event::Node(n4, NodeEvent::Line(Box::new(ProbeLine::<Sample>::Usage(usage).into()))),
         Event::Node(n2, refused),
         Event::Node(n3, down),
@@ -55,6 +57,7 @@ async fn the_status_states_launcher_connections_and_slurm_with_reasons() {
     );
     assert!(unreachable[1]["retry_in_s"].is_u64());
     assert_eq!(status["late"], serde_json::json!([]));
+    assert_eq!(status["sample_interval_ms"], 60_000);
     assert!(status["frames"]["coalesced"].is_u64() && status["frames"]["viewers"].is_u64(), "{status}");
     assert!(status["process"]["rss_bytes"].as_u64().is_some_and(|bytes| bytes > 1_000_000), "{status}");
     let probe = serde_json::json!({ "node": "n4", "cpu_ms": 5_210, "rss_bytes": 9 << 20 });

@@ -165,6 +165,11 @@ class StatusReport:
     notifications: List[ChannelStatus] = field(default_factory=list)
     """What became of notices of findings and jobs, by channel; empty if none is configured."""
 
+    sample_interval_ms: Optional[int] = None
+    """Longest time between two samples of a connected node, in ms; `null` without one. It grows to the
+    idle interval once nobody watches.
+    """
+
     slurm: Any = None
     """The job list."""
 
