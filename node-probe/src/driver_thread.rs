@@ -103,7 +103,7 @@ struct HungGpu {
     why: Text,
     /// Number of hangs.
     times: u32,
-    /// Time of the last hang.
+    /// Start of the last call that hung.
     at: Instant,
     /// Time from which the GPU may be called again, set when the call has returned.
     readmit_at: Option<Instant>,
@@ -117,9 +117,10 @@ pub enum DriverStatus {
     /// A call for one GPU hung, and the worker was replaced; pending requests of the old worker
     /// remain unanswered.
     Replaced,
-    /// A call for the driver as a whole hangs, so a replacement would hang too.
+    /// A call for the driver as a whole hangs, so a replacement would hang too; or calls for all of
+    /// its GPUs do.
     Hung {
-        /// Duration of the call.
+        /// Duration of the call, of several the shortest.
         since: Duration,
     },
 }
@@ -181,8 +182,21 @@ impl DriverThread {
                 Ok(DriverStatus::Replaced)
             }
             Some((since, _)) if since >= limit => Ok(DriverStatus::Hung { since }),
-            _ => Ok(DriverStatus::Responsive),
+            _ => {
+                Ok(self.all_hung(now).map_or(DriverStatus::Responsive, |since| DriverStatus::Hung { since }))
+            }
         }
+    }
+
+    /// Returns since when calls for all GPUs hang, if so: then there is nothing to read.
+    fn all_hung(&self, now: Instant) -> Option<Duration> {
+        let avoided = self.avoided(now);
+        let gpus = &self.inventory.as_ref()?.gpus;
+        if gpus.iter().any(|facts| !avoided.contains_key(&facts.index)) {
+            return None;
+        }
+        let last = avoided.keys().filter_map(|gpu| self.hung.get(gpu)).map(|hung| hung.at).max();
+        last.map(|at| now.duration_since(at))
     }
 
     fn replace_worker(&mut self, gpu: u32, call_duration: Duration, now: Instant) -> io::Result<()> {
@@ -192,7 +206,8 @@ impl DriverThread {
         );
         let before = self.hung.remove(&gpu).filter(|hung| now.duration_since(hung.at) < BACKOFF_RESET);
         let times = before.map_or(1, |hung| hung.times.saturating_add(1));
-        self.hung.insert(gpu, HungGpu { why: why.into(), times, at: now, readmit_at: None });
+        let at = now.checked_sub(call_duration).unwrap_or(now);
+        self.hung.insert(gpu, HungGpu { why: why.into(), times, at, readmit_at: None });
         let avoided = self.avoided(now);
         let id = WorkerId { number: self.worker.id.number.wrapping_add(1), ..self.worker.id };
         let replacement = WorkerHandle::start(

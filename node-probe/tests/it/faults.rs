@@ -165,6 +165,38 @@ fn a_hung_driver_leaves_host_samples() {
 }
 
 #[test]
+fn gpus_that_all_hang_are_one_hung_driver() {
+    let state = |ms: u64| {
+        let gpu = json!({"hang_ms": {"nvmlDeviceGetTemperatureV": ms}, "util": 5});
+        json!({"gpus": [gpu, gpu, gpu]})
+    };
+    let node = Node::new(&state(0));
+    let mut probe = node.start(&[]);
+    let first = probe.sample(|sample| sample.gpus.len() == 3);
+    node.set(&state(600_000));
+    let (mut stuck_ms, mut stated) = (Vec::new(), Vec::new());
+    // Until after the last GPU was found to hang.
+    while stuck_ms.last().is_none_or(|ms| *ms < 13_000) {
+        match probe.line() {
+            ProbeLine::Heartbeat(beat) => stuck_ms.extend(beat.driver_stuck_ms),
+            ProbeLine::Event(event) => stated.push(event.text),
+            ProbeLine::Sample(sample) => {
+                assert!(sample.host.mem_used_bytes.value().is_some() && sample.seq > first.seq);
+                probe.send(&Control::Ping);
+            }
+            _ => {}
+        }
+    }
+    assert!(stuck_ms.is_sorted(), "{stuck_ms:?}");
+    assert_eq!(stated.len(), 1, "{stated:?}");
+    assert!(stated[0].as_str().starts_with("the NVIDIA driver has not answered since "), "{stated:?}");
+    let hung = probe.sample(|_| true);
+    assert!(hung.gpus.iter().all(|gpu| gpu.fault.is_some()));
+    probe.send(&Control::Stop);
+    assert!(probe.ended().success());
+}
+
+#[test]
 fn a_slow_driver_is_reported() {
     let node = Node::new(&hanging("nvmlDeviceGetPowerUsage", 1_100));
     let mut probe = node.start(&[]);

@@ -4,6 +4,7 @@ use super::{Engine, Phase, environment::Environment};
 use crate::{
     clock,
     driver_thread::{DriverStatus, ReadRequest},
+    host::HostReadings,
     sampler::Stamp,
     source::{DriverEvent, GpuProcessList},
 };
@@ -13,6 +14,11 @@ use std::time::Duration;
 
 /// Duration after which a call counts as hung.
 const HUNG: Duration = Duration::from_secs(3);
+/// Maximum time that a sample waits for readings: a call that hangs is detected before, because it
+/// began shortly after the request.
+const SAMPLE_WAIT: Duration = HUNG.saturating_add(Duration::from_millis(250));
+/// The same for a driver whose thread was just replaced, which may hang as a whole.
+const REPLACEMENT_WAIT: Duration = Duration::from_millis(500);
 /// Duration after which readings count as slow,
 const SLOW: Duration = Duration::from_secs(1);
 /// and number of consecutive slow readings after which the driver does, until as many were fast.
@@ -24,14 +30,28 @@ const MAX_RECENT: usize = 32;
 /// Time within which two reports of an Xid by two threads are the same event, in ns.
 const SAME_EVENT_NS: u64 = 60_000_000_000;
 
+/// A sample that waits for readings.
+pub(super) struct PendingSample {
+    stamp: Stamp,
+    host: HostReadings,
+    /// Time at which it is printed without the missing readings.
+    pub(super) until: Duration,
+}
+
 /// Responses of one source's driver.
 pub(super) struct Driver {
     watch: DriverWatch,
     /// Whether it hung as a whole at the last check.
     is_hung: bool,
+    /// Whether its thread was replaced since its last response.
+    was_replaced: bool,
+    /// Whether samples are printed without waiting for it, until its next response.
+    is_late: bool,
+    /// Time of the first request since its last response.
+    unanswered_since: Option<Duration>,
     /// Time of the request that is still pending.
     requested_at: Option<Duration>,
-    /// Its readings for the pending sample.
+    /// Its readings for the pending sample, or for the next one if they arrived late.
     answer: Option<Answer>,
 }
 
@@ -44,7 +64,15 @@ struct Answer {
 
 impl Driver {
     pub(super) fn new(vendor: Vendor) -> Self {
-        Self { watch: DriverWatch::new(vendor), is_hung: false, requested_at: None, answer: None }
+        Self {
+            watch: DriverWatch::new(vendor),
+            is_hung: false,
+            was_replaced: false,
+            is_late: false,
+            unanswered_since: None,
+            requested_at: None,
+            answer: None,
+        }
     }
 
     /// Forgets everything about a source that became unavailable.
@@ -52,9 +80,19 @@ impl Driver {
         *self = Self::new(self.watch.vendor);
     }
 
-    /// Whether readings of a pending sample are still expected from it.
+    /// Whether the pending sample waits for its readings.
     fn is_awaited(&self) -> bool {
-        self.requested_at.is_some() && !self.is_hung
+        self.requested_at.is_some() && !self.is_late
+    }
+
+    /// Whether its thread was replaced and the replacement has not had time to respond.
+    fn is_on_trial(&self) -> bool {
+        self.was_replaced && !self.is_late
+    }
+
+    /// Returns for how long it has not responded.
+    fn unanswered_for(&self, now: Duration) -> Duration {
+        self.unanswered_since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 }
 
@@ -106,62 +144,82 @@ impl DriverWatch {
 }
 
 impl<E: Environment> Engine<E> {
-    /// Requests the readings of a sample. GPUs of a driver that does not answer in time have a
-    /// fault; if none answers, the sample contains the host only.
+    /// Requests the readings of a sample, unless the pending one still waits for a driver. GPUs of a
+    /// driver that hangs have a fault; those of a slow one are not read yet.
     pub(super) fn request_readings(&mut self, now: Duration, stamp: Stamp, processes: bool) {
         let ready: Vec<_> = self.sources.ready().collect();
         for source in &ready {
             self.check_ready_driver(*source, now, stamp);
         }
-        if ready.iter().all(|source| self.drivers[*source].is_hung) {
-            self.pending = Some((stamp, self.env.read_host()));
-            self.finish_sample();
-            self.print_heartbeat();
-            return;
-        }
-        if ready.iter().any(|source| self.drivers[*source].is_awaited()) {
-            // It may just be slow. A hanging call started later than the request and should be
-            // detected first, because it identifies the GPU.
-            return;
-        }
-        // Only now known to wait for a driver that hangs.
-        if self.pending.is_some() {
+        if let Some(until) = self.pending.as_ref().map(|pending| pending.until) {
+            if now < until && ready.iter().any(|source| self.drivers[*source].is_awaited()) {
+                return;
+            }
+            ready.iter().for_each(|source| self.give_up_waiting(*source, now, stamp));
             self.finish_sample();
         }
-        let mut is_requested = false;
-        for source in ready {
-            let driver = &mut self.drivers[source];
-            if !driver.is_hung && self.env.request_readings(source, ReadRequest { processes }) {
-                (driver.requested_at, driver.answer) = (Some(now), None);
-                is_requested = true;
+        let on_trial = ready.iter().any(|source| self.drivers[*source].is_on_trial());
+        let until = now + if on_trial { REPLACEMENT_WAIT } else { SAMPLE_WAIT };
+        for source in &ready {
+            let driver = &mut self.drivers[*source];
+            // A late response is used now. A driver that hangs as a whole would not respond.
+            let is_needed = driver.requested_at.is_none() && driver.answer.is_none() && !driver.is_hung;
+            if is_needed && self.env.request_readings(*source, ReadRequest { processes }) {
+                driver.requested_at = Some(now);
+                driver.unanswered_since.get_or_insert(now);
+                self.last_processes = if processes { Some(now) } else { self.last_processes };
             }
         }
-        if is_requested {
-            self.pending = Some((stamp, self.env.read_host()));
-            self.last_processes = if processes { Some(now) } else { self.last_processes };
+        self.pending = Some(PendingSample { stamp, host: self.env.read_host(), until });
+        if !ready.iter().any(|source| self.drivers[*source].is_awaited()) {
+            self.finish_sample();
+            if ready.iter().all(|source| self.drivers[*source].watch.hang_reason.is_some()) {
+                self.print_heartbeat();
+            }
         }
     }
 
     /// Runs the watchdog check of an available source.
     fn check_ready_driver(&mut self, source: usize, now: Duration, stamp: Stamp) {
-        let driver = &mut self.drivers[source];
-        let overdue = driver.requested_at.map(|at| now.saturating_sub(at)).filter(|age| *age >= HUNG + SLOW);
-        let hung_since = match (self.env.check_driver(source, HUNG), overdue) {
-            (DriverStatus::Responsive, overdue) => overdue,
-            (DriverStatus::Hung { since }, _) => Some(since),
-            (DriverStatus::Replaced, _) => {
-                (driver.requested_at, driver.answer, self.pending) = (None, None, None);
-                // A hang of one GPU is not one of the whole driver.
-                self.print_heartbeat();
-                None
+        let mut status = self.env.check_driver(source, HUNG);
+        if status == DriverStatus::Replaced {
+            let driver = &mut self.drivers[source];
+            (driver.requested_at, driver.was_replaced) = (None, true);
+            if !driver.is_late {
+                // The replacement reads all GPUs again, so that they need not miss in this sample.
+                self.pending = None;
+                self.drivers.iter_mut().for_each(|driver| driver.answer = None);
             }
-        };
-        let wall_ns = self.env.now().wall_ns;
+            status = self.env.check_driver(source, HUNG);
+        }
         let driver = &mut self.drivers[source];
-        driver.is_hung = hung_since.is_some();
-        if let Some(since) = hung_since
-            && let Some(event) = driver.watch.record_hang(wall_ns, since)
-        {
+        driver.is_hung = matches!(status, DriverStatus::Hung { .. });
+        if let DriverStatus::Hung { since } = status {
+            driver.is_late = true;
+            let since = since.max(driver.unanswered_for(now));
+            self.report_hang(source, since, stamp);
+        }
+    }
+
+    /// Prints samples without a driver that is still awaited, until it responds.
+    fn give_up_waiting(&mut self, source: usize, now: Duration, stamp: Stamp) {
+        let driver = &mut self.drivers[source];
+        if !driver.is_awaited() {
+            return;
+        }
+        driver.is_late = true;
+        // A call for another GPU hangs, too: so does the driver as a whole, as far as is known.
+        // Without a call that hangs, it is just slow.
+        if driver.was_replaced {
+            let since = driver.unanswered_for(now);
+            self.report_hang(source, since, stamp);
+        }
+    }
+
+    /// Prints once that a driver hangs as a whole.
+    fn report_hang(&mut self, source: usize, since: Duration, stamp: Stamp) {
+        let wall_ns = self.env.now().wall_ns;
+        if let Some(event) = self.drivers[source].watch.record_hang(wall_ns, since) {
             self.print_event(stamp.mono_ns, event);
         }
     }
@@ -177,9 +235,15 @@ impl<E: Environment> Engine<E> {
             Phase::Ready => self.sources.is_ready(*source),
             Phase::Opening | Phase::HostOnly => self.sources.has_driver(*source),
         };
-        let relevant = (0..self.drivers.len()).filter(is_relevant);
+        let now = self.env.now().elapsed;
+        let busy_for = |source: usize| {
+            let driver = &self.drivers[source];
+            // The call of a replacement is shorter than the hang.
+            let since_replaced = driver.was_replaced.then(|| driver.unanswered_for(now));
+            self.env.driver_call_duration(source).max(since_replaced)
+        };
         // `None` is less than any duration.
-        relevant.map(|source| self.env.driver_call_duration(source)).min().flatten()
+        (0..self.drivers.len()).filter(is_relevant).map(busy_for).min().flatten()
     }
 
     /// Takes the readings of a source, and prints the sample if it is complete.
@@ -194,9 +258,11 @@ impl<E: Environment> Engine<E> {
         let driver = &mut self.drivers[source];
         // Without a request it is a late response from before the source became unavailable.
         let Some(took) = driver.requested_at.take().map(|at| now.elapsed.saturating_sub(at)) else { return };
-        let events = [driver.watch.record_response(took), driver.watch.record_duration(took)];
+        let unanswered_for = driver.unanswered_for(now.elapsed);
+        (driver.is_late, driver.was_replaced, driver.unanswered_since) = (false, false, None);
+        let events = [driver.watch.record_response(unanswered_for), driver.watch.record_duration(took)];
         driver.answer = Some(Answer { gpus, processes, driver_events });
-        let mono_ns = self.pending.as_ref().map_or(now.mono_ns, |(stamp, _)| stamp.mono_ns);
+        let mono_ns = self.pending.as_ref().map_or(now.mono_ns, |pending| pending.stamp.mono_ns);
         events.into_iter().flatten().for_each(|event| self.print_event(mono_ns, event));
         if self.pending.is_none() {
             self.take_late_response(source);
@@ -207,20 +273,23 @@ impl<E: Environment> Engine<E> {
         }
     }
 
-    /// Starts a sample for a response that arrived after a hang, unless other drivers answer on time.
+    /// Starts a sample for a response that arrived late, unless other drivers answer on time: then
+    /// the next sample has the readings.
     fn take_late_response(&mut self, source: usize) {
-        let others = self.sources.ready().filter(|other| *other != source);
-        if others.into_iter().all(|other| self.drivers[other].is_hung) {
-            self.pending = Some((self.env.now().stamp(), self.env.read_host()));
-        } else if let Some(answer) = self.drivers[source].answer.take() {
+        if self.sources.ready().all(|other| other == source || self.drivers[other].is_late) {
+            let now = self.env.now();
+            let host = self.env.read_host();
+            self.pending = Some(PendingSample { stamp: now.stamp(), host, until: now.elapsed });
+        } else if let Some(answer) = &mut self.drivers[source].answer {
+            let driver_events = std::mem::take(&mut answer.driver_events);
             let mono_ns = self.env.now().mono_ns;
-            self.print_driver_events(mono_ns, answer.driver_events);
+            self.print_driver_events(mono_ns, driver_events);
         }
     }
 
     /// Prints the pending sample with the readings that were taken for it.
     fn finish_sample(&mut self) {
-        let Some((stamp, host)) = self.pending.take() else { return };
+        let Some(PendingSample { stamp, host, .. }) = self.pending.take() else { return };
         let mut answers: Vec<_> = self.drivers.iter_mut().map(|driver| driver.answer.take()).collect();
         let reason = |source: usize| self.drivers[source].watch.hang_reason.clone();
         let gpus = self.sources.merge_readings(|source| match &mut answers[source] {

@@ -11,11 +11,10 @@ mod printing;
 use crate::{
     clock::until_next,
     control,
-    host::HostReadings,
-    sampler::{HandoverState, Sampler, Stamp},
+    sampler::{HandoverState, Sampler},
     source::{Absent, Inventory, Report, multi::MultiSource},
 };
-use driver_watch::{Driver, RecentEvent};
+use driver_watch::{Driver, PendingSample, RecentEvent};
 use environment::{Environment, Moment};
 use nodeglass_protocol::probe::{
     Control, Hello, PING_TIMEOUT_MS, ProbeResponse, ProcessList, SpoolNotes, heartbeat_ms,
@@ -67,7 +66,7 @@ pub struct Engine<E> {
     /// Whether the first line was printed.
     is_greeted: bool,
     /// The sample that waits for readings.
-    pub(super) pending: Option<(Stamp, HostReadings)>,
+    pending: Option<PendingSample>,
     /// Driver events that were printed recently.
     pub(super) recent_events: VecDeque<RecentEvent>,
     pub(super) interval_ms: u32,
@@ -174,6 +173,8 @@ impl<E: Environment> Engine<E> {
             self.read_notes(now);
             self.print_usage(now);
             self.schedule_sample();
+        } else if self.pending.as_ref().is_some_and(|pending| now >= pending.until) {
+            self.start_sample(now);
         }
         if self.replay.is_some_and(|(.., not_before)| now >= not_before) {
             self.replay_batch(now);
@@ -191,6 +192,7 @@ impl<E: Environment> Engine<E> {
             Phase::Opening => next = next.min(self.started + HELLO_TIMEOUT),
             Phase::Ready | Phase::HostOnly => next = next.min(self.next_heartbeat()),
         }
+        let next = self.pending.as_ref().map_or(next, |pending| next.min(pending.until));
         let next = self.orphaned_until.map_or(next, |(until, _)| next.min(until));
         self.replay.map_or(next, |(.., not_before)| next.min(not_before))
     }

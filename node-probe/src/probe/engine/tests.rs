@@ -19,11 +19,23 @@ use std::time::Duration;
 /// Time of the start, in ms since 1970: not a multiple of any interval.
 const START_MS: u64 = 1_767_225_600_123;
 
+/// Why a driver call does not return.
+#[derive(Clone, Copy, PartialEq)]
+enum Hang {
+    /// The driver hangs.
+    Driver,
+    /// A call for one GPU hangs, and so does the first one of each replacement.
+    EachGpu,
+    /// Many calls are slow, none of which hangs.
+    Slow,
+}
+
 /// A node with one GPU whose clock is moved by hand.
 struct TestNode {
     elapsed: Duration,
-    /// Start of the driver call that hangs.
+    /// Start of the driver call that has not returned.
     hung_at: Option<Duration>,
+    hang: Hang,
     requests: u32,
     has_room: bool,
     lines: Vec<ProbeLine>,
@@ -51,8 +63,12 @@ impl Environment for TestNode {
     }
 
     fn check_driver(&mut self, source: usize, limit: Duration) -> DriverStatus {
-        match self.driver_call_duration(source) {
-            Some(since) if since >= limit => DriverStatus::Hung { since },
+        match (self.driver_call_duration(source), self.hang) {
+            (Some(since), Hang::Driver) if since >= limit => DriverStatus::Hung { since },
+            (Some(since), Hang::EachGpu) if since >= limit => {
+                self.hung_at = Some(self.elapsed);
+                DriverStatus::Replaced
+            }
             _ => DriverStatus::Responsive,
         }
     }
@@ -63,7 +79,9 @@ impl Environment for TestNode {
     }
 
     fn driver_call_duration(&self, _: usize) -> Option<Duration> {
-        Some(self.elapsed - self.hung_at?)
+        let call_duration = self.elapsed - self.hung_at?;
+        let slowest = Duration::from_millis(900);
+        Some(if self.hang == Hang::Slow { call_duration.min(slowest) } else { call_duration })
     }
 
     fn set_inventory(&mut self, _: usize, _: Option<&Inventory>) {}
@@ -125,6 +143,7 @@ fn probe_of(vendors: &[Vendor]) -> Engine<TestNode> {
     let node = TestNode {
         elapsed: Duration::ZERO,
         hung_at: None,
+        hang: Hang::Driver,
         requests: 0,
         has_room: true,
         lines: Vec::new(),
@@ -263,6 +282,78 @@ fn the_host_is_sampled_while_the_driver_hangs() {
     probe.environment_mut().hung_at = None;
     run(&mut probe, 12_000);
     assert!(samples(&mut probe).iter().any(|sample| faults(sample) == Some(false)));
+}
+
+/// Lets the driver of a probe not return from `from_ms` to `to_ms`; returns the lines from then on,
+/// one second longer, and the time of the last sample before.
+fn lines_during(hang: Hang, from_ms: u64, to_ms: u64) -> (Vec<ProbeLine>, u64) {
+    let mut probe = probe();
+    run(&mut probe, from_ms);
+    let before_ms = samples(&mut probe).last().unwrap().wall_ms;
+    probe.environment_mut().hang = hang;
+    probe.environment_mut().hung_at = Some(Duration::from_millis(from_ms));
+    run(&mut probe, to_ms);
+    probe.environment_mut().hung_at = None;
+    run(&mut probe, to_ms + 1_000);
+    (std::mem::take(&mut probe.environment_mut().lines), before_ms)
+}
+
+/// The longest time between two samples in ms.
+fn longest_gap_ms(lines: &[ProbeLine], before_ms: u64) -> u64 {
+    let times = lines.iter().filter_map(|line| match line {
+        ProbeLine::Sample(sample) => Some(sample.wall_ms),
+        _ => None,
+    });
+    let (mut last_ms, mut longest_ms) = (before_ms, 0);
+    for time_ms in times {
+        longest_ms = longest_ms.max(time_ms - last_ms);
+        last_ms = time_ms;
+    }
+    longest_ms
+}
+
+fn events(lines: &[ProbeLine]) -> Vec<&str> {
+    let events = lines.iter().filter_map(|line| match line {
+        ProbeLine::Event(event) => Some(event.text.as_str()),
+        _ => None,
+    });
+    events.collect()
+}
+
+#[test]
+fn the_calls_of_all_gpus_hang_as_one_driver() {
+    let (lines, before_ms) = lines_during(Hang::EachGpu, 2_000, 20_000);
+    assert!(longest_gap_ms(&lines, before_ms) < 5_000, "{}", longest_gap_ms(&lines, before_ms));
+    let stated = events(&lines);
+    let [hung, back] = &stated[..] else { panic!("{stated:?}") };
+    assert!(hung.starts_with("the NVIDIA driver has not answered since 00:00:03 "), "{hung}");
+    assert!(back.starts_with("the NVIDIA driver responds again after 17 s"), "{back}");
+    let stuck_ms: Vec<_> = lines
+        .iter()
+        .filter_map(|line| match line {
+            ProbeLine::Heartbeat(heartbeat) => heartbeat.driver_stuck_ms,
+            _ => None,
+        })
+        .collect();
+    assert!(stuck_ms.is_sorted() && stuck_ms.last() > Some(&15_000), "{stuck_ms:?}");
+}
+
+#[test]
+fn slow_calls_that_each_return_hide_neither_the_host_nor_the_driver() {
+    let (lines, before_ms) = lines_during(Hang::Slow, 2_000, 9_500);
+    assert!(longest_gap_ms(&lines, before_ms) < 5_000, "{}", longest_gap_ms(&lines, before_ms));
+    assert_eq!(events(&lines), [""; 0]);
+    let is_faulty = |line: &ProbeLine| matches!(line, ProbeLine::Sample(sample) if sample.gpus.iter().any(|gpu| gpu.fault.is_some()));
+    assert!(!lines.iter().any(is_faulty));
+    // The late response is a sample of its own, beside that of the host at the same tick.
+    let times: Vec<_> = lines
+        .iter()
+        .filter_map(|line| match line {
+            ProbeLine::Sample(sample) => Some(sample.wall_ms),
+            _ => None,
+        })
+        .collect();
+    assert!(times.windows(2).any(|pair| pair[0] == pair[1]), "{times:?}");
 }
 
 #[test]
