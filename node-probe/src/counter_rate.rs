@@ -4,6 +4,8 @@ use nodeglass_protocol::Reading;
 
 /// Shortest time between two readings, in ns; below it a rate would be noise.
 pub const MIN_ELAPSED_NS: u64 = 1_000_000;
+/// Lowest count that no counter reaches: drivers write ones for unknown, or a negative number.
+const IMPOSSIBLE: u64 = 1 << 63;
 /// Modulus of a 32-bit counter.
 const WRAP: u64 = 1 << 32;
 
@@ -37,6 +39,12 @@ impl CounterRate {
     /// reading yields no rate. Use [`CounterRate::rate_below`] for a 32-bit counter that may overflow
     /// more than once between two readings.
     pub fn rate(&mut self, count: Reading<u64>, mono_ns: u64) -> Reading<u64> {
+        let count = match count {
+            Reading::Value(count @ IMPOSSIBLE..) => {
+                Reading::Failed(format!("the counter reads {count}").into())
+            }
+            count => count,
+        };
         let Reading::Value(count) = count else {
             self.last = None;
             return count;
@@ -142,6 +150,16 @@ mod tests {
         counter.rate(Reading::Value(1), 0);
         assert_eq!(counter.rate(Reading::Unsupported, SECOND), Reading::Unsupported);
         assert_eq!(counter.rate(Reading::Value(100), 2 * SECOND), Reading::NotYet);
+    }
+
+    #[test]
+    fn a_count_that_means_unknown_is_no_constant_counter() {
+        let mut counter = CounterRate::default();
+        for second in 0..3 {
+            let rate = counter.rate(Reading::Value(u64::MAX), second * SECOND);
+            assert_eq!(rate, Reading::Failed("the counter reads 18446744073709551615".into()));
+        }
+        assert_eq!(counter.rate(Reading::Value(1), 4 * SECOND), Reading::NotYet);
     }
 
     #[test]

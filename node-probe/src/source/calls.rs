@@ -63,6 +63,15 @@ impl CallTracker {
         self.running.store(now_ms << GPU_BITS | gpu, Ordering::Release);
     }
 
+    /// Marks that the next call is for the same GPU, or for the driver, as the last one: each call
+    /// has the watchdog's limit for itself.
+    pub fn begin_next_call(&self) {
+        match self.running.load(Ordering::Acquire) {
+            0 => {}
+            packed => self.enter(packed & ((1 << GPU_BITS) - 1)),
+        }
+    }
+
     /// Marks that no call runs.
     pub fn end_call(&self) {
         self.running.store(0, Ordering::Release);
@@ -152,6 +161,20 @@ mod tests {
         assert_eq!(calls.running().map(|(_, gpu)| gpu), Some(None));
         calls.end_call();
         assert_eq!(calls.running(), None);
+        calls.begin_next_call();
+        assert_eq!(calls.running(), None);
+    }
+
+    #[test]
+    fn the_next_call_for_a_gpu_is_timed_by_itself() {
+        let calls = CallTracker::default();
+        calls.begin_gpu_call(7);
+        let packed = calls.running.load(Ordering::Acquire);
+        calls.running.store(packed - (2_000 << GPU_BITS), Ordering::Release);
+        assert!(calls.running().is_some_and(|(call_duration, _)| call_duration >= Duration::from_secs(2)));
+        calls.begin_next_call();
+        let (call_duration, gpu) = calls.running().unwrap();
+        assert!(call_duration < Duration::from_secs(2) && gpu == Some(7));
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod calls;
 pub mod confinement;
 mod drm;
 pub mod intel;
+mod limits;
 pub mod multi;
 pub mod nvml;
 mod proc_files;

@@ -1,7 +1,7 @@
 //! A GPU in MIG mode has no utilization, and its instances have their own readings.
 
 use crate::harness::Node;
-use nodeglass_protocol::Reading::{Unsupported, Value};
+use nodeglass_protocol::Reading::{Failed, Unsupported, Value};
 use nodeglass_protocol::gpu::MigFacts;
 use nodeglass_protocol::probe::JobDevices;
 use nodeglass_protocol::{GpuUuid, JobId};
@@ -62,6 +62,34 @@ fn gpm_is_read_per_instance_and_utilization_is_never_zero() {
     let list = probe.processes(|list| !list.processes.is_empty());
     assert_eq!(list.processes[0].facts.gpu.as_str(), "MIG-a");
     assert_eq!((&list.processes[0].now.sm_pct, &list.processes[0].now.dec_pct), (&Unsupported, &Unsupported));
+}
+
+#[test]
+fn an_instance_is_read_where_its_gpu_refuses() {
+    let refused = [
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetMaxMigDeviceCount",
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetMemoryInfo_v2",
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetGraphicsRunningProcesses_v3",
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    ];
+    let mut state = divided();
+    let errors: serde_json::Map<_, _> = refused.iter().map(|call| ((*call).to_owned(), json!(4))).collect();
+    state["gpus"][0]["errors_of_gpu"] = errors.into();
+    state["gpus"][0]["mig"][0]["mem_used_mib"] = json!(9_000);
+    let node = Node::new(&state);
+    let mut probe = node.start(&[]);
+    let sample = probe.sample(|sample| sample.gpus.len() == 3);
+    assert!(matches!(sample.gpus[0].mem_used_bytes, Failed(_)));
+    assert_eq!(sample.gpus[1].mem_used_bytes, Value(9_000 << 20));
+    let list = probe.processes(|list| !list.processes.is_empty());
+    let process = &list.processes[0];
+    assert_eq!((process.facts.gpu.as_str(), process.facts.pid), ("MIG-a", 4_000_001));
+    assert_eq!(process.now.gpu_mem_bytes, Value(50 << 20));
+    let gaps: Vec<_> = list.gaps.iter().map(|gap| gap.gpu.as_str()).collect();
+    assert_eq!(gaps, ["GPU-0"], "the instances are complete");
 }
 
 #[test]

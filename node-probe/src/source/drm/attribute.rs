@@ -1,8 +1,9 @@
 //! Attributes of sysfs and files of `/proc`: opened once, read from the start, with strict bounds.
 
+use crate::source::calls::CallTracker;
 use nodeglass_protocol::{Reading, Text};
 use rustix::{fs, fs::OFlags, io::Errno};
-use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
+use std::{fs::File, io, os::unix::fs::FileExt, path::Path, sync::Arc};
 
 /// Maximum length of a number with its unit and newline.
 const NUMBER_BYTES: usize = 64;
@@ -172,9 +173,16 @@ pub fn read_reading(path: &Path) -> Reading<Text> {
 #[derive(Debug, Default)]
 pub struct Reader {
     is_gone: bool,
+    /// Tracks each read for the watchdog.
+    calls: Arc<CallTracker>,
 }
 
 impl Reader {
+    /// Creates a reader whose reads are tracked one by one.
+    pub fn tracked(calls: &Arc<CallTracker>) -> Self {
+        Self { is_gone: false, calls: Arc::clone(calls) }
+    }
+
     /// Whether a read reported that the device is gone.
     pub const fn is_gone(&self) -> bool {
         self.is_gone
@@ -182,6 +190,7 @@ impl Reader {
 
     /// Converts a result to a reading.
     pub fn take<T>(&mut self, result: Result<T, ReadError>) -> Reading<T> {
+        self.calls.begin_next_call();
         self.is_gone |= matches!(result, Err(ReadError::Gone));
         reading(result)
     }

@@ -5,6 +5,7 @@ use super::{error, ffi, plausible};
 use crate::source::calls::CallTracker;
 use nodeglass_protocol::{GpuUuid, Reading, Text};
 use nvml_wrapper::{Device, Nvml, error::NvmlError};
+use std::{collections::HashSet, sync::Arc};
 
 /// One entry of the inventory.
 pub struct DeviceHandle<'nvml> {
@@ -22,6 +23,8 @@ pub struct DeviceHandle<'nvml> {
     pub divided: Option<bool>,
     /// Failed if NVML reported an implausible number of instances.
     pub instances: Reading<()>,
+    /// Tracks each call for the watchdog.
+    pub calls: Arc<CallTracker>,
 }
 
 /// Reason why a counted GPU has no handle.
@@ -56,25 +59,45 @@ pub struct Instance {
 /// Enumerates all GPUs in NVML's order, each followed by its instances. A GPU that must not be
 /// called keeps its previous entries. If NVML does not state how many there are, as many as before (`known`) are
 /// enumerated.
-pub fn enumerate<'nvml>(nvml: &'nvml Nvml, calls: &CallTracker, known: u32) -> Vec<DeviceHandle<'nvml>> {
-    let mut handles = Vec::new();
+pub fn enumerate<'nvml>(nvml: &'nvml Nvml, calls: &Arc<CallTracker>, known: u32) -> Vec<DeviceHandle<'nvml>> {
+    let (mut handles, mut seen) = (Vec::new(), HashSet::new());
     for index in 0..count(nvml).unwrap_or(known) {
         if let Some(why) = calls.avoided(index) {
-            handles.extend(avoided(index, &why, calls));
+            let avoided = avoided(index, &why, calls);
+            seen.extend(avoided.iter().map(|handle| handle.uuid.clone()));
+            handles.extend(avoided);
             continue;
         }
         calls.begin_gpu_call(index);
         // NVML counts more than there are.
-        let Some(mut handle) = gpu(nvml, index) else { continue };
+        let Some(mut handle) = gpu(nvml, index, calls) else { continue };
+        set_distinct(&mut handle.uuid, &mut seen, || format!("UNKNOWN-{index}"));
         let instances = handle.device.as_ref().map_or(Ok(Vec::new()), |device| instances(&handle, device));
-        let instances = instances.unwrap_or_else(|error| {
+        let mut instances = instances.unwrap_or_else(|error| {
             handle.instances = Reading::Failed(error::of(&error).into());
             Vec::new()
         });
+        for (position, instance) in instances.iter_mut().enumerate() {
+            set_distinct(&mut instance.uuid, &mut seen, || of_position(&handle, position));
+        }
         handles.push(handle);
         handles.extend(instances);
     }
     handles
+}
+
+/// Replaces a UUID that is empty or another entry's, whose readings and processes would be taken for
+/// this one's.
+fn set_distinct(uuid: &mut GpuUuid, seen: &mut HashSet<GpuUuid>, substitute: impl FnOnce() -> String) {
+    if uuid.as_str().is_empty() || seen.contains(uuid) {
+        *uuid = GpuUuid::new(substitute());
+    }
+    seen.insert(uuid.clone());
+}
+
+/// Substitute for the UUID of an instance.
+fn of_position(parent: &DeviceHandle<'_>, position: usize) -> String {
+    format!("{}/mig-{position}", parent.uuid.as_str())
 }
 
 /// Returns the number of GPUs.
@@ -86,7 +109,7 @@ pub fn count(nvml: &Nvml) -> Result<u32, NvmlError> {
 }
 
 /// Returns the previous entries of a GPU that must not be called.
-fn avoided<'nvml>(index: u32, why: &Text, calls: &CallTracker) -> Vec<DeviceHandle<'nvml>> {
+fn avoided<'nvml>(index: u32, why: &Text, calls: &Arc<CallTracker>) -> Vec<DeviceHandle<'nvml>> {
     let handle = |uuid: GpuUuid, mig| DeviceHandle {
         uuid,
         answers: false,
@@ -95,6 +118,7 @@ fn avoided<'nvml>(index: u32, why: &Text, calls: &CallTracker) -> Vec<DeviceHand
         mig,
         divided: None,
         instances: Reading::Value(()),
+        calls: Arc::clone(calls),
     };
     let known = calls.known().map(|known| known.gpus.as_slice()).unwrap_or_default();
     let rows = known.iter().filter(|facts| facts.index == index).map(|facts| {
@@ -108,11 +132,14 @@ fn avoided<'nvml>(index: u32, why: &Text, calls: &CallTracker) -> Vec<DeviceHand
 }
 
 /// Returns the GPU with an index; `None` if NVML calls the index invalid.
-fn gpu(nvml: &Nvml, index: u32) -> Option<DeviceHandle<'_>> {
+fn gpu<'nvml>(nvml: &'nvml Nvml, index: u32, calls: &Arc<CallTracker>) -> Option<DeviceHandle<'nvml>> {
+    let calls = Arc::clone(calls);
     let handle = match nvml.device_by_index(index) {
         Err(NvmlError::InvalidArg) => return None,
         Ok(device) => {
+            calls.begin_next_call();
             let uuid = device.uuid();
+            calls.begin_next_call();
             DeviceHandle {
                 answers: uuid.is_ok(),
                 uuid: uuid.map_or_else(|error| nameless(index, &error), GpuUuid::new),
@@ -121,6 +148,7 @@ fn gpu(nvml: &Nvml, index: u32) -> Option<DeviceHandle<'_>> {
                 device: Ok(device),
                 mig: None,
                 instances: Reading::Value(()),
+                calls,
             }
         }
         Err(error) => DeviceHandle {
@@ -134,6 +162,7 @@ fn gpu(nvml: &Nvml, index: u32) -> Option<DeviceHandle<'_>> {
             mig: None,
             divided: None,
             instances: Reading::Value(()),
+            calls,
         },
     };
     Some(handle)
@@ -182,8 +211,14 @@ fn has_other_instances(gpu: &Device<'_>, instances: usize) -> bool {
     exists(instances) || instances.checked_sub(1).is_some_and(|last| !exists(last))
 }
 
+/// Whether MIG mode is enabled. In a container with an instance alone, the GPU may refuse to state it,
+/// but has the instance.
 fn divided(gpu: &Device<'_>) -> Option<bool> {
-    gpu.mig_mode().ok().map(|mode| mode.current == 1)
+    match gpu.mig_mode() {
+        Ok(mode) => Some(mode.current == 1),
+        Err(error) if error::unsupported(&error) || error::fault(&error).is_some() => None,
+        Err(_) => gpu.mig_device_by_index(0).is_ok().then_some(true),
+    }
 }
 
 fn instances<'nvml>(
@@ -194,7 +229,10 @@ fn instances<'nvml>(
         return Ok(Vec::new());
     }
     // The reported count is the maximum; existing instances come first, followed by NotFound.
-    let most = ffi::within(gpu.mig_device_count().unwrap_or(0), plausible::MAX_INSTANCES)?;
+    let most = match gpu.mig_device_count() {
+        Err(NvmlError::NoPermission) => plausible::MAX_INSTANCES,
+        count => ffi::within(count.unwrap_or(0), plausible::MAX_INSTANCES)?,
+    };
     Ok((0..most)
         .map_while(|position| gpu.mig_device_by_index(position).ok())
         .enumerate()
@@ -203,9 +241,8 @@ fn instances<'nvml>(
 }
 
 fn instance<'nvml>(parent: &DeviceHandle<'_>, position: usize, device: Device<'nvml>) -> DeviceHandle<'nvml> {
-    let uuid = device
-        .uuid()
-        .map_or_else(|_| GpuUuid::new(format!("{}/mig-{position}", parent.uuid.as_str())), GpuUuid::new);
+    parent.calls.begin_next_call();
+    let uuid = device.uuid().map_or_else(|_| GpuUuid::new(of_position(parent, position)), GpuUuid::new);
     let ids = super::ffi_compat::instance_ids(&device);
     let mig = Some(Instance { parent: parent.uuid.clone(), ids });
     DeviceHandle {
@@ -216,5 +253,6 @@ fn instance<'nvml>(parent: &DeviceHandle<'_>, position: usize, device: Device<'n
         mig,
         divided: None,
         instances: Reading::Value(()),
+        calls: Arc::clone(&parent.calls),
     }
 }

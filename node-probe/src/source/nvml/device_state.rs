@@ -1,11 +1,14 @@
 //! State of a GPU between sampling cycles: counters and unsupported queries.
 
 use super::{
-    device::DeviceHandle, fields::FIELD_READINGS, gpm::Gpm, pcie::Pcie, query_cache::QueryCache,
+    device::DeviceHandle, fields::FIELD_READINGS, gpm::Gpm, nvlinks, pcie::Pcie, query_cache::QueryCache,
     sample_cursor::SampleCursor,
 };
 use crate::counter_rate::CounterRate;
+use crate::source::limits::Limits;
+use nodeglass_protocol::probe::GpuFacts;
 use nodeglass_protocol::{Reading, Text};
+use std::sync::Arc;
 
 /// State of one inventory entry.
 #[derive(Debug)]
@@ -16,6 +19,8 @@ pub struct DeviceState<'nvml> {
     pub gpm: Gpm<'nvml>,
     /// PCIe throughput.
     pub pcie: Pcie,
+    /// Limits that the GPU states for itself.
+    pub limits: Limits,
     /// Rates of the field values that are counters.
     pub field_rates: [CounterRate; FIELD_READINGS],
     /// NVLinks, once health was queried.
@@ -43,6 +48,13 @@ pub struct LinkState {
     pub rx: CounterRate,
 }
 
+impl LinkState {
+    /// Returns its data rate in one direction in bytes/s; unknown if it was down.
+    pub fn max_bytes_s(&self) -> Option<u64> {
+        self.version.value().copied().and_then(nvlinks::max_bytes_s)
+    }
+}
+
 impl<'nvml> DeviceState<'nvml> {
     /// Creates the state of a new GPU.
     pub fn new(handle: &DeviceHandle<'_>) -> Self {
@@ -50,6 +62,7 @@ impl<'nvml> DeviceState<'nvml> {
             queries: queries(handle),
             gpm: Gpm::default(),
             pcie: Pcie::default(),
+            limits: Limits::default(),
             field_rates: Default::default(),
             links: Vec::new(),
             links_known: false,
@@ -57,6 +70,15 @@ impl<'nvml> DeviceState<'nvml> {
             mem_total_bytes: None,
             was_faulty: false,
         }
+    }
+
+    /// Sets the limits that the facts state.
+    pub fn set_limits(&mut self, facts: &GpuFacts) {
+        self.pcie.set_link(facts.pcie_gen_max.value().copied(), facts.pcie_width_max.value().copied());
+        let nvlink_bytes_s = self.limits.nvlink_bytes_s;
+        self.limits = Limits::of(facts);
+        (self.limits.pcie_bytes_s, self.limits.nvlink_bytes_s) =
+            (Some(self.pcie.max_bytes_s()), nvlink_bytes_s);
     }
 
     /// Returns the state after another enumeration: counters are kept, unsupported queries are
@@ -70,5 +92,5 @@ impl<'nvml> DeviceState<'nvml> {
 }
 
 fn queries(handle: &DeviceHandle<'_>) -> QueryCache {
-    QueryCache::new(handle.mig.is_some(), handle.divided == Some(true))
+    QueryCache::new(handle.mig.is_some(), handle.divided == Some(true), Arc::clone(&handle.calls))
 }

@@ -48,6 +48,7 @@ pub fn of(nvml: &Nvml, handle: &DeviceHandle<'_>) -> GpuFacts {
 
 /// Some drivers report an invalid argument for board-level queries of an instance.
 fn reported_value<T>(handle: &DeviceHandle<'_>, result: Result<T, NvmlError>) -> Reading<T> {
+    handle.calls.begin_next_call();
     match result {
         Err(NvmlError::InvalidArg) if handle.mig.is_some() => Reading::Unsupported,
         result => error::reading(result),

@@ -5,6 +5,7 @@ use super::{
     error,
     ffi_compat::{checked, missing},
 };
+use crate::source::calls::CallTracker;
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::{Device, Nvml, error::NvmlError};
 use nvml_wrapper_sys::bindings as sys;
@@ -88,7 +89,13 @@ pub enum Gpm<'nvml> {
 
 impl<'nvml> Gpm<'nvml> {
     /// Returns the metrics since the last call. `instance` is the GPU instance of `gpu`, if any.
-    pub fn look(&mut self, nvml: &'nvml Nvml, gpu: &Device<'nvml>, instance: Option<u32>) -> Metrics {
+    pub fn look(
+        &mut self,
+        nvml: &'nvml Nvml,
+        gpu: &Device<'nvml>,
+        instance: Option<u32>,
+        calls: &CallTracker,
+    ) -> Metrics {
         if matches!(self, Self::Unasked) {
             match Self::prepared(nvml, gpu) {
                 Ok(gpm) => *self = gpm,
@@ -108,6 +115,7 @@ impl<'nvml> Gpm<'nvml> {
                 if !mem::replace(primed, true) {
                     return Metrics::all(&Reading::NotYet);
                 }
+                calls.begin_next_call();
                 // `next` now contains the older sample and is overwritten next time.
                 between(next, last).unwrap_or_else(|error| Metrics::all(&error::reading(Err(error))))
             }

@@ -7,6 +7,8 @@ use super::nvlinks;
 use super::query_cache::{Query, QueryCache};
 use super::{error, ffi, license, plausible};
 use crate::clock;
+use crate::source::calls::CallTracker;
+use crate::source::limits::check_rate;
 use nodeglass_protocol::gpu::{GpuHealth, NvLink, Vgpu, VgpuLicense};
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::Device;
@@ -39,7 +41,7 @@ pub fn of(handle: &DeviceHandle<'_>, device_state: &mut DeviceState<'_>) -> GpuH
     if let Some(fault) = device_state.queries.fault() {
         return lost(fault.clone());
     }
-    let nvlinks = if handle.mig.is_none() { links(device, device_state) } else { Vec::new() };
+    let nvlinks = if handle.mig.is_none() { links(device, device_state, &handle.calls) } else { Vec::new() };
     let mut health = GpuHealth { nvlinks, ..health };
     plausible::health(&mut health);
     health
@@ -108,6 +110,7 @@ fn query_all(device: &Device<'_>, queries: &mut QueryCache) -> GpuHealth {
 fn vgpus(device: &Device<'_>, queries: &mut QueryCache) -> Vec<Vgpu> {
     let ids = queries.query(Query::Vgpus, || ffi::active_vgpus(device));
     let vgpu = |id: &u32| {
+        queries.begin_next_call();
         let instance = VgpuInstance::new(*id, device);
         let kind = || instance.instance_type();
         Vgpu {
@@ -124,16 +127,23 @@ fn vgpus(device: &Device<'_>, queries: &mut QueryCache) -> Vec<Vgpu> {
 }
 
 /// Queries all links: state and errors each time, static facts once per inventory.
-fn links(device: &Device<'_>, device_state: &mut DeviceState<'_>) -> Vec<NvLink> {
-    let states = nvlinks::states(device).unwrap_or_default();
+fn links(device: &Device<'_>, device_state: &mut DeviceState<'_>, calls: &CallTracker) -> Vec<NvLink> {
+    let states = nvlinks::states(device, calls).unwrap_or_default();
     device_state.links.resize_with(states.len(), LinkState::default);
     if !device_state.links_known {
         for (number, link) in (0..).zip(&mut device_state.links) {
+            calls.begin_next_call();
             link.version = nvlinks::version(device, number);
             link.remote = error::reading(nvlinks::remote(device, number)).map(|remote| remote.text());
         }
+        // The links of a GPU have one version, which one that is down does not state.
+        let fastest = device_state.links.iter().filter_map(LinkState::max_bytes_s).max();
+        let is_known = !device_state.links.iter().any(|link| matches!(link.version, Reading::Failed(_)));
+        device_state.limits.nvlink_bytes_s =
+            fastest.filter(|_| is_known).map(|limit| limit.saturating_mul(device_state.links.len() as u64));
         device_state.links_known = true;
     }
+    calls.begin_next_call();
     let rates = rates(device, &states, device_state);
     let mut links = Vec::with_capacity(states.len());
     for (number, (state, (rx, tx))) in (0..).zip(states.into_iter().zip(rates)) {
@@ -191,7 +201,11 @@ fn rates(
             // A link that is down transfers nothing, and its counters restart when it comes up.
             let (rx, tx) =
                 if up(state) { (answer(), answer()) } else { (Reading::Unsupported, Reading::Unsupported) };
-            (link.rx.rate(rx, mono_ns).map(mib), link.tx.rate(tx, mono_ns).map(mib))
+            let limit = link.max_bytes_s().map(|limit| limit >> 20);
+            let mut rates = (link.rx.rate(rx, mono_ns).map(mib), link.tx.rate(tx, mono_ns).map(mib));
+            check_rate(&mut rates.0, limit, "NVML", "MiB/s");
+            check_rate(&mut rates.1, limit, "NVML", "MiB/s");
+            rates
         })
         .collect()
 }

@@ -106,7 +106,7 @@ fn absent(error: &NvmlError) -> Absent {
 struct NvmlSession<'nvml> {
     nvml: &'nvml Nvml,
     /// Tracks the current call for the watchdog.
-    calls: &'nvml CallTracker,
+    calls: &'nvml Arc<CallTracker>,
     handles: Vec<DeviceHandle<'nvml>>,
     /// UUIDs of the handles.
     uuids: Arc<[GpuUuid]>,
@@ -228,9 +228,7 @@ impl Session for NvmlSession<'_> {
         self.remember(before);
         self.handle_map.remember(&self.handles);
         for (facts, device_state) in gpus.iter().zip(&mut self.device_states) {
-            device_state
-                .pcie
-                .set_link(facts.pcie_gen_max.value().copied(), facts.pcie_width_max.value().copied());
+            device_state.set_limits(facts);
         }
         // Registering again would repeat old events, so it happens once per set of devices.
         if !self.xids.as_ref().is_some_and(|watch| watch.covers(&self.handles)) {

@@ -4,6 +4,7 @@ use super::{
     error,
     ffi::{self, RemoteKind},
 };
+use crate::source::calls::CallTracker;
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::{Device, error::NvmlError, struct_wrappers::device::PciInfo};
 use nvml_wrapper_sys::bindings as sys;
@@ -42,9 +43,10 @@ impl Remote {
 }
 
 /// Returns whether each existing link is up; a link whose state cannot be read exists too.
-pub fn states(device: &Device<'_>) -> Result<Vec<Result<bool, NvmlError>>, NvmlError> {
+pub fn states(device: &Device<'_>, calls: &CallTracker) -> Result<Vec<Result<bool, NvmlError>>, NvmlError> {
     let mut states = Vec::new();
     for link in 0..MOST {
+        calls.begin_next_call();
         match device.link_wrapper_for(link).is_active() {
             // GPUs with fewer links report the end in one of two ways.
             Err(error) if error::unsupported(&error) || matches!(error, NvmlError::InvalidArg) => break,
@@ -67,8 +69,13 @@ pub fn version(device: &Device<'_>, link: u32) -> Reading<u64> {
 fn version_of(number: u32) -> Reading<u64> {
     /// `NVML_NVLINK_VERSION_6_0`, which is newer than the bindings.
     const VERSION_6_0: u32 = 8;
+    /// What drivers write for unknown.
+    const UNKNOWN_8: u32 = 0xff;
+    const UNKNOWN_32: u32 = u32::MAX;
     match number {
-        sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_INVALID => Reading::Unsupported,
+        sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_INVALID | UNKNOWN_8 | UNKNOWN_32 => {
+            Reading::Unsupported
+        }
         sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_1_0 => Reading::Value(1),
         sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_2_0
         | sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_2_2 => Reading::Value(2),
@@ -80,6 +87,18 @@ fn version_of(number: u32) -> Reading<u64> {
         newer => Reading::Failed(
             format!("newer than NVLink 6.0, by NVML's number {newer}: update nodeglass to see which").into(),
         ),
+    }
+}
+
+/// Returns the data rate in bytes/s of a link in one direction, by version; unknown for later ones.
+pub fn max_bytes_s(version: u64) -> Option<u64> {
+    const GB: u64 = 1_000_000_000;
+    match version {
+        1 => Some(20 * GB),
+        2..=4 => Some(27 * GB),
+        5 => Some(54 * GB),
+        6 => Some(108 * GB),
+        _ => None,
     }
 }
 
@@ -124,7 +143,7 @@ mod tests {
         let versions = (0..=9).map(version_of).map(|version| version.value().copied());
         let wanted = [None, Some(1), Some(2), Some(2), Some(3), Some(3), Some(4), Some(5), Some(6), None];
         assert_eq!(versions.collect::<Vec<_>>(), wanted);
-        assert_eq!(version_of(0), Reading::Unsupported);
+        assert_eq!([0, 255, u32::MAX].map(version_of), [(); 3].map(|()| Reading::Unsupported));
         assert!(matches!(version_of(9), Reading::Failed(_)));
     }
 }

@@ -67,6 +67,11 @@ impl Pcie {
         self.most_bytes_s = lane.copied().unwrap_or(u64::MAX).saturating_mul(lanes);
     }
 
+    /// Returns the maximum data rate of the link in one direction, in bytes/s.
+    pub const fn max_bytes_s(&self) -> u64 {
+        self.most_bytes_s
+    }
+
     /// Whether the GPU depends on measurements and has been measured.
     pub fn is_measured(&self) -> bool {
         self.wants_measuring && self.measured.is_some()
@@ -110,11 +115,7 @@ impl Pcie {
             _ => measure(device, queries),
         };
         self.measured = Some(measured.clone());
-        let most = self.most_bytes_s;
-        PerDirection {
-            tx: best(measured.tx, by_counter.tx, most),
-            rx: best(measured.rx, by_counter.rx, most),
-        }
+        PerDirection { tx: best(measured.tx, by_counter.tx), rx: best(measured.rx, by_counter.rx) }
     }
 
     /// Discards the last measurement, because a better source is available or the GPU cannot be
@@ -139,12 +140,8 @@ fn measure(device: &Device<'_>, queries: &mut QueryCache) -> PerDirection<Readin
 
 /// Selects the measurement if it succeeded, otherwise the counter, which is `None` if it may have
 /// overflowed more than once.
-fn best(measured: Reading<u64>, counter: Option<Reading<u64>>, most_bytes_s: u64) -> Reading<u64> {
+fn best(measured: Reading<u64>, counter: Option<Reading<u64>>) -> Reading<u64> {
     match (measured, counter) {
-        // Allows an eighth more, because the measurement window is not exact.
-        (Reading::Value(rate), _) if rate > most_bytes_s.saturating_add(most_bytes_s / 8) => {
-            Reading::Failed(format!("NVML reported {rate} bytes/s, more than the link can carry").into())
-        }
         (Reading::Unsupported, None) => Reading::Failed(WRAPS.into()),
         (Reading::Unsupported, Some(counted)) => counted,
         (measured, _) => measured,
@@ -222,13 +219,12 @@ mod tests {
     #[test]
     fn measurements_win_and_ambiguous_counters_are_not_used() {
         let value = |rate| Reading::Value(rate);
-        assert_eq!(best(value(6), None, 100), value(6));
-        assert_eq!(best(Reading::Unsupported, None, 100), Reading::Failed(WRAPS.into()));
-        assert_eq!(best(Reading::Unsupported, Some(value(3)), 100), value(3));
-        assert_eq!(best(Reading::Unsupported, Some(Reading::Unsupported), 100), Reading::Unsupported);
+        assert_eq!(best(value(6), None), value(6));
+        assert_eq!(best(Reading::Unsupported, None), Reading::Failed(WRAPS.into()));
+        assert_eq!(best(Reading::Unsupported, Some(value(3))), value(3));
+        assert_eq!(best(Reading::Unsupported, Some(Reading::Unsupported)), Reading::Unsupported);
         let denied = || Reading::Failed("insufficient permissions".into());
-        assert_eq!(best(denied(), None, 100), denied());
-        assert!(matches!(best(value(113), None, 100), Reading::Failed(_)));
+        assert_eq!(best(denied(), None), denied());
     }
 
     #[test]

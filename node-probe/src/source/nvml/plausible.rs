@@ -109,12 +109,13 @@ fn check<T: Copy + Into<u64>>(reading: &mut Reading<T>, quantity: Quantity) {
     }
 }
 
-/// Checks that a part of memory does not exceed the total.
-fn check_part(part: &mut Reading<u64>, whole: &Reading<u64>) {
-    if let (Reading::Value(used), Some(total)) = (&*part, whole.value())
+/// Checks that a part of memory does not exceed the total. A total of 0 is itself implausible then.
+fn check_part(part: &mut Reading<u64>, whole: &mut Reading<u64>) {
+    if let (Reading::Value(used), Reading::Value(total)) = (&*part, &*whole)
         && used > total
     {
-        *part = Reading::Failed(format!("NVML reported {used} of {total} bytes").into());
+        let failed = Reading::Failed(format!("NVML reported {used} of {total} bytes").into());
+        *(if *total == 0 { whole } else { part }) = failed;
     }
 }
 
@@ -125,8 +126,12 @@ pub fn sample(sample: &mut GpuSample) {
             check(reading, quantity);
         }
     }
-    check_part(&mut sample.mem_used_bytes, &sample.mem_total_bytes);
-    check_part(&mut sample.mem_reserved_bytes, &sample.mem_total_bytes);
+    let total = &mut sample.mem_total_bytes;
+    if *total == Reading::Value(0) {
+        *total = Reading::Failed("NVML reported a memory of 0 bytes".into());
+    }
+    check_part(&mut sample.mem_used_bytes, total);
+    check_part(&mut sample.mem_reserved_bytes, total);
 }
 
 /// What a reading measures; `None` if every value is plausible.
@@ -190,11 +195,11 @@ pub fn health(health: &mut GpuHealth) {
     ] {
         check(reading, quantity);
     }
-    check_part(&mut health.bar1_used_bytes, &health.bar1_total_bytes);
+    check_part(&mut health.bar1_used_bytes, &mut health.bar1_total_bytes);
     for vgpu in &mut health.vgpus {
         check(&mut vgpu.mem_used_bytes, Bytes);
         check(&mut vgpu.mem_total_bytes, Bytes);
-        check_part(&mut vgpu.mem_used_bytes, &vgpu.mem_total_bytes);
+        check_part(&mut vgpu.mem_used_bytes, &mut vgpu.mem_total_bytes);
     }
     for link in &mut health.nvlinks {
         check(&mut link.rx_mib_s, MibPerSecond);
@@ -208,7 +213,7 @@ pub fn gpu_process(gpu_process: &mut GpuProcess, total: Option<u64>) {
     let bytes = &mut gpu_process.now.gpu_mem_bytes;
     check(bytes, Quantity::Bytes);
     if let Some(total) = total {
-        check_part(bytes, &Reading::Value(total));
+        check_part(bytes, &mut Reading::Value(total));
     }
 }
 
@@ -247,12 +252,24 @@ mod tests {
     }
 
     #[test]
+    fn a_memory_of_no_size_is_implausible_itself() {
+        let mut gpu =
+            GpuSample { mem_used_bytes: Value(7), mem_total_bytes: Value(0), ..GpuSample::default() };
+        sample(&mut gpu);
+        assert_eq!(gpu.mem_used_bytes, Value(7));
+        assert_eq!(gpu.mem_total_bytes, Failed("NVML reported a memory of 0 bytes".into()));
+        let (mut used, mut total) = (Value(7), Value(0));
+        check_part(&mut used, &mut total);
+        assert_eq!((used, total), (Value(7), Failed("NVML reported 7 of 0 bytes".into())));
+    }
+
+    #[test]
     fn a_part_larger_than_the_total_fails() {
-        let (mut used, total) = (Value(999), Value(85));
-        check_part(&mut used, &total);
+        let (mut used, mut total) = (Value(999), Value(85));
+        check_part(&mut used, &mut total);
         assert_eq!(used, Failed("NVML reported 999 of 85 bytes".into()));
-        let (mut used, unknown) = (Value(999), Unsupported);
-        check_part(&mut used, &unknown);
+        let (mut used, mut unknown) = (Value(999), Unsupported);
+        check_part(&mut used, &mut unknown);
         assert_eq!(used, Value(999));
     }
 }

@@ -42,25 +42,22 @@ pub fn gpu_processes(
         GpuProcessList { mono_ns: clock::mono_ns(), gpus: uuids, ..GpuProcessList::default() };
     let mut found: Vec<BTreeMap<u32, Found>> = handles.iter().map(|_| BTreeMap::new()).collect();
     for (position, handle) in handles.iter().enumerate().filter(|(_, handle)| handle.mig.is_none()) {
-        if handle.device.is_ok() {
-            calls.begin_gpu_call(handle.index);
-        }
         let mut invalid = 0;
         for (list, kind) in LISTS {
+            if handle.device.is_ok() {
+                calls.begin_gpu_call(handle.index);
+            }
             match listed(handle, list, raw) {
                 Ok(listed) => {
                     invalid += listed.invalid;
                     for entry in listed.entries {
                         let position = instance_of(handles, handle, entry.instance).unwrap_or(position);
-                        let process = found[position].entry(entry.pid).or_default();
-                        // A process in two lists has the same memory in both, but it may be unknown
-                        // in one.
-                        process.mem_bytes = process.mem_bytes.max(entry.mem_bytes);
-                        process.kind = process.kind.union(kind);
+                        take(&mut found[position], entry, kind);
                     }
                 }
                 Err(Reading::Failed(why)) => {
-                    gpu_process_list.unread(family(handles, handle), kind, (*why).clone())
+                    let unread = list_instances(handles, handle, (list, kind), raw, &mut found, calls);
+                    gpu_process_list.unread(unread, kind, (*why).clone())
                 }
                 Err(_) => gpu_process_list.unsupported(family(handles, handle), kind),
             }
@@ -83,6 +80,38 @@ pub fn gpu_processes(
         gpu_process_list.processes.extend(processes.into_iter().take(cap).map(gpu_process));
     }
     gpu_process_list
+}
+
+/// Reads one list of each instance of a GPU that does not list all processes itself: in a container
+/// with an instance alone, only that one does. Returns the GPU and the instances that were not read.
+fn list_instances(
+    handles: &[DeviceHandle<'_>],
+    gpu: &DeviceHandle<'_>,
+    (list, kind): (List, ProcessKind),
+    raw: &mut RawList,
+    found: &mut [BTreeMap<u32, Found>],
+    calls: &CallTracker,
+) -> Vec<GpuUuid> {
+    let mut unread = vec![gpu.uuid.clone()];
+    for (handle, found) in handles.iter().zip(found) {
+        if handle.mig.as_ref().is_none_or(|mig| mig.parent != gpu.uuid) {
+            continue;
+        }
+        calls.begin_next_call();
+        match listed(handle, list, raw) {
+            Ok(listed) => listed.entries.into_iter().for_each(|entry| take(found, entry, kind)),
+            Err(_) => unread.push(handle.uuid.clone()),
+        }
+    }
+    unread
+}
+
+/// Adds an entry to the processes of a GPU or instance.
+fn take(found: &mut BTreeMap<u32, Found>, entry: Entry, kind: ProcessKind) {
+    let process = found.entry(entry.pid).or_default();
+    // A process in two lists has the same memory in both, but it may be unknown in one.
+    process.mem_bytes = process.mem_bytes.max(entry.mem_bytes);
+    process.kind = process.kind.union(kind);
 }
 
 /// Returns the UUIDs of a GPU and its instances.

@@ -2,8 +2,10 @@
 
 use super::error;
 use super::fields::FIELD_READINGS;
+use crate::source::calls::CallTracker;
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::error::NvmlError;
+use std::sync::Arc;
 
 /// The queries, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,11 +105,13 @@ pub struct QueryCache {
     /// cycle.
     gone: Option<Text>,
     gone_balance: i32,
+    /// Tracks each query for the watchdog.
+    calls: Arc<CallTracker>,
 }
 
 impl QueryCache {
     /// Creates the cache of a GPU, of an instance, or of a GPU in MIG mode.
-    pub fn new(instance: bool, divided: bool) -> Self {
+    pub fn new(instance: bool, divided: bool, calls: Arc<CallTracker>) -> Self {
         let refused = if instance || divided { UNSUPPORTED_IN_MIG_MODE } else { 0 };
         Self {
             refused,
@@ -118,12 +122,19 @@ impl QueryCache {
             fault: None,
             gone: None,
             gone_balance: 0,
+            calls,
         }
     }
 
     /// Creates a cache that repeats all queries, but remembers which succeeded before.
     pub fn renewed(&self, instance: bool, divided: bool) -> Self {
-        Self { answered: self.answered, doubted: self.doubted, ..Self::new(instance, divided) }
+        let calls = Arc::clone(&self.calls);
+        Self { answered: self.answered, doubted: self.doubted, ..Self::new(instance, divided, calls) }
+    }
+
+    /// Marks that a call outside of [`QueryCache::query`] begins, for the watchdog.
+    pub fn begin_next_call(&self) {
+        self.calls.begin_next_call();
     }
 
     /// Starts a sampling cycle: clears the fault of the GPU as a whole.
@@ -170,7 +181,9 @@ impl QueryCache {
         if let Some(fault) = &self.fault {
             return Reading::Failed(fault.clone().into());
         }
+        self.calls.begin_next_call();
         let result = call();
+        self.calls.begin_next_call();
         match &result {
             Ok(_) => {
                 self.answered |= query.0;
@@ -222,7 +235,7 @@ mod tests {
 
     #[test]
     fn unsupported_queries_are_executed_once() {
-        let mut queries = QueryCache::new(false, false);
+        let mut queries = QueryCache::new(false, false, Arc::default());
         let first = queries.query(Query::Fan, || Err::<u32, _>(NvmlError::NotSupported));
         assert_eq!((first, queries.offers(Query::Fan)), (Reading::Unsupported, false));
         assert_eq!(
@@ -233,7 +246,7 @@ mod tests {
 
     #[test]
     fn queries_that_succeeded_before_are_repeated_after_a_denial() {
-        let mut queries = QueryCache::new(false, false);
+        let mut queries = QueryCache::new(false, false, Arc::default());
         let mut call = |answer: Result<u32, NvmlError>| {
             queries.begin(None);
             (queries.query(Query::Fan, || answer), queries.is_contradicted(), queries.offers(Query::Fan))
@@ -249,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_driver_is_gone_if_most_queries_report_it() {
-        let mut queries = QueryCache::new(false, false);
+        let mut queries = QueryCache::new(false, false, Arc::default());
         let mut look = |answers: [Result<u32, NvmlError>; 3]| {
             queries.begin(None);
             for (query, answer) in [Query::Power, Query::Fan, Query::PState].into_iter().zip(answers) {
@@ -266,7 +279,7 @@ mod tests {
 
     #[test]
     fn failed_queries_are_repeated() {
-        let mut queries = QueryCache::new(false, false);
+        let mut queries = QueryCache::new(false, false, Arc::default());
         let denied = queries.query(Query::Power, || Err::<u32, _>(NvmlError::NoPermission));
         assert_eq!(denied, Reading::Failed("insufficient permissions".into()));
         assert_eq!(queries.query(Query::Power, || Ok(1_u32)), Reading::Value(1));
@@ -274,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_lost_gpu_is_queried_once_per_cycle() {
-        let mut queries = QueryCache::new(false, false);
+        let mut queries = QueryCache::new(false, false, Arc::default());
         let lost = Reading::Failed("GPU is lost".into());
         assert_eq!(queries.query(Query::Power, || Err::<u32, _>(NvmlError::GpuLost)), lost);
         assert_eq!(queries.query(Query::Fan, || -> Result<u32, _> { panic!("asked again") }), lost);
@@ -286,11 +299,11 @@ mod tests {
     #[test]
     fn utilization_is_unsupported_in_mig_mode() {
         for (instance, divided) in [(true, false), (false, true)] {
-            let mut queries = QueryCache::new(instance, divided);
+            let mut queries = QueryCache::new(instance, divided, Arc::default());
             assert_eq!(queries.query(Query::Utilization, || Ok(0_u32)), Reading::Unsupported);
             assert_eq!(queries.query(Query::Power, || Ok(5_u32)), Reading::Value(5));
         }
-        let mut instance = QueryCache::new(true, false);
+        let mut instance = QueryCache::new(true, false, Arc::default());
         assert_eq!(
             instance.query(Query::Power, || Err::<u32, _>(NvmlError::InvalidArg)),
             Reading::Unsupported

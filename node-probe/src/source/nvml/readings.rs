@@ -49,11 +49,13 @@ pub fn of<'nvml>(
     let instance = handle.mig.as_ref().and_then(|mig| mig.ids).map(|(gpu_instance, _)| gpu_instance);
     let mut over_pcie = PerDirection { tx: Reading::Unsupported, rx: Reading::Unsupported };
     if let Some(on) = context.gpu {
-        over_pcie = monitored(&mut sample, device_state.gpm.look(on.nvml(), on, instance));
+        device_state.queries.begin_next_call();
+        over_pcie = monitored(&mut sample, device_state.gpm.look(on.nvml(), on, instance, &handle.calls));
     }
     let rates = pcie(over_pcie, counted, handle, device_state, context.measure_pcie);
     (sample.pcie_tx_bytes_s, sample.pcie_rx_bytes_s) = (rates.tx, rates.rx);
     plausible::sample(&mut sample);
+    device_state.limits.check(&mut sample, "NVML");
     device_state.mem_total_bytes = sample.mem_total_bytes.value().copied();
     sample
 }
@@ -243,6 +245,7 @@ fn counted(
             requested += 1;
         }
     }
+    device_state.queries.begin_next_call();
     let whole = if device_state.queries.fault().is_none() {
         fields::query(device, &mut request[..requested])
     } else {

@@ -15,15 +15,16 @@ pub fn of(nvml: &Nvml, handles: &[DeviceHandle<'_>], calls: &CallTracker) -> Vec
         .filter(|handle| handle.mig.is_none())
         .map(|handle| {
             calls.begin_gpu_call(handle.index);
-            Gpu::of(handle)
+            Gpu::of(handle, calls)
         })
         .collect();
     let rows: Vec<Vec<_>> = (0..gpus.len())
         .map(|from| {
-            calls.begin_gpu_call(gpus[from].index);
-            (0..gpus.len())
-                .map(|to| if from == to { GpuPath::Same } else { path(nvml, &gpus[from], &gpus[to]) })
-                .collect()
+            let path = |to: usize| {
+                calls.begin_gpu_call(gpus[from].index);
+                if from == to { GpuPath::Same } else { path(nvml, &gpus[from], &gpus[to]) }
+            };
+            (0..gpus.len()).map(path).collect()
         })
         .collect();
     let reported_value = rows.iter().flatten().any(|path| !matches!(path, GpuPath::Same | GpuPath::Unknown));
@@ -50,21 +51,22 @@ struct Ends {
 }
 
 impl<'a, 'nvml> Gpu<'a, 'nvml> {
-    fn of(handle: &'a DeviceHandle<'nvml>) -> Self {
+    fn of(handle: &'a DeviceHandle<'nvml>, calls: &CallTracker) -> Self {
         let device = handle.device.as_ref().ok();
-        let ends = device.map(ends).unwrap_or_default();
+        let ends = device.map(|device| ends(device, calls)).unwrap_or_default();
         Self { index: handle.index, device, ends }
     }
 }
 
-fn ends(device: &Device<'_>) -> Ends {
+fn ends(device: &Device<'_>, calls: &CallTracker) -> Ends {
     let address = device.pci_info().ok().map(|pci| nvlinks::address(&pci));
     let mut ends = Ends { address, ..Ends::default() };
-    let states = nvlinks::states(device).unwrap_or_default();
+    let states = nvlinks::states(device, calls).unwrap_or_default();
     for (link, state) in (0..).zip(states) {
         if !matches!(state, Ok(true)) {
             continue;
         }
+        calls.begin_next_call();
         match nvlinks::remote(device, link) {
             Ok(Remote::Device { address, .. }) => ends.devices.push(address),
             Ok(Remote::Switch) => ends.switches += 1,

@@ -35,6 +35,9 @@ fn of_this_driver(state: &State) -> Answer<()> {
     }
 }
 
+/// What the library prints on stdout.
+const PRINTED: &[u8] = b"NVML: a message of the library\n";
+
 /// Names a file to which each call appends its symbol, so that a test can wait for calls.
 const CALLS_VARIABLE: &str = "FAKE_NVML_CALLS";
 
@@ -98,7 +101,8 @@ impl<'a> DeviceContext<'a> {
         if self.gpu.lost || self.gpu.lost_at_enumeration {
             return Err(GPU_IS_LOST);
         }
-        fail(&self.gpu.errors, name)
+        fail(&self.gpu.errors, name)?;
+        if self.mig.is_none() { fail(&self.gpu.errors_of_gpu, name) } else { Ok(()) }
     }
 
     /// The same for a part of a call; faults of the whole machine apply, too.
@@ -124,6 +128,14 @@ pub(super) fn called<T>(symbol: &str, answer: impl FnOnce(&State) -> Answer<T>) 
     log(symbol);
     let state = current::state().ok_or(DRIVER_NOT_LOADED)?;
     hang(&state.hang_ms, symbol);
+    if state.prints.as_deref() == Some(symbol) {
+        // On the descriptor, as another language's library does.
+        // SAFETY: the bytes are a constant.
+        unsafe { libc::write(1, PRINTED.as_ptr().cast(), PRINTED.len()) };
+    }
+    if state.exits.as_deref() == Some(symbol) {
+        std::process::exit(0);
+    }
     if INITS.load(Ordering::SeqCst) == 0 {
         return Err(UNINITIALIZED);
     }

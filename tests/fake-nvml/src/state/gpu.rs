@@ -103,6 +103,9 @@ pub struct Gpu {
     pub lost: bool,
     /// Calls that fail on this GPU: symbol, `field:186` or `gpm:5` → return code.
     pub errors: BTreeMap<String, u32>,
+    /// The same for calls with the handle of the GPU, not for those of its instances, as in a container
+    /// with an instance alone.
+    pub errors_of_gpu: BTreeMap<String, u32>,
     /// Calls that return another number on this GPU, as in [`super::State::numbers`].
     pub numbers: BTreeMap<String, u64>,
     /// Calls that hang on this GPU: symbol, `field:186` or `gpm:5` → milliseconds.
@@ -170,6 +173,7 @@ impl Gpu {
             lost_at_enumeration: false,
             lost: false,
             errors: BTreeMap::new(),
+            errors_of_gpu: BTreeMap::new(),
             numbers: BTreeMap::new(),
             hang_ms: BTreeMap::new(),
             xids: Vec::new(),

@@ -65,6 +65,10 @@ pub struct State {
     /// Calls that return another number than the state has: symbol → number. For a list, it is the
     /// reported length, and the list itself is not returned.
     pub numbers: BTreeMap<String, u64>,
+    /// A call in which the library prints a line on stdout.
+    pub prints: Option<String>,
+    /// A call in which the library ends the process with status 0.
+    pub exits: Option<String>,
     /// Number of times the driver was replaced. For a library that was loaded before, each call on a device
     /// and each initialisation then returns a version mismatch; it still counts its GPUs.
     pub generation: u32,
@@ -91,6 +95,8 @@ impl Default for State {
             hang_ms: BTreeMap::new(),
             errors: BTreeMap::new(),
             numbers: BTreeMap::new(),
+            prints: None,
+            exits: None,
             generation: 0,
             stays_loaded: false,
             gpus: Vec::new(),
