@@ -154,21 +154,12 @@ fn the_hbm_generation_reports_through_its_table() {
             ("gpu_busy_percent", "100"),
             ("mem_info_vram_used", "1073741824"),
             ("mem_info_vram_total", "206158430208"),
-            ("current_compute_partition", "CPX"),
+            ("current_compute_partition", "SPX"),
             ("hwmon/hwmon7/temp2_label", "junction"),
             ("hwmon/hwmon7/temp2_input", "63000"),
             ("hwmon/hwmon7/power1_cap", "750000000"),
         ],
     );
-    // Partitions are platform devices with cards of their own.
-    for (number, partition) in [(2, "amdgpu_xcp_1"), (3, "amdgpu_xcp_2")] {
-        let device = format!("sys/devices/platform/{partition}");
-        tree.link(&format!("{device}/driver"), "../../../bus/platform/drivers/amdgpu_xcp_drv");
-        tree.link(
-            &format!("sys/class/drm/card{number}/device"),
-            &format!("../../../devices/platform/{partition}"),
-        );
-    }
     tree.file("usr/share/libdrm/amdgpu.ids", "# List\n1.0.0\n74A1,\t00,\tAMD Instinct MI300X\n");
     let links = (0..16).map(|link| (104 + 8 * link, 1_000, 8));
     let fields = [
@@ -184,7 +175,7 @@ fn the_hbm_generation_reports_through_its_table() {
     let report = tree.report();
     let (facts, gpu) = (&report["hello"]["gpus"][0], gpu(&report));
     assert_eq!((&facts["uuid"], &facts["name"]), (&json!("AMD-0000:c3:00.0"), &json!("AMD Instinct MI300X")));
-    assert_eq!(facts["compute_mode"], "partitioned (CPX)");
+    assert_eq!(facts["compute_mode"], "one partition (SPX)");
     let expected = json!({
         "temp_c": 63, "mem_temp_c": 55, "power_mw": 612_000, "mem_util_pct": 37, "sm_clock_mhz": 2_107,
         "mem_clock_mhz": 1_300, "nvlink_rx_bytes_s": 0, "nvlink_tx_bytes_s": 0,
@@ -408,4 +399,116 @@ fn gpus_of_three_vendors_are_read_by_one_probe() {
     assert_eq!(sample.gpus[1].util_pct, Reading::Value(97));
     assert_eq!(sample.gpus[2].sm_clock_mhz, Reading::Value(2_850));
     assert!(sample.gpus[0].fault.is_none());
+}
+
+/// The memory and identity of the GPU of a processor with a carve-out of 512 MiB.
+fn of_apu(attributes: &[(&str, &str)], table: Option<Vec<u8>>) -> [Value; 4] {
+    let tree = Tree::new();
+    tree.card(
+        0,
+        PCI,
+        "amdgpu",
+        &[
+            ("vendor", "0x1002"),
+            ("mem_info_vram_used", "155189248"),
+            ("mem_info_vram_total", "536870912"),
+            ("mem_info_gtt_used", "25769803776"),
+            ("mem_info_gtt_total", "133143986176"),
+        ],
+    );
+    tree.attributes(PCI, attributes);
+    if let Some(table) = table {
+        tree.attribute(PCI, "gpu_metrics", table);
+    }
+    let report = tree.report();
+    let (facts, gpu) = (&report["hello"]["gpus"][0], gpu(&report));
+    [&gpu["mem_total_bytes"], &gpu["mem_used_bytes"], &facts["unified_memory"], &facts["minor"]]
+        .map(Value::clone)
+}
+
+#[test]
+fn the_gpu_of_a_processor_is_known_by_any_of_its_marks() {
+    let integrated =
+        [json!(133_680_857_088_u64), json!(25_924_993_024_u64), json!(true), json!("unsupported")];
+    assert_eq!(of_apu(&[("device", "0x15d8")], None), integrated);
+    assert_eq!(of_apu(&[("device", "0x1586")], None), integrated);
+    assert_eq!(of_apu(&[("device", "0xffff"), ("hwmon/hwmon3/in1_label", "vddnb")], None), integrated);
+    // A table of a later version than is known.
+    assert_eq!(of_apu(&[("device", "0xffff")], Some(gpu_metrics(300, 3, 7, &[]))), integrated);
+    let discrete = of_apu(&[("device", "0x740f")], Some(gpu_metrics(120, 1, 3, &[])));
+    assert_eq!(discrete[0], 536_870_912);
+    assert_eq!(discrete[3], 0);
+}
+
+#[test]
+fn a_fan_that_only_counts_turns_has_a_share_of_its_highest_speed() {
+    let tree = Tree::new();
+    tree.card(
+        0,
+        PCI,
+        "amdgpu",
+        &[("device", "0x744c"), ("hwmon/hwmon3/fan1_input", "1650"), ("hwmon/hwmon3/fan1_max", "3300")],
+    );
+    assert_eq!(gpu(&tree.report())["fan_pct"], 50);
+}
+
+/// An MI300X that is divided into eight partitions, seven of which have cards of their own.
+fn divided() -> Tree {
+    let tree = Tree::new();
+    tree.card(
+        0,
+        PCI,
+        "amdgpu",
+        &[
+            ("device", "0x74a1"),
+            ("unique_id", "2b3f0a1c5d6e7f80"),
+            ("gpu_busy_percent", "5"),
+            ("mem_info_vram_used", "2147483648"),
+            ("mem_info_vram_total", "206158430208"),
+            ("current_compute_partition", "CPX"),
+            ("hwmon/hwmon3/power1_input", "134000000"),
+        ],
+    );
+    for number in 1..8 {
+        let device = format!("sys/devices/platform/amdgpu_xcp_{number}");
+        tree.file(&format!("{device}/uevent"), "DRIVER=amdgpu_xcp_drv\n");
+        tree.link(&format!("sys/class/drm/card{number}/device"), &format!("../../../../{device}"));
+    }
+    tree
+}
+
+#[test]
+fn each_partition_is_an_entry_with_its_share_of_the_memory() {
+    let report = divided().report();
+    let (facts, gpus) = (&report["hello"]["gpus"], report["sample"]["gpus"].as_array().unwrap());
+    assert_eq!(gpus.len(), 8, "{report}");
+    for (number, gpu) in (0..8).zip(gpus) {
+        assert_eq!(gpu["mem_total_bytes"], 25_769_803_776_u64);
+        assert_eq!(facts[number]["uuid"], format!("AMD-2b3f0a1c5d6e7f80/{number}"));
+        assert_eq!((&facts[number]["minor"], &facts[number]["index"]), (&json!(number), &json!(number)));
+        assert_eq!(facts[number]["compute_mode"], format!("partition {} of 8 (CPX)", number + 1));
+        // The board's power is counted once.
+        let power = if number == 0 { json!(134_000) } else { json!("unsupported") };
+        assert_eq!(gpu["power_mw"], power);
+    }
+}
+
+#[test]
+fn processes_and_memory_in_use_are_those_of_the_partition() {
+    let tree = divided();
+    let node = "sys/class/kfd/kfd/topology/nodes";
+    for number in 0..8 {
+        let folder = format!("{node}/{}", number + 1);
+        let properties =
+            "simd_count 152\nsimd_per_cu 4\ngfx_target_version 90402\nlocation_id 49920\ndomain 0\n";
+        tree.file(&format!("{folder}/properties"), properties);
+        tree.file(&format!("{folder}/gpu_id"), format!("{}\n", 1_000 + number));
+    }
+    tree.file("sys/class/kfd/kfd/proc/4711/vram_1003", "1073741824\n");
+    let report = tree.report();
+    let gpus = report["sample"]["gpus"].as_array().unwrap();
+    assert_eq!((&gpus[3]["mem_used_bytes"], &gpus[2]["mem_used_bytes"]), (&json!(1_073_741_824), &json!(0)));
+    let processes = report["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 1, "{processes:?}");
+    assert_eq!(processes[0]["facts"]["gpu"], report["hello"]["gpus"][3]["uuid"]);
 }

@@ -63,6 +63,22 @@ fn all_readings_of_xe_are_mapped() {
 }
 
 #[test]
+fn the_power_limit_has_the_name_that_the_card_offers() {
+    let limit_of = |attributes: &[(&str, &str)]| {
+        let tree = Tree::new();
+        tree.card(0, PCI, "xe", &[("device", "0xe223"), ("hwmon/hwmon3/energy1_input", "5")]);
+        tree.attributes(PCI, attributes);
+        gpu(&tree.report())["power_limit_mw"].clone()
+    };
+    let (burst, sustained) = (("hwmon/hwmon3/power1_cap", "275000000"), ("hwmon/hwmon3/power1_max", "0"));
+    assert_eq!(limit_of(&[burst]), 275_000);
+    assert_eq!(limit_of(&[burst, sustained]), 275_000, "a limit of 0 is switched off");
+    assert_eq!(limit_of(&[("hwmon/hwmon3/power1_rated_max", "190000000")]), 190_000);
+    assert_eq!(limit_of(&[("hwmon/hwmon3/power2_max", "120000000")]), 120_000);
+    assert_eq!(limit_of(&[sustained]), "unsupported");
+}
+
+#[test]
 fn power_and_utilisation_follow_their_counters() {
     let tree = Tree::new();
     add_b580(&tree, 0, PCI);

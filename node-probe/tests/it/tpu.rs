@@ -63,6 +63,15 @@ fn names(hello: &Hello) -> Vec<String> {
 }
 
 #[test]
+fn a_chip_of_the_seventh_generation_has_two_devices() {
+    let tree = Tree::new();
+    add_chips(&tree, 2, "0x0076");
+    set(&tree, &json!({"devices": devices(4)}));
+    let hello = start(&tree).hello(|hello| !hello.gpus.is_empty());
+    assert_eq!(names(&hello), ["TPU v7x"; 4]);
+}
+
+#[test]
 fn chips_have_their_metrics_and_holders() {
     let tree = Tree::new();
     add_chips(&tree, 4, "0x0063");

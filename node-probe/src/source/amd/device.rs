@@ -3,10 +3,11 @@
 use super::gpu_metrics::{self, GpuMetrics, Throttle};
 use super::kfd::KfdGpu;
 use super::levels;
+use super::partition;
 use super::ras::{Errors, Ras};
 use crate::counter_rate::CounterRate;
 use crate::source::drm::attribute::{self, Attribute, ReadError, Reader, or_else};
-use crate::source::drm::card::Card;
+use crate::source::drm::card::{Card, Partition};
 use crate::source::drm::clients::Usage;
 use crate::source::drm::facts::{self, narrow};
 use crate::source::drm::hwmon::Hwmon;
@@ -14,6 +15,7 @@ use crate::source::drm::link::PcieLink;
 use crate::source::drm::session::Device;
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample};
 use nodeglass_protocol::{GpuUuid, Reading, Vendor};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Bits of NVML's clock-event reasons, which the throttle mask of all vendors uses.
@@ -28,6 +30,12 @@ mod reason {
 const POWER_LIMITS: u64 = 0xff | 0xff << 16 | 1 << 56;
 const TEMPERATURES: u64 = 0x3fff << 32;
 const PROCHOT: u64 = 0b11 << 46;
+
+/// Label of the voltage that only processors have, that of their north bridge.
+const APU_VOLTAGE: &str = "vddnb";
+/// PCI device ids of processors' GPUs among those of amdgpu: Kaveri and all since Raven, then Kabini to
+/// Stoney. Those of discrete GPUs begin at 0x6600.
+const APU_IDS: [RangeInclusive<u32>; 2] = [0x1300..=0x1fff, 0x9830..=0x98ff];
 
 /// Units of the energy counter in 1 J.
 const ENERGY_UNITS: u128 = 1 << 16;
@@ -70,6 +78,8 @@ struct Sensors {
     gfx_levels: Attribute,
     mem_levels: Attribute,
     pwm: Attribute,
+    fan: Attribute,
+    fan_max: Attribute,
     gpu_metrics: Attribute,
 }
 
@@ -94,19 +104,27 @@ impl Sensors {
             gfx_levels: open("pp_dpm_sclk"),
             mem_levels: open("pp_dpm_mclk"),
             pwm: hwmon.open("pwm1"),
+            fan: hwmon.open("fan1_input"),
+            fan_max: hwmon.open("fan1_max"),
             gpu_metrics: open("gpu_metrics"),
         }
     }
 }
 
-/// The sensor of the GPU's core: at its edge, or the hottest one of cards that report only that.
+/// The sensor of the GPU's core: at its edge, or the hottest one of cards that report only that. Linux
+/// before 5.3 has one sensor without a label.
 fn core_sensor(hwmon: &Hwmon) -> Option<u32> {
-    hwmon.temperature("edge").or_else(|| hwmon.temperature("junction"))
+    let labelled = hwmon.temperature("edge").or_else(|| hwmon.temperature("junction"));
+    labelled.or_else(|| (!hwmon.open("temp1_label").is_open()).then_some(1))
 }
 
 impl Device for AmdDevice {
     const VENDOR: Vendor = Vendor::Amd;
     const DRIVERS: &'static [&'static str] = &["amdgpu"];
+
+    fn entries(root: &Path, cards: Vec<Card>) -> Vec<Card> {
+        partition::entries(root, cards)
+    }
 
     fn open(root: &Path, card: &Card) -> Self {
         let hwmon = Hwmon::of(&card.device);
@@ -114,14 +132,14 @@ impl Device for AmdDevice {
             root: root.to_owned(),
             link: PcieLink::of(&card.device),
             sensors: Sensors::open(&card.device, &hwmon),
-            hwmon,
             ras: Ras::of(&card.device),
-            kfd: KfdGpu::of(root, card.pci.as_deref()),
+            kfd: KfdGpu::of(root, card.pci.as_deref(), card.partition),
             card: card.clone(),
             errors: Errors::default(),
             residency: ResidencyShares::default(),
             xgmi: [CounterRate::wide(), CounterRate::wide()],
-            is_apu: false,
+            is_apu: is_apu(card, &hwmon),
+            hwmon,
         }
     }
 
@@ -129,7 +147,10 @@ impl Device for AmdDevice {
         let text = |name: &str| attribute::read_reading(&self.card.device.join(name));
         let uuid = match text("unique_id") {
             // Cards without a serial number report 0.
-            Reading::Value(id) if id.as_str().bytes().any(|byte| byte != b'0') => format!("AMD-{id}"),
+            Reading::Value(id) if id.as_str().bytes().any(|byte| byte != b'0') => match self.card.partition {
+                Some(Partition { number, .. }) => format!("AMD-{id}/{number}"),
+                None => format!("AMD-{id}"),
+            },
             _ => String::new(),
         };
         let facts = GpuFacts {
@@ -145,10 +166,15 @@ impl Device for AmdDevice {
 
     fn read(&mut self, reader: &mut Reader, mono_ns: u64) -> GpuSample {
         let metrics = self.metrics(reader).unwrap_or_default();
-        self.is_apu |= metrics.is_apu;
         let mut sample = self.sensors.read(reader, &metrics);
         if self.is_apu {
             self.sensors.add_host_memory(reader, &mut sample);
+        }
+        if let Some(part) = self.card.partition {
+            sample = partition::sample(sample, part, &metrics, self.kfd.vram_bytes());
+            if !self.card.is_first() {
+                return sample;
+            }
         }
         let (throttle, capped) = self.throttle(&metrics);
         let [rx, tx] = [&metrics.xgmi_read_kb, &metrics.xgmi_write_kb].map(|links| kilobytes(links));
@@ -164,6 +190,9 @@ impl Device for AmdDevice {
     }
 
     fn health(&mut self, reader: &mut Reader) -> GpuHealth {
+        if !self.card.is_first() {
+            return facts::unsupported_health();
+        }
         self.errors = self.ras.errors(reader);
         let pages = self.ras.bad_pages(reader);
         let replays = attribute::read_number(&self.card.device.join("pcie_replay_count"));
@@ -206,7 +235,7 @@ impl Device for AmdDevice {
 impl AmdDevice {
     /// Adds the facts whose attributes only a running device has.
     fn limits(&mut self, facts: GpuFacts) -> GpuFacts {
-        self.is_apu |= self.metrics(&mut Reader::default()).is_some_and(|metrics| metrics.is_apu);
+        self.metrics(&mut Reader::default());
         let power = |name: &str| narrow(self.hwmon.open(name).number().map(|microwatts| microwatts / 1_000));
         let celsius = |sensor, name: &str| {
             narrow(
@@ -224,21 +253,25 @@ impl AmdDevice {
             power_default_mw: power("power1_cap_default"),
             power_min_mw: power("power1_cap_min"),
             power_max_mw: power("power1_cap_max"),
-            // All partitions of a GPU share its attributes, so that they are one entry.
-            compute_mode: match partition {
-                Ok(mode) if mode != "SPX" => Reading::Value(format!("partitioned ({mode})").into()),
-                Ok(_) => Reading::Value("one partition (SPX)".into()),
-                Err(_) => Reading::Unsupported,
+            compute_mode: match (partition, self.card.partition) {
+                (Ok(mode), Some(Partition { number, count })) => {
+                    Reading::Value(format!("partition {} of {count} ({mode})", number + 1).into())
+                }
+                (Ok(mode), None) if mode != "SPX" => Reading::Value(format!("partitioned ({mode})").into()),
+                (Ok(_), None) => Reading::Value("one partition (SPX)".into()),
+                (Err(_), _) => Reading::Unsupported,
             },
             unified_memory: self.is_apu,
             ..facts
         }
     }
 
-    fn metrics(&self, reader: &mut Reader) -> Option<GpuMetrics> {
+    /// Reads the table, which also shows that the GPU is part of a processor.
+    fn metrics(&mut self, reader: &mut Reader) -> Option<GpuMetrics> {
         let mut buffer = [0; gpu_metrics::MAX_BYTES];
-        let table = self.sensors.gpu_metrics.bytes(&mut buffer).map(gpu_metrics::parse);
-        reader.take(table).value().cloned().flatten()
+        let table = self.sensors.gpu_metrics.bytes(&mut buffer);
+        self.is_apu |= table.as_ref().is_ok_and(|table| gpu_metrics::is_of_apu(table));
+        reader.take(table.map(gpu_metrics::parse)).value().cloned().flatten()
     }
 
     /// Returns the throttle reasons, and the share of time in which the power limit applied.
@@ -249,6 +282,15 @@ impl AmdDevice {
             Some(residency @ Throttle::Residency { .. }) => self.residency.since_last(residency),
         }
     }
+}
+
+/// Whether the GPU is part of a processor, as far as attributes show that each driver version has.
+fn is_apu(card: &Card, hwmon: &Hwmon) -> bool {
+    let has_its_voltage = || {
+        let label = hwmon.path("in1_label").and_then(|path| attribute::read_text(&path).ok());
+        label.is_some_and(|label| label == APU_VOLTAGE)
+    };
+    card.device_id.is_some_and(|id| APU_IDS.iter().any(|ids| ids.contains(&id))) || has_its_voltage()
 }
 
 impl Sensors {
@@ -275,9 +317,18 @@ impl Sensors {
             sm_clock_mhz: clock(reader, [&self.gfx_clock, &self.gfx_levels], metrics.gfx_mhz),
             mem_clock_mhz: clock(reader, [&self.mem_clock, &self.mem_levels], metrics.mem_mhz),
             video_clock_mhz: known(metrics.video_mhz),
-            fan_pct: reader.number(&self.pwm).map(|pwm| pwm.min(255) * 100 / 255),
+            fan_pct: self.fan(reader),
             ..facts::unsupported_sample()
         }
+    }
+
+    /// Reads the speed of the fan in %: what the driver sets, or the share of its highest speed.
+    fn fan(&self, reader: &mut Reader) -> Reading<u64> {
+        let set = reader.number(&self.pwm).map(|pwm| pwm.min(255) * 100 / 255);
+        or_else(set, || match (reader.number(&self.fan), reader.number(&self.fan_max)) {
+            (Reading::Value(rpm), Reading::Value(max @ 1..)) => Reading::Value(rpm.saturating_mul(100) / max),
+            _ => UNSUPPORTED,
+        })
     }
 
     /// Adds the host's memory, which a processor's GPU mostly uses.

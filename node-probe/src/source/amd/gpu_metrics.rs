@@ -9,11 +9,13 @@ pub const MAX_BYTES: usize = 4_096;
 /// Number of XGMI links in a table.
 const XGMI_LINKS: usize = 8;
 
+/// Number of partitions in a table, and of dies of each.
+const PARTITIONS: usize = 8;
+const DIES: usize = 8;
+
 /// What is used of a table, as far as the card reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuMetrics {
-    /// Whether the GPU is part of a processor.
-    pub is_apu: bool,
     /// Hot-spot temperature in °C.
     pub hotspot_c: Option<u64>,
     /// Memory temperature in °C.
@@ -34,6 +36,8 @@ pub struct GpuMetrics {
     pub video_mhz: Option<u64>,
     /// What lowers the clocks.
     pub throttle: Option<Throttle>,
+    /// Utilization of each partition in %; empty if the table has none.
+    pub partition_pct: Vec<Option<u64>>,
     /// PCIe replays.
     pub pcie_replays: Option<u64>,
     /// Data received over each XGMI link in KB; empty if there are none.
@@ -78,6 +82,8 @@ struct Layout {
     residency: usize,
     replays: usize,
     xgmi: usize,
+    /// The first partition, and the distance to the next.
+    partitions: (usize, usize),
 }
 
 /// Layouts 1.1 to 1.3, of discrete GPUs, are extensions of each other.
@@ -97,6 +103,7 @@ const DISCRETE: Layout = Layout {
     residency: 0,
     replays: 0,
     xgmi: 0,
+    partitions: (0, 0),
 };
 
 /// Layouts from 1.4 on, of the Instinct MI300 series, begin alike.
@@ -116,6 +123,7 @@ const INSTINCT: Layout = Layout {
     residency: 0,
     replays: 0,
     xgmi: 0,
+    partitions: (0, 0),
 };
 
 /// Layouts 2.1 to 2.4, of processors with a GPU. Units of temperatures, power and utilization differ
@@ -136,6 +144,7 @@ const APU: Layout = Layout {
     residency: 0,
     replays: 0,
     xgmi: 0,
+    partitions: (0, 0),
 };
 
 fn layout(format: u8, content: u8) -> Option<Layout> {
@@ -186,6 +195,7 @@ fn layout(format: u8, content: u8) -> Option<Layout> {
             gfx_clk: 264,
             video_clk: 288,
             mem_clk: 304,
+            partitions: (312, 168),
             ..INSTINCT
         },
         (1, 7 | 8) => Layout {
@@ -197,6 +207,7 @@ fn layout(format: u8, content: u8) -> Option<Layout> {
             gfx_clk: 296,
             video_clk: 320,
             mem_clk: 336,
+            partitions: (344, if content == 7 { 232 } else { 376 }),
             ..INSTINCT
         },
         (2, 1) => Layout { size: 120, indep_throttle: 0, ..APU },
@@ -206,6 +217,12 @@ fn layout(format: u8, content: u8) -> Option<Layout> {
         (3, 0) => Layout { size: 256, gfx_clk: 0, mem_clk: 0, video_clk: 0, indep_throttle: 0, ..APU },
         _ => return None,
     })
+}
+
+/// Whether a table is that of a processor with a GPU, which its format states also where the layout is
+/// unknown.
+pub fn is_of_apu(table: &[u8]) -> bool {
+    matches!(table, [_, _, 2 | 3, ..])
 }
 
 /// Parses a table; `None` if its layout is unknown, or its size is not that of its layout.
@@ -218,7 +235,6 @@ pub fn parse(table: &[u8]) -> Option<GpuMetrics> {
     let percent = |offset: usize| word(table, offset).filter(|percent| *percent <= 100);
     let clocks = (0..layout.gfx_clks).filter_map(|clock| word(table, layout.gfx_clk + 2 * clock));
     Some(GpuMetrics {
-        is_apu: format >= 2,
         hotspot_c: word(table, layout.hotspot),
         mem_c: word(table, layout.mem),
         gfx_pct: percent(layout.gfx_pct),
@@ -230,6 +246,7 @@ pub fn parse(table: &[u8]) -> Option<GpuMetrics> {
         mem_mhz: word(table, layout.mem_clk),
         video_mhz: word(table, layout.video_clk),
         throttle: throttle(table, &layout),
+        partition_pct: partitions(table, &layout),
         pcie_replays: long(table, layout.replays),
         xgmi_read_kb: links(table, layout.xgmi),
         xgmi_write_kb: match layout.xgmi {
@@ -237,6 +254,17 @@ pub fn parse(table: &[u8]) -> Option<GpuMetrics> {
             read => links(table, read + 8 * XGMI_LINKS),
         },
     })
+}
+
+/// Averages the dies of each partition.
+fn partitions(table: &[u8], layout: &Layout) -> Vec<Option<u64>> {
+    let (first, distance) = layout.partitions;
+    let average = |partition: usize| {
+        let dies = (0..DIES).filter_map(|die| double(table, first + partition * distance + 4 * die));
+        let dies: Vec<_> = dies.filter(|percent| *percent <= 100).map(u64::from).collect();
+        dies.iter().sum::<u64>().checked_div(dies.len() as u64)
+    };
+    if first == 0 { Vec::new() } else { (0..PARTITIONS).map(average).collect() }
 }
 
 fn throttle(table: &[u8], layout: &Layout) -> Option<Throttle> {
@@ -315,6 +343,24 @@ mod tests {
     }
 
     #[test]
+    fn each_partition_has_the_average_of_its_dies() {
+        let mut instinct = table(1_664, 1, 6, &[]);
+        instinct[312..316].copy_from_slice(&40_u32.to_le_bytes());
+        instinct[316..320].copy_from_slice(&60_u32.to_le_bytes());
+        instinct[480..484].copy_from_slice(&7_u32.to_le_bytes());
+        let partitions = parse(&instinct).unwrap().partition_pct;
+        assert_eq!(partitions[..3], [Some(50), Some(7), None]);
+        for content in 6..=8 {
+            let layout = layout(1, content).unwrap();
+            let (first, distance) = layout.partitions;
+            // Behind the partitions there is room for one or two numbers only.
+            let end = first + PARTITIONS * distance;
+            assert!(end <= layout.size && layout.size - end <= 8, "{content}");
+        }
+        assert!(parse(&table(288, 1, 4, &[])).unwrap().partition_pct.is_empty());
+    }
+
+    #[test]
     fn the_fastest_of_several_clocks_and_all_links_are_used() {
         let mut instinct = table(288, 1, 4, &[(240, 1_300), (242, 2_100), (280, 1_300)]);
         instinct[104..232].fill(0);
@@ -339,6 +385,11 @@ mod tests {
         // From 1.9 on the table is a list of attributes.
         assert_eq!(parse(&table(64, 1, 9, &[])), None);
         assert_eq!(parse(&table(64, 200, 200, &[])), None);
+        let newer = table(300, 3, 9, &[]);
+        assert_eq!((parse(&newer), is_of_apu(&newer)), (None, true));
+        assert!(
+            !is_of_apu(&table(64, 1, 9, &[])) && !is_of_apu(&table(64, 200, 200, &[])) && !is_of_apu(&[2])
+        );
     }
 
     proptest! {

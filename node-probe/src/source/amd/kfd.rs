@@ -2,7 +2,7 @@
 //! users included.
 
 use crate::source::drm::attribute::{self, Attribute};
-use crate::source::drm::card;
+use crate::source::drm::card::{self, Partition};
 use nodeglass_protocol::Text;
 use std::{
     fs,
@@ -39,16 +39,28 @@ pub struct KfdProcess {
 }
 
 impl KfdGpu {
-    /// Finds a GPU by its PCI address.
-    pub fn of(root: &Path, pci: Option<&str>) -> Self {
+    /// Finds a GPU by its PCI address, or one of its partitions, which the driver lists in their order.
+    pub fn of(root: &Path, pci: Option<&str>, partition: Option<Partition>) -> Self {
         let kfd = root.join("sys/class/kfd/kfd");
         let mut gpu = Self { proc: kfd.join("proc"), ..Self::default() };
         let Some(location) = pci.and_then(location) else { return gpu };
         let nodes = fs::read_dir(kfd.join("topology/nodes")).into_iter().flatten().take(card::MAX_ENTRIES);
-        for node in nodes.filter_map(|entry| Some(entry.ok()?.path())) {
+        let mut nodes: Vec<_> = nodes.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        nodes.sort_by_key(|node| node.file_name().and_then(|name| card::number(name.to_str()?, "")));
+        for node in nodes {
             gpu.add_node(&node, location);
         }
+        if let Some(Partition { number, count }) = partition {
+            let number = usize::try_from(number).unwrap_or(usize::MAX);
+            gpu.compute_units /= u64::from(count.max(1));
+            gpu.ids = gpu.ids.get(number).copied().into_iter().collect();
+        }
         gpu
+    }
+
+    /// Number of partitions that the driver lists.
+    pub fn partitions(&self) -> u32 {
+        u32::try_from(self.ids.len()).unwrap_or(0)
     }
 
     fn add_node(&mut self, node: &Path, location: (u64, u64)) {
@@ -78,6 +90,12 @@ impl KfdGpu {
     /// Whether the driver knows the GPU.
     pub fn is_known(&self) -> bool {
         !self.ids.is_empty() && self.proc.is_dir()
+    }
+
+    /// Memory of the device that processes use in bytes, if the driver knows the GPU.
+    pub fn vram_bytes(&self) -> Option<u64> {
+        let used = || self.processes().iter().filter_map(|process| process.vram_bytes).sum();
+        self.is_known().then(used)
     }
 
     /// Lists the processes that have the GPU open for compute.

@@ -4,6 +4,7 @@ mod device;
 pub mod gpu_metrics;
 mod kfd;
 mod levels;
+mod partition;
 mod ras;
 
 use super::drm::session::DrmSource;

@@ -29,6 +29,17 @@ pub struct Card {
     pub revision: Option<u32>,
     /// N of `/dev/dri/renderDN`.
     pub render: Option<u32>,
+    /// The part of the device that this entry is, if the device is divided.
+    pub partition: Option<Partition>,
+}
+
+/// A partition of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Its number, from 0 on.
+    pub number: u32,
+    /// Number of partitions of the GPU.
+    pub count: u32,
 }
 
 impl Card {
@@ -39,7 +50,27 @@ impl Card {
 
     /// What identifies it while the machine runs: the PCI address, otherwise the card number.
     pub fn identity(&self) -> String {
-        self.pci.clone().unwrap_or_else(|| format!("card{}", self.number))
+        let device = self.pci.clone().unwrap_or_else(|| format!("card{}", self.number));
+        match self.partition {
+            Some(Partition { number, .. }) => format!("{device}/{number}"),
+            None => device,
+        }
+    }
+
+    /// Returns the entries of a device that is divided into `count` partitions. The kernel numbers
+    /// their device files in sequence.
+    pub fn divided(self, count: u32) -> Vec<Self> {
+        let part = |number| Self {
+            render: self.render.map(|render| render.saturating_add(number)),
+            partition: Some(Partition { number, count }),
+            ..self.clone()
+        };
+        (0..count).map(part).collect()
+    }
+
+    /// Whether it is the whole device, or the partition that stands for its board.
+    pub fn is_first(&self) -> bool {
+        self.partition.is_none_or(|partition| partition.number == 0)
     }
 }
 
@@ -59,6 +90,21 @@ pub fn cards(root: &Path, drivers: &[&str]) -> io::Result<Vec<Card>> {
         names.filter_map(|name| card(&class.join(&name), number(&name, "card")?, drivers)).collect();
     cards.sort_by_key(Card::order);
     Ok(cards)
+}
+
+/// Counts the partitions of AMD GPUs that have a card of their own, which the first partition of each GPU
+/// has not.
+pub fn partition_cards(root: &Path) -> u32 {
+    let class = root.join("sys/class/drm");
+    let entries = fs::read_dir(&class).into_iter().flatten().take(MAX_ENTRIES);
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let is_partition = |name: &String| {
+        let device =
+            number(name, "card").and_then(|_| fs::canonicalize(class.join(name).join("device")).ok());
+        let folder = device.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
+        folder.is_some_and(|folder| folder.starts_with("amdgpu_xcp"))
+    };
+    u32::try_from(names.filter(is_partition).count()).unwrap_or(0)
 }
 
 /// Returns the number after a prefix, if nothing follows it.
@@ -95,6 +141,7 @@ fn card(folder: &Path, number: u32, drivers: &[&str]) -> Option<Card> {
         revision: attribute::read_hex(&device.join("revision")),
         render: render_node(&device),
         device,
+        partition: None,
     })
 }
 

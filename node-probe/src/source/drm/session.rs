@@ -7,6 +7,7 @@ use super::facts;
 use crate::clock;
 use crate::source::bound;
 use crate::source::calls::CallTracker;
+use crate::source::limits::Limits;
 use crate::source::{
     Absent, DriverEvent, GpuProcess, GpuProcessList, HIDDEN_PROCESSES, Inventory, LOST_DEVICE, Session,
     Source,
@@ -31,6 +32,11 @@ pub trait Device: Sized {
     const VENDOR: Vendor;
     /// Names of its kernel drivers.
     const DRIVERS: &'static [&'static str];
+
+    /// Returns the entries that cards are listed as: several for one that is divided.
+    fn entries(_root: &Path, cards: Vec<Card>) -> Vec<Card> {
+        cards
+    }
 
     /// Opens the attributes of a card.
     fn open(root: &Path, card: &Card) -> Self;
@@ -142,12 +148,16 @@ impl<D: Device> Gpu<D> {
     }
 
     /// Reads the GPU, and returns whether that contradicts the inventory.
-    fn read(&mut self, mono_ns: u64) -> (GpuSample, bool) {
+    fn read(&mut self, mono_ns: u64, calls: &Arc<CallTracker>) -> (GpuSample, bool) {
         let power = self.power();
         let Some(device) = &mut self.device else { return (faulty(LOST_DEVICE.into()), false) };
-        let mut reader = Reader::default();
+        let mut reader = Reader::tracked(calls);
         let sample = match power {
-            Power::Awake => device.read(&mut reader, mono_ns),
+            Power::Awake => {
+                let mut sample = device.read(&mut reader, mono_ns);
+                Limits::of(&self.facts).check(&mut sample, "the driver");
+                sample
+            }
             Power::Suspended => asleep(),
             Power::Gone => GpuSample::default(),
         };
@@ -191,7 +201,7 @@ fn asleep() -> GpuSample {
 /// The GPUs of one vendor.
 struct DrmSession<'a, D> {
     root: &'a Path,
-    calls: &'a CallTracker,
+    calls: &'a Arc<CallTracker>,
     gpus: Vec<Gpu<D>>,
     uuids: Arc<[GpuUuid]>,
     scanner: ClientScanner,
@@ -203,7 +213,7 @@ impl<D: Device> DrmSession<'_, D> {
     fn enumerate(&mut self) {
         let Ok(cards) = card::cards(self.root, D::DRIVERS) else { return };
         let mut before = std::mem::take(&mut self.gpus);
-        for (index, card) in (0..).zip(cards) {
+        for (index, card) in (0..).zip(D::entries(self.root, cards)) {
             self.calls.begin_gpu_call(index);
             let known = before.iter().position(|gpu| gpu.card.identity() == card.identity());
             let known = known.map(|position| before.remove(position));
@@ -223,7 +233,9 @@ impl<D: Device> DrmSession<'_, D> {
     /// Returns the last known facts of a GPU whose calls hang, so that it is not called.
     fn avoided(&self, card: &Card) -> Option<Gpu<D>> {
         let pci = Reading::Value(facts::long_address(card.pci.as_ref()?).into());
-        let known = self.calls.known()?.gpus.iter().find(|facts| facts.pci == pci)?;
+        let number = card.partition.map_or(0, |partition| partition.number);
+        let mut known = self.calls.known()?.gpus.iter().filter(|facts| facts.pci == pci);
+        let known = known.nth(usize::try_from(number).ok()?)?;
         self.calls.avoided(known.index)?;
         let runtime_status = Attribute::missing();
         Some(Gpu { card: card.clone(), facts: known.clone(), has_facts: true, runtime_status, device: None })
@@ -251,7 +263,10 @@ impl<D: Device> DrmSession<'_, D> {
     }
 
     fn usages(&mut self, list: &mut GpuProcessList) -> BTreeMap<(usize, u32), Usage> {
-        let position = |(position, gpu): (usize, &Gpu<D>)| Some((gpu.card.pci.clone()?, position));
+        // An open file states the device, not the partition, which only the driver's own list does.
+        let position = |(position, gpu): (usize, &Gpu<D>)| {
+            Some((gpu.card.pci.clone().filter(|_| gpu.card.partition.is_none())?, position))
+        };
         let positions: HashMap<_, _> = self.gpus.iter().enumerate().filter_map(position).collect();
         let mut usages = match self.scanner.scan(clock::mono_ns(), &positions) {
             Ok(usages) => usages,
@@ -307,7 +322,7 @@ impl<D: Device> Session for DrmSession<'_, D> {
                 continue;
             }
             self.calls.begin_gpu_call(gpu.facts.index);
-            let (sample, is_contradicted) = gpu.read(mono_ns);
+            let (sample, is_contradicted) = gpu.read(mono_ns, self.calls);
             self.is_stale |= is_contradicted;
             samples.push(sample);
         }
@@ -336,7 +351,9 @@ impl<D: Device> Session for DrmSession<'_, D> {
             let is_awake = gpu.power() == Power::Awake && self.calls.avoided(gpu.facts.index).is_none();
             self.calls.begin_gpu_call(gpu.facts.index);
             let device = gpu.device.as_mut().filter(|_| is_awake);
-            reports.push(device.map(|device| device.health(&mut Reader::default())).unwrap_or_default());
+            reports.push(
+                device.map(|device| device.health(&mut Reader::tracked(self.calls))).unwrap_or_default(),
+            );
         }
         reports
     }

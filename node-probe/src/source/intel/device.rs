@@ -31,8 +31,9 @@ pub struct IntelDevice {
 #[derive(Debug)]
 struct Sensors {
     energy: Attribute,
-    power_max: Attribute,
-    power_rated: Attribute,
+    /// Limits that may be in force, of which the first one that is switched on counts.
+    power_limits: [Attribute; 5],
+    power_rated: [Attribute; 2],
     package: Attribute,
     package_limit: Attribute,
     package_shutdown: Attribute,
@@ -52,8 +53,9 @@ impl Sensors {
         let memory = hwmon.temperature("vram").or(if card.driver == "i915" { None } else { Some(3) });
         Self {
             energy: hwmon.open(&format!("energy{channel}_input")),
-            power_max: hwmon.open(&format!("power{channel}_max")),
-            power_rated: hwmon.open(&format!("power{channel}_rated_max")),
+            power_limits: power_limits(channel).map(|name| hwmon.open(&name)),
+            power_rated: [channel, 3 - channel]
+                .map(|channel| hwmon.open(&format!("power{channel}_rated_max"))),
             package: hwmon.open_temperature(package, "input"),
             package_limit: hwmon.open_temperature(package, "crit"),
             package_shutdown: hwmon.open_temperature(package, "emergency"),
@@ -64,6 +66,32 @@ impl Sensors {
             vram_free: Attribute::open(&card.folder.join("lmem_avail_bytes")),
         }
     }
+}
+
+/// Names of the power limits of a channel: sustained, then for bursts, which is the only one of some
+/// cards, then what the card is rated for, and those of the other channel.
+fn power_limits(channel: u32) -> [String; 5] {
+    let (own, other) = (format!("power{channel}"), format!("power{}", 3 - channel));
+    [
+        format!("{own}_max"),
+        format!("{own}_cap"),
+        format!("{own}_rated_max"),
+        format!("{other}_max"),
+        format!("{other}_cap"),
+    ]
+}
+
+/// Reads the limit in force in µW; one of 0 is switched off.
+fn power_limit(sensors: &Sensors, reader: &mut Reader) -> Reading<u64> {
+    let mut limit = Reading::Unsupported;
+    for attribute in &sensors.power_limits {
+        let next = match reader.number(attribute) {
+            Reading::Value(0) => Reading::Unsupported,
+            next => next,
+        };
+        limit = or_else(limit, || next);
+    }
+    limit
 }
 
 impl Device for IntelDevice {
@@ -89,13 +117,15 @@ impl Device for IntelDevice {
         }
         let celsius =
             |attribute: &Attribute| narrow(attribute.number().map(|millidegrees| millidegrees / 1_000));
+        let [rated, of_other] = &self.sensors.power_rated;
+        let rated = rated.number().or_else(|_| of_other.number());
         let max_clock = self.gts.iter().filter_map(|gt| gt.max_clock().ok()).max();
         GpuFacts {
             sm_clock_max_mhz: narrow(max_clock.ok_or(ReadError::Missing)),
             temp_slowdown_c: celsius(&self.sensors.package_limit),
             temp_shutdown_c: celsius(&self.sensors.package_shutdown),
             temp_mem_max_c: celsius(&self.sensors.memory_limit),
-            power_default_mw: narrow(self.sensors.power_rated.number().map(|microwatts| microwatts / 1_000)),
+            power_default_mw: narrow(rated.map(|microwatts| microwatts / 1_000)),
             ..facts
         }
     }
@@ -103,9 +133,7 @@ impl Device for IntelDevice {
     fn read(&mut self, reader: &mut Reader, mono_ns: u64) -> GpuSample {
         let sensors = &self.sensors;
         let energy = reader.number(&sensors.energy);
-        // A limit of 0 is switched off.
-        let limit = or_else(reader.number(&sensors.power_max), || reader.number(&sensors.power_rated));
-        let limit = if limit == Reading::Value(0) { Reading::Unsupported } else { limit };
+        let limit = power_limit(sensors, reader);
         let (total, free) = (reader.number(&sensors.vram_total), reader.number(&sensors.vram_free));
         let used = match (&total, &free) {
             (Reading::Value(total), Reading::Value(free)) => Reading::Value(total.saturating_sub(*free)),

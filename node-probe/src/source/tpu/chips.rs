@@ -26,14 +26,15 @@ const fn generation(name: &'static str, device_id: u32, subsystem: Option<u32>, 
     Generation { name, devices, device_id, subsystem }
 }
 
-/// The generations that libtpuinfo knows, by PCI id.
-const GENERATIONS: [Generation; 6] = [
+/// The generations that Google's `tpu-info` knows, by PCI id.
+const GENERATIONS: [Generation; 7] = [
     generation("TPU v2", 0x27, Some(0x4e), 2),
     generation("TPU v3", 0x27, Some(0x4f), 2),
     generation("TPU v4", 0x5e, None, 1),
     generation("TPU v5p", 0x62, None, 1),
     generation("TPU v5e", 0x63, None, 1),
     generation("TPU v6e", 0x6f, None, 1),
+    generation("TPU v7x", 0x76, None, 2),
 ];
 
 /// A chip.
