@@ -1,10 +1,12 @@
 //! The command `node-probe`: streams to a relay, or prints a single report.
 
+mod closed_stdout;
+
 use clap::Parser;
 use node_probe::{
     build,
     driver_thread::{DriverTimings, SourceConfig, SourceFactory},
-    once,
+    library_exit, once,
     probe::{self, Settings},
     source::{
         amd::AmdSource,
@@ -13,16 +15,18 @@ use node_probe::{
         tpu::{self, TpuSource},
         unread::UnreadSource,
     },
+    stdout,
     takeover::RelayId,
 };
 use nodeglass_protocol::Vendor;
 use std::{
     io::{IsTerminal, Write},
     path::PathBuf,
-    process::ExitCode,
     time::Duration,
 };
 
+/// Exit status of a failure.
+const FAILURE: u8 = 1;
 /// Exit status of `--once` if no GPU of the node can be read.
 const NO_GPU: u8 = 3;
 /// Exit status if another build was expected.
@@ -87,34 +91,34 @@ struct Arguments {
     retry_ms: Option<u64>,
 }
 
-fn main() -> ExitCode {
+fn main() {
     let arguments = Arguments::parse();
-    match run(&arguments) {
-        Ok(code) => code,
+    let status = closed_stdout::check().and_then(|()| run(&arguments)).unwrap_or_else(|error| {
         // The reader closed the pipe, as `head` does.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
-        Err(error) => {
+        if error.kind() != std::io::ErrorKind::BrokenPipe {
             eprintln!("node-probe: {error}");
-            ExitCode::FAILURE
         }
-    }
+        FAILURE
+    });
+    library_exit::end(status)
 }
 
-fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
+/// Returns the exit status.
+fn run(arguments: &Arguments) -> std::io::Result<u8> {
     if arguments.tpu_worker {
         tpu::worker::run(&arguments.libtpuinfo)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(0);
     }
     if let Some(expected) = &arguments.expect {
         let own = build::own()?;
         if own != *expected {
             eprintln!("node-probe: this is build {own}, not {expected}");
-            return Ok(ExitCode::from(OTHER_BUILD));
+            return Ok(OTHER_BUILD);
         }
     }
     if arguments.build_id {
         writeln!(std::io::stdout(), "{}", build::own()?)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(0);
     }
     let sources = sources(arguments);
     if arguments.once {
@@ -123,7 +127,7 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
     // A failure keeps the inherited priority.
     let _ = rustix::process::setpriority_process(None, NICENESS);
     probe::run(sources, &settings(arguments))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(0)
 }
 
 /// The sources of this node, in the order of their GPUs.
@@ -143,17 +147,17 @@ fn sources(arguments: &Arguments) -> Vec<SourceConfig> {
     ]
 }
 
-fn print_once(sources: Vec<SourceConfig>, arguments: &Arguments) -> std::io::Result<ExitCode> {
+fn print_once(sources: Vec<SourceConfig>, arguments: &Arguments) -> std::io::Result<u8> {
+    let mut stdout = stdout::take()?;
     let report = once::collect(sources)?;
-    let mut stdout = std::io::stdout().lock();
     let is_table = arguments.table || !arguments.json && stdout.is_terminal();
     if is_table {
-        write!(stdout, "{}", once::table::of(&report, &once::table::Style::of_stdout()))?;
+        stdout.write_all(once::table::of(&report, &once::table::Style::of(&stdout)).as_bytes())?;
     } else {
-        serde_json::to_writer_pretty(&mut stdout, &report)?;
-        writeln!(stdout)?;
+        let mut json = serde_json::to_vec_pretty(&report)?;
+        json.push(b'\n');
+        stdout.write_all(&json)?;
     }
-    stdout.flush()?;
     let why = report.without_gpus().map(|why| why.to_string());
     // The table already contains these problems if both streams go to one terminal.
     let is_shown = is_table && stdout.is_terminal() && std::io::stderr().is_terminal();
@@ -164,7 +168,7 @@ fn print_once(sources: Vec<SourceConfig>, arguments: &Arguments) -> std::io::Res
             .chain(why.clone())
             .for_each(|problem| eprintln!("node-probe: {problem}"));
     }
-    Ok(if why.is_some() { ExitCode::from(NO_GPU) } else { ExitCode::SUCCESS })
+    Ok(if why.is_some() { NO_GPU } else { 0 })
 }
 
 fn settings(arguments: &Arguments) -> Settings {

@@ -4,7 +4,7 @@
 //! Lines that describe the current state (inventory, processes, health) replace queued older ones;
 //! samples that do not fit the queue remain available in the ring.
 
-use crate::{clock, loop_event::LoopEvent};
+use crate::{clock, loop_event::LoopEvent, stdout};
 use nodeglass_protocol::probe::{Event, MAGIC, MAX_LINE, MAX_WHOLE, Piece, ProbeLine, ProbeResponse};
 use nodeglass_protocol::request::Response;
 use serde::Serialize;
@@ -12,7 +12,6 @@ use std::{
     collections::VecDeque,
     fs::File,
     io::{self, Write},
-    os::fd::AsFd,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, Sender, channel},
@@ -234,7 +233,7 @@ impl Output {
     /// # Errors
     /// If stdout is closed or no thread can be started.
     pub fn start(events: Sender<LoopEvent>) -> io::Result<Self> {
-        let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let stdout = stdout::take()?;
         let shared = Arc::new(Shared::default());
         let (done, finished) = channel();
         let queue = Arc::clone(&shared);

@@ -8,6 +8,7 @@ use crate::{
     driver_thread::{DriverStatus, DriverThread, DriverTimings, ReadRequest, SourceConfig},
     hello,
     host::Host,
+    library_exit,
     loop_event::LoopEvent,
     panics,
     process::Inspector,
@@ -77,6 +78,7 @@ struct Driver {
 pub fn collect(configs: Vec<SourceConfig>) -> io::Result<NodeReport> {
     let (events, inbox) = channel();
     panics::report_to(events.clone());
+    let _guard = library_exit::report_to(events.clone());
     let timings = DriverTimings { health_interval: Duration::ZERO, ..DriverTimings::default() };
     let mut sources = MultiSource::new(configs.iter().map(|config| config.vendor));
     for (source, config) in (0..).zip(&configs) {

@@ -9,7 +9,8 @@ use nodeglass_protocol::probe::{
 use nodeglass_protocol::{GpuField, Reading, Text, Vendor};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{IsTerminal, stdout},
+    fs::File,
+    io::IsTerminal,
 };
 
 /// Width without a terminal.
@@ -35,15 +36,15 @@ pub struct Style {
 }
 
 impl Style {
-    /// Style for stdout: the width is the terminal's or `COLUMNS`; no colour if `NO_COLOR` is set
-    /// or stdout is not a terminal.
-    pub fn of_stdout() -> Self {
+    /// Style for an output: the width is the terminal's or `COLUMNS`; no colour if `NO_COLOR` is set
+    /// or it is not a terminal.
+    pub fn of(output: &File) -> Self {
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-        let terminal = || rustix::termios::tcgetwinsize(stdout()).ok().map(|size| usize::from(size.ws_col));
+        let terminal = || rustix::termios::tcgetwinsize(output).ok().map(|size| usize::from(size.ws_col));
         let width = columns.or_else(terminal).filter(|width| *width > 0).unwrap_or(DEFAULT_WIDTH);
         let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self { width: width.max(LEAST_WIDTH), colour: !is_plain && stdout().is_terminal() }
+        Self { width: width.max(LEAST_WIDTH), colour: !is_plain && output.is_terminal() }
     }
 }
 

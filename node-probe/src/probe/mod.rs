@@ -7,7 +7,7 @@ mod node;
 use crate::{
     clock, control,
     driver_thread::{DriverTimings, SourceConfig},
-    hello,
+    hello, library_exit,
     loop_event::LoopEvent,
     panics,
     ring::Ring,
@@ -65,6 +65,7 @@ impl Settings {
 pub fn run(sources: Vec<SourceConfig>, settings: &Settings) -> io::Result<()> {
     let (events, inbox) = channel();
     panics::report_to(events.clone());
+    let _guard = library_exit::report_to(events.clone());
     crate::loop_event::on_signals(events.clone())?;
     control::listen(events.clone())?;
     let state = settings.relay.as_ref().and_then(takeover::request_handover);

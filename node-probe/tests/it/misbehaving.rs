@@ -210,3 +210,59 @@ fn a_gpu_without_a_uuid_is_read_and_not_called_lost() {
     assert_eq!(probe.hello(|hello| !hello.gpus.is_empty()).gpus[0].uuid.as_str(), "UNKNOWN-0");
     assert_eq!(probe.sample(|sample| !sample.gpus.is_empty()).gpus[0].util_pct, Value(8));
 }
+
+#[test]
+fn readings_beyond_the_limits_of_the_card_fail() {
+    let gpu = sample_of(json!({"card": "rtx4090", "numbers": {
+        "nvmlDeviceGetPowerUsage": 3_700_000, "nvmlDeviceGetClockInfo": 40_000,
+    }}));
+    assert!(matches!((&gpu.power_mw, &gpu.sm_clock_mhz), (Failed(_), Failed(_))), "{gpu:?}");
+    assert!(gpu.power_limit_mw.value().is_some());
+}
+
+#[test]
+fn two_gpus_with_the_same_uuid_or_none_are_two() {
+    let process = |pid: u32| json!([{"pid": pid, "mem_mib": 100, "sm": 40}]);
+    let node = Node::new(&json!({"gpus": [
+        {"uuid": "GPU-a", "util": 40, "processes": process(4_000_001)},
+        {"uuid": "GPU-a", "util": 40, "processes": process(4_000_002)},
+        {"uuid": "", "util": 40, "processes": process(4_000_003)},
+    ]}));
+    let mut probe = node.start(&[]);
+    let hello = probe.hello(|hello| hello.gpus.len() == 3);
+    let uuids: Vec<_> = hello.gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
+    assert_eq!(uuids, ["GPU-a", "UNKNOWN-1", "UNKNOWN-2"]);
+    let list = probe.processes(|list| {
+        let shares = || list.processes.iter().map(|process| &process.now.sm_pct);
+        shares().count() == 3 && shares().all(|share| *share == Value(40))
+    });
+    let gpus: Vec<_> = list.processes.iter().map(|process| process.facts.gpu.as_str()).collect();
+    assert_eq!(gpus, uuids);
+}
+
+#[test]
+fn what_the_library_prints_is_not_among_the_lines() {
+    let call = "nvmlDeviceGetPowerUsage";
+    let node = Node::new(&json!({"prints": call, "gpus": [{"util": 8}]}));
+    // Each line is parsed, and a message among them fails the test.
+    let mut probe = node.start(&[]);
+    probe.sample(|sample| sample.seq > 2 && sample.gpus.len() == 1);
+    let output = node.command().args(["--once", "--json"]).output().expect("it runs");
+    let report: Json = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    assert_eq!(report["sample"]["gpus"][0]["util_pct"], 8);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("a message of the library"));
+}
+
+#[test]
+fn a_library_that_ends_the_process_is_the_reason_of_a_failure() {
+    let why = "a vendor's library ended the process";
+    let node = Node::new(&json!({"gpus": [{}]}));
+    let mut probe = node.start(&[]);
+    probe.sample(|sample| sample.gpus.len() == 1);
+    node.set(&json!({"exits": "nvmlDeviceGetPowerUsage", "gpus": [{}]}));
+    assert_eq!(probe.bye(), format!("internal error: {why}"));
+    assert_eq!(probe.ended().code(), Some(1));
+    let output = node.command().args(["--once", "--json"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{output:?}");
+}

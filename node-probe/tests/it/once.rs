@@ -166,4 +166,14 @@ fn a_closed_stdout_is_a_failure() {
     let output = output.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("No space left"));
+    let closed = Command::new("sh")
+        .args([
+            "-c",
+            "exec \"$0\" --once --json --nvml /nonexistent.so >&-",
+            env!("CARGO_BIN_EXE_node-probe"),
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(closed.status.code(), Some(1));
+    assert!(text(&closed.stderr).contains("stdout is closed"), "{closed:?}");
 }

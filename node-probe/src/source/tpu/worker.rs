@@ -1,6 +1,7 @@
 //! The child process that loads libtpuinfo: responds to each line on stdin with one on stdout.
 
 use super::library::{Report, TpuInfo};
+use crate::stdout;
 use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -26,9 +27,7 @@ pub enum Reply {
 /// If the pipes fail.
 pub fn run(library: &Path) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // What the library prints must not be taken for a reply.
-    let mut replies = File::from(rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?);
-    rustix::stdio::dup2_stdout(io::stderr())?;
+    let mut replies = stdout::take()?;
     match TpuInfo::open(library) {
         Err(error) => send(&mut replies, &Reply::Unavailable(reason(library, &error.to_string())))?,
         Ok(info) => {
