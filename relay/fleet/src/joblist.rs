@@ -1,6 +1,6 @@
 //! The job list: keeps ended jobs for a while, with the last picture of their nodes.
 
-use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::job::{GpuSet, Job, JobState};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,15 +77,11 @@ impl JobList {
             return self.kept.remove(&job.id).is_some();
         }
         let Some(old) = self.list.iter().find(|old| old.id == job.id) else { return false };
+        keep_place(job, old);
         if matches!(old.state, JobState::Ended(_)) {
             return false;
         }
         job.ended = job.ended.or(Some(wall_s));
-        // SLURM empties the node list of some ended jobs, so the last known one is kept.
-        if job.nodes.is_empty() {
-            job.nodes.clone_from(&old.nodes);
-            job.gpus.clone_from(&old.gpus);
-        }
         self.kept.insert(job.id, old.nodes.iter().filter_map(|node| picture_of(job, node)).collect());
         true
     }
@@ -126,6 +122,15 @@ impl JobList {
                 switched.insert(job.id);
             }
         }
+    }
+}
+
+/// Keeps the nodes and GPUs that an ended job had: SLURM forgets its GPUs, and empties some lists of nodes.
+fn keep_place(job: &mut Job, old: &Job) {
+    let is_known = job.gpus.iter().any(|gpus| gpus.set != GpuSet::Unknown);
+    if job.nodes.is_empty() || job.nodes == old.nodes && !is_known {
+        job.nodes.clone_from(&old.nodes);
+        job.gpus.clone_from(&old.gpus);
     }
 }
 

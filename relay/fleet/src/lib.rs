@@ -148,6 +148,7 @@ impl Fleet {
     /// run of them.
     pub fn restore_ended(&mut self, jobs: impl IntoIterator<Item = (Job, Vec<NodePicture>)>) {
         self.jobs.restore(jobs);
+        self.reports.restore_ended(self.jobs.list().iter().map(|job| job.id));
     }
 
     /// Takes the jobs that have ended, or about whose end SLURM reported more, since the last call, with the last

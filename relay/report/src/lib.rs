@@ -7,6 +7,7 @@
 mod advice;
 mod application;
 mod chat;
+mod faults;
 mod summary;
 mod tail;
 mod text;
@@ -14,7 +15,8 @@ mod totals;
 mod units;
 mod usage;
 
-pub use chat::{code_block, message};
+pub use chat::{Chat, code_block, message};
+pub use faults::{NodeFault, NodeFaults};
 use nodeglass_protocol::field::{Field as _, Row};
 use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::job::{Job, JobState};
@@ -24,7 +26,7 @@ use nodeglass_protocol::report::MAX_FINDINGS;
 pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 pub use text::{markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
 pub use units::{aligned, amount_bytes, duration};
@@ -77,6 +79,10 @@ pub struct JobReports {
     nodes: BTreeMap<NodeName, NodeClock>,
     /// Records of ended jobs that nobody took yet.
     finished: Vec<JobRecord>,
+    /// Ended jobs of the list whose records were finished.
+    observed: BTreeSet<JobId>,
+    /// Ended jobs of the list that never ran in one, as last recorded.
+    unobserved: BTreeMap<JobId, Job>,
     /// What an earlier run of the relay stored, until the first job list.
     restored: Vec<JobRecord>,
     has_list: bool,
@@ -154,6 +160,15 @@ impl JobRecord {
             accounting: None,
             findings: Vec::new(),
         }
+    }
+
+    /// The final record of the job, which ended as `job` states.
+    fn ended(mut self, job: Job) -> Self {
+        let ended_ms = job.ended.and_then(|ended_s| u64::try_from(ended_s).ok()).unwrap_or_default() * 1_000;
+        for finding in &mut self.findings {
+            finding.ended_ms = finding.ended_ms.or(Some(ended_ms.max(finding.since_ms)));
+        }
+        Self { job, is_final: true, ..self }
     }
 
     /// The report of the job.
@@ -292,8 +307,31 @@ impl JobReports {
             self.jobs.insert(job.id, Tracked { job: job.clone(), application, findings });
         }
         self.has_list = true;
+        self.record_unobserved(jobs, wall_s);
         self.merge_restored();
         self.confirm();
+    }
+
+    /// Jobs that an earlier relay saw end, which have their records.
+    pub fn restore_ended(&mut self, jobs: impl IntoIterator<Item = JobId>) {
+        self.observed.extend(jobs);
+    }
+
+    /// Records jobs that started and ended between two lists, so that their reports state at least how they ended.
+    fn record_unobserved(&mut self, jobs: &[Job], wall_s: i64) {
+        // SLURM states the end of a job that was never started as its start.
+        let has_run = |job: &Job| !job.nodes.is_empty() || job.start < job.ended;
+        let has_ended = |job: &&Job| matches!(job.state, JobState::Ended(_)) && has_run(job);
+        let ended: BTreeMap<JobId, &Job> = jobs.iter().filter(has_ended).map(|job| (job.id, job)).collect();
+        self.unobserved.retain(|id, _| ended.contains_key(id));
+        self.observed.retain(|id| ended.contains_key(id));
+        for (id, job) in ended {
+            if !self.observed.contains(&id) && self.unobserved.get(&id) != Some(job) {
+                self.unobserved.insert(id, job.clone());
+                let (factors, job) = (self.factors.clone(), job.clone());
+                self.finished.push(JobRecord { factors, is_final: true, ..JobRecord::of(job, wall_s) });
+            }
+        }
     }
 
     /// Keeps the sums of jobs that still run.
@@ -448,7 +486,12 @@ impl JobReports {
 
     fn merge_restored(&mut self) {
         for record in std::mem::take(&mut self.restored) {
-            let Some(tracked) = self.jobs.get_mut(&record.job.id) else { continue };
+            let Some(tracked) = self.jobs.get_mut(&record.job.id) else {
+                // It may have ended while no relay ran.
+                let ended = self.unobserved.get(&record.job.id).filter(|job| job.start == record.job.start);
+                self.finished.extend(ended.filter(|_| !record.is_final).map(|job| record.ended(job.clone())));
+                continue;
+            };
             if record.is_final || tracked.job.start != record.job.start {
                 continue;
             }
@@ -506,21 +549,14 @@ impl JobReports {
     }
 
     fn finish(&mut self, id: JobId, ended: Option<&Job>, wall_s: i64) {
-        let Some(mut record) = self.of(id, wall_s) else { return };
-        if let Some(ended) = ended {
-            record.job = ended.clone();
-        }
-        record.job.ended = record.job.ended.or(Some(wall_s));
-        record.is_final = true;
-        let ended_ms =
-            record.job.ended.and_then(|ended_s| u64::try_from(ended_s).ok()).unwrap_or_default() * 1_000;
-        for finding in &mut record.findings {
-            finding.ended_ms = finding.ended_ms.or(Some(ended_ms.max(finding.since_ms)));
-        }
+        let Some(record) = self.of(id, wall_s) else { return };
+        let mut job = ended.unwrap_or(&record.job).clone();
+        job.ended = job.ended.or(Some(wall_s));
         self.jobs.remove(&id);
+        self.observed.insert(id);
         self.nodes.values_mut().for_each(|node| node.jobs.retain(|job| job.job != id));
         self.nodes.retain(|_, node| !node.jobs.is_empty());
-        self.put_back(vec![record]);
+        self.put_back(vec![record.ended(job)]);
     }
 }
 

@@ -83,7 +83,7 @@ fn an_hour_of_known_load_gives_exactly_its_gpu_hours_and_energy() {
     let bins = report.gpus[0].util_distribution_pct.unwrap();
     assert_eq!((bins[0], bins[8], bins.iter().sum::<f64>()), (25.0, 75.0, 100.0));
     assert_eq!(report.gpus[1].idle_s, Some(3_600.0));
-    assert_eq!(report.gpu_hours_unused(), 1.4);
+    assert_eq!(report.totals.gpu_hours_unused, 1.4);
 }
 
 #[test]
@@ -100,6 +100,47 @@ fn t09_a_guest_sees_energy_but_neither_its_price_nor_its_emissions() {
     let guests = record.for_guest(job(1)).unwrap().report().totals;
     assert_eq!((guests.cost, guests.co2_kg), (None, None));
     assert!(guests.energy_kwh.is_some() && guests.energy_kwh == owners.energy_kwh);
+}
+
+#[test]
+fn a_job_that_ran_between_two_lists_has_a_report_of_its_end() {
+    let mut reports = JobReports::default();
+    let failed = |id: u32, exit: &str| Job {
+        id: JobId(id),
+        ended: Some(1_005),
+        exit: Some(exit.into()),
+        ..Job { state: JobState::Ended("FAILED".into()), ..job(1) }
+    };
+    let never_started = Job { nodes: Vec::new(), ended: Some(1_000), ..failed(9, "0:0") };
+    reports.restore_ended([JobId(8)]);
+    let mut list = vec![failed(7, "0:0"), failed(8, "0:0"), never_started];
+    reports.set_jobs(&list, 1_010, relay_ms, |_| None);
+    let [record] = reports.take_finished().try_into().unwrap();
+    let report = record.report();
+    assert_eq!((report.job, report.is_final, report.elapsed_s), (JobId(7), true, 5));
+    assert_eq!((report.observed_pct, report.totals.util_pct), (0.0, None));
+    assert!(text(&report, None).contains("not observed"), "{}", text(&report, None));
+    // Once, and again when SLURM states more.
+    reports.set_jobs(&list, 1_020, relay_ms, |_| None);
+    assert_eq!(reports.take_finished(), []);
+    list[0].exit = Some("3:0".into());
+    reports.set_jobs(&list, 1_030, relay_ms, |_| None);
+    let [record] = reports.take_finished().try_into().unwrap();
+    assert_eq!(record.report().exit, Some("3:0".into()));
+}
+
+#[test]
+fn what_an_earlier_relay_counted_of_a_job_that_ended_meanwhile_is_final() {
+    let mut earlier = reports(1);
+    (0..=100u64).for_each(|second| earlier.record(&node(second * 1_000, &[(50, 100)])));
+    let mut later = JobReports::default();
+    let state = JobState::Ended("COMPLETED".into());
+    later.set_jobs(&[Job { state, ended: Some(1_200), ..job(1) }], 1_300, relay_ms, |_| None);
+    later.restore(earlier.running(1_100));
+    let [unobserved, with_sums] = later.take_finished().try_into().unwrap();
+    assert!(unobserved.nodes.is_empty());
+    let report = with_sums.report();
+    assert_eq!((report.is_final, report.elapsed_s, report.observed_pct), (true, 200, 50.0));
 }
 
 #[test]
@@ -311,7 +352,12 @@ fn advice_states_numbers_and_the_line_that_would_have_fitted() {
     );
     assert_eq!(report.advice[0].text.as_str(), "2 of 4 GPUs were idle for 95 % of the time or more.");
     let text = text(&report, None);
-    assert!(text.contains("GPU hours     4.00 allocated, 4.00 observed, 1.82 used, 2.00 idle"), "{text}");
+    assert!(
+        text.contains(
+            "GPU hours     4 GPU hours were observed: 1.82 used, 2.18 unused (2 idle, 0.18 partly busy)"
+        ),
+        "{text}"
+    );
     assert!(markdown(&report, None).contains("`#SBATCH --mem=12G`"));
 }
 

@@ -13,6 +13,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use detail_cache::{DetailCache, DetailQuery};
+use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::{
     JobId, Text,
     cluster::ClusterSummary,
@@ -51,6 +52,9 @@ const NODE_PATIENCE: Duration = Duration::from_secs(300);
 /// Up to this many jobs that a list omits are queried one by one before the list is accepted.
 const DOUBTED_JOBS: usize = 3;
 
+/// Jobs that had ended at most this long before the first list are shown: those that a user has just submitted.
+const RECENT: Duration = Duration::from_secs(300);
+
 /// The selected jobs on this machine's cluster.
 #[derive(Debug)]
 pub struct Slurm<C = Commands> {
@@ -61,8 +65,8 @@ pub struct Slurm<C = Commands> {
     cache: DetailCache,
     /// Whether there has been a list, which the caller may keep showing.
     listed: bool,
-    /// Jobs that were listed before they ended, and may be shown as ended.
-    met: HashSet<JobId>,
+    /// Jobs of the first list that had ended long before it, which are not shown.
+    former: HashSet<JobId>,
     /// Jobs of the last list that had not ended.
     open: BTreeSet<JobId>,
     /// Jobs of the last list that belong to other users than the relay's.
@@ -100,7 +104,7 @@ impl<C: Client> Slurm<C> {
             cluster: None,
             cluster_tries: 0,
             listed: false,
-            met: HashSet::new(),
+            former: HashSet::new(),
             open: BTreeSet::new(),
             of_others: HashSet::new(),
             requests: 0,
@@ -224,13 +228,19 @@ impl<C: Client> Slurm<C> {
         Ok(())
     }
 
-    /// Drops jobs that had ended before this source ever listed them.
-    fn keep_met(&mut self, jobs: &mut Vec<Job>) {
-        let listed: HashSet<JobId> = jobs.iter().map(|job| job.id).collect();
-        self.met.retain(|id| listed.contains(id));
-        let ended = |job: &Job| matches!(job.state, JobState::Ended(_));
-        self.met.extend(jobs.iter().filter(|job| !ended(job)).map(|job| job.id));
-        jobs.retain(|job| self.met.contains(&job.id));
+    /// Drops jobs that had ended long before the first list. One that starts and ends between two lists is kept: it may
+    /// have failed at once.
+    fn drop_former(&mut self, jobs: &mut Vec<Job>, is_first: bool) {
+        let has_ended = |job: &Job| matches!(job.state, JobState::Ended(_));
+        if is_first {
+            let since_s = Clock::wall_ms().cast_signed() / 1_000 - RECENT.as_secs().cast_signed();
+            let is_former = |job: &&Job| has_ended(job) && job.ended.is_none_or(|ended_s| ended_s < since_s);
+            self.former = jobs.iter().filter(is_former).map(|job| job.id).collect();
+        }
+        // Some have been requeued.
+        let listed: HashSet<JobId> = jobs.iter().filter(|job| has_ended(job)).map(|job| job.id).collect();
+        self.former.retain(|id| listed.contains(id));
+        jobs.retain(|job| !self.former.contains(&job.id));
     }
 
     /// Queries missing details, or the nodes if they are due: a poll does not query both, so that it stays
@@ -324,7 +334,7 @@ impl<C: Client> JobSource for Slurm<C> {
         self.requests = 0;
         let is_first = !self.listed;
         let mut jobs = self.list().await?;
-        self.keep_met(&mut jobs);
+        self.drop_former(&mut jobs, is_first);
         self.query_details_or_nodes(&jobs, is_first).await;
         self.cache.fill(&mut jobs);
         let of_others = jobs.iter_mut().filter(|job| self.of_others.contains(&job.id));

@@ -137,6 +137,34 @@ async fn a_job_met_before_is_listed_as_ended_and_one_that_ended_long_ago_is_not(
 }
 
 #[tokio::test]
+async fn a_job_that_starts_and_ends_between_two_lists_is_listed_with_its_exit_code() {
+    let ended = record(3, 2001, "FAILED", "g01");
+    let just_now = Clock::wall_ms() / 1_000 - 20;
+    let recent = record(2, 2001, "TIMEOUT", "g01")
+        .replace("\u{1f}3\u{1f}5:00", &format!("\u{1f}{just_now}\u{1f}5:00"));
+    let block =
+        block(3, "FAILED").replace("Reason=None", "Reason=None\n   Requeue=1 Restarts=0 ExitCode=3:0");
+    let script = Script {
+        lists: Arc::new(Mutex::new(lists(&[recent.clone(), recent + &ended]).into())),
+        blocks: Some(Ok(out(&block))),
+        ..Script::default()
+    };
+    let mut slurm = Slurm::detect_with(script, Selection::own(2001)).await.unwrap();
+    let jobs = slurm.jobs().await.unwrap();
+    assert_eq!(
+        jobs.iter().map(|job| job.id).collect::<Vec<_>>(),
+        [JobId(2)],
+        "it ended before the first list"
+    );
+    let jobs = slurm.jobs().await.unwrap();
+    let states: Vec<_> = jobs.iter().map(|job| (job.id, job.state.clone())).collect();
+    let expected =
+        [(JobId(2), JobState::Ended("TIMEOUT".into())), (JobId(3), JobState::Ended("FAILED".into()))];
+    assert_eq!(states, expected);
+    assert_eq!(jobs[1].exit.as_ref().map(Text::as_str), Some("3:0"));
+}
+
+#[tokio::test]
 async fn a_silent_controller_is_one_sentence_and_the_next_poll_works() {
     let silent = Err(CommandError::TimedOut(Program::Squeue, 10));
     let (mut slurm, _) = slurm([silent.clone(), Ok(listed("")), silent]).await;
