@@ -8,7 +8,10 @@ use nodeglass_protocol::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Maximum number of jobs queried one by one per poll; for more, one request returns all jobs.
+/// Up to this many new jobs are queried one by one; for more, one request returns all jobs. Each query also makes
+/// scontrol load all nodes, so that three of them cost the controller more than one request for all jobs.
+const MAX_NEW_SINGLE: usize = 2;
+/// Maximum number of jobs that the request for all jobs left out, which are queried one by one per poll.
 const MAX_SINGLE: usize = 8;
 /// Pending jobs queried per poll; their details are not urgent.
 const MAX_PENDING_PER_POLL: usize = 1;
@@ -30,8 +33,8 @@ pub struct DetailCache {
     known: HashMap<JobId, Known>,
     /// Whether the jobs are of many users: some always change, so a poll makes one request at most.
     is_of_many: bool,
-    /// Whether the last poll queried all jobs with one request.
-    queried_all: bool,
+    /// The new jobs that requests for all jobs were made for; what is still new then was left out.
+    asked: HashMap<JobId, Phase>,
     /// Polls until the next refresh.
     refresh_in: u32,
     /// Recent single queries, decreasing by one per poll.
@@ -104,29 +107,38 @@ impl DetailCache {
     pub fn plan(&mut self, jobs: &[Job]) -> DetailQuery {
         let listed: HashSet<JobId> = jobs.iter().map(|job| job.id).collect();
         self.known.retain(|id, _| listed.contains(id));
+        self.asked.retain(|id, _| listed.contains(id));
         self.refresh_in = self.refresh_in.saturating_sub(1);
         let (mut pending, mut started, mut failed, mut stale) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut new_pending, mut new_started) = (0, 0);
         for job in jobs {
-            match self.query_reason(job) {
-                Some(QueryReason::Changed) if job.state == JobState::Pending => pending.push(job.id),
-                Some(QueryReason::Changed) => started.push(job.id),
+            let reason = self.query_reason(job);
+            // What a request for all jobs left out is queried one by one, a few per poll.
+            let is_new = self.asked.get(&job.id) != Some(&Phase::of(job));
+            match reason {
+                Some(QueryReason::Changed) if job.state == JobState::Pending => {
+                    pending.push(job);
+                    new_pending += usize::from(is_new);
+                }
+                Some(QueryReason::Changed) => {
+                    started.push(job);
+                    new_started += usize::from(is_new);
+                }
                 Some(QueryReason::Retry(failures)) => failed.push((failures, job.id)),
                 Some(QueryReason::Refresh) => stale.push(job.id),
                 None => {}
             }
         }
-        let max_single = if self.is_of_many { 1 } else { MAX_SINGLE };
-        if started.len().max(pending.len()) > max_single && !self.queried_all {
-            self.queried_all = true;
+        let (max_new, max_single) = if self.is_of_many { (1, 1) } else { (MAX_NEW_SINGLE, MAX_SINGLE) };
+        if new_started > max_new || new_pending > max_single {
+            self.asked.extend(started.into_iter().chain(pending).map(|job| (job.id, Phase::of(job))));
             return DetailQuery::All;
         }
-        // What the request for all jobs left out is queried one by one, a few per poll.
-        self.queried_all = false;
-        let mut queried = started;
-        queried.truncate(BURST.saturating_sub(self.recent).clamp(1, max_single));
+        let max_single = BURST.saturating_sub(self.recent).clamp(1, max_single);
+        let mut queried: Vec<JobId> = started.into_iter().map(|job| job.id).take(max_single).collect();
         if queried.is_empty() {
-            queried.extend(pending.into_iter().take(MAX_PENDING_PER_POLL));
+            queried.extend(pending.into_iter().map(|job| job.id).take(MAX_PENDING_PER_POLL));
         }
         if queried.is_empty() {
             // The job with the fewest failures comes first, so that none starves.

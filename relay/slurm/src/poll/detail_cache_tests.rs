@@ -91,6 +91,21 @@ fn many_new_jobs_are_queried_at_once_and_unclear_ones_one_by_one() {
 }
 
 #[test]
+fn tasks_of_an_array_that_come_and_go_with_each_poll_cost_one_query_a_poll() {
+    let mut cache = DetailCache::default();
+    for poll in 0..10 {
+        // Ten tasks have ended since the last poll, and as many have started.
+        let task = |id| match id <= 10 * poll {
+            true => Job { state: JobState::Ended("COMPLETED".into()), ..job(id, &["n1"]) },
+            false => job(id, &["n1"]),
+        };
+        let jobs: Vec<Job> = (1..=10 * poll + 10).map(task).collect();
+        assert_eq!(cache.plan(&jobs), DetailQuery::All, "poll {poll}");
+        jobs.iter().for_each(|job| cache.record(job, Some(detail(job, &[0]))));
+    }
+}
+
+#[test]
 fn many_pending_jobs_are_queried_at_once_and_200_known_ones_refreshed_rarely() {
     let mut cache = DetailCache::default();
     let jobs: Vec<Job> = (1..=200).map(|id| Job { state: JobState::Pending, ..job(id, &[]) }).collect();
