@@ -56,8 +56,11 @@ pub struct Job {
     pub mem_bytes: Option<u64>,
     /// Number of GPUs allocated or requested.
     pub gpu_count: Option<u32>,
-    /// UUIDs of the GPUs that belong to it, as far as they are known.
+    /// UUIDs of its GPUs, as far as they are known; `totals` are sums over them.
     pub gpus: Vec<String>,
+    /// UUIDs of further GPUs that its processes use, although SLURM has not allocated them to it.
+    #[serde(default)]
+    pub foreign_gpus: Vec<String>,
     /// Working directory.
     pub workdir: Option<String>,
     /// Batch script or command.
@@ -116,6 +119,11 @@ pub struct JobTotals {
 }
 
 impl Job {
+    /// Whether it has ended, rather than that it holds nodes or waits for them.
+    pub fn has_ended(&self) -> bool {
+        !self.is_active && self.state != "PENDING"
+    }
+
     pub(super) fn new(job: &job::Job, picture: &Picture, clock: Clock) -> Self {
         let insight = picture.insight(job.id);
         let own: Vec<&GpuPicture> = picture
@@ -158,6 +166,7 @@ impl Job {
             mem_bytes: job.mem_bytes,
             gpu_count: job.gpu_count,
             gpus: own.iter().map(|gpu| gpu.facts.uuid.to_string()).collect(),
+            foreign_gpus: foreign_gpus(job, picture),
             workdir: job.workdir.as_ref().map(ToString::to_string),
             command: job.command.as_ref().map(ToString::to_string),
             stdout: job.stdout.as_ref().map(ToString::to_string),
@@ -171,6 +180,19 @@ impl Job {
             bottleneck: insight.and_then(|insight| insight.bottleneck.as_ref()).map(JobBottleneck::new),
         }
     }
+}
+
+/// The GPUs on the nodes of a job that its processes compute on, and that are not its own.
+fn foreign_gpus(job: &job::Job, picture: &Picture) -> Vec<String> {
+    let nodes = picture.nodes.iter().filter(|node| job.nodes.contains(&node.name));
+    let foreign = nodes.flat_map(|node| {
+        node.gpus.iter().filter(|gpu| {
+            let mut here = node.processes.iter().filter(|process| process.facts.gpu == gpu.facts.uuid);
+            gpu.owners.iter().all(|owner| owner.job != job.id)
+                && here.any(|process| process.facts.job == Some(job.id) && process.facts.kind.compute)
+        })
+    });
+    foreign.map(|gpu| gpu.facts.uuid.to_string()).collect()
 }
 
 impl JobTotals {

@@ -43,6 +43,18 @@ pub(super) fn picture() -> Picture {
 }
 
 #[test]
+fn a_gpu_that_is_not_the_jobs_is_named_apart_and_in_no_sum() {
+    let mut picture = picture();
+    let mut second = picture.nodes[0].processes[0].clone();
+    second.facts.gpu = GpuUuid::new("GPU-1");
+    picture.nodes[0].processes.push(second);
+    let snapshot = Snapshot::new(&picture, 0);
+    let job = &snapshot.jobs[0];
+    assert_eq!((&*job.gpus, &*job.foreign_gpus), (&["GPU-0".to_owned()][..], &["GPU-1".to_owned()][..]));
+    assert_eq!((job.totals.gpus, job.totals.util_pct), (1, Some(90.0)));
+}
+
+#[test]
 fn a_job_has_its_gpus_and_the_sums_over_them() {
     let snapshot = Snapshot::new(&picture(), 0);
     let [running, left] = snapshot.jobs.as_slice() else { panic!("two jobs") };

@@ -29,7 +29,8 @@ impl NodeView<'_> {
     }
 }
 
-/// The owners of each GPU of a node, in the order of `gpus`; for each job the strongest evidence only.
+/// The owners of each GPU of a node, in the order of `gpus`; for each job the strongest evidence only. A GPU that a job
+/// uses, although SLURM states others as all of its own, is not one of its GPUs.
 pub fn owners(
     view: &NodeView<'_>,
     gpus: &[GpuPicture],
@@ -49,6 +50,12 @@ pub fn owners(
         owners.map(|job| job.id).collect()
     };
     let allocated: Vec<Vec<JobId>> = (0..gpus.len()).map(is_owner).collect();
+    // SLURM has stated all GPUs of these jobs on the node. What else their processes use is not theirs.
+    let has_stated_all = |job: &Job| {
+        let known = allocated.iter().filter(|owners| owners.contains(&job.id)).count();
+        let stated = count(view.name, job);
+        stated > 0 && known >= stated
+    };
     let claims = visible_devices::claims(node, view.job_devices, &here, &allocated);
 
     // What SLURM can allocate: MIG instances, and GPUs without MIG.
@@ -58,6 +65,9 @@ pub fn owners(
             let here = processes.iter().filter(|process| process.facts.gpu == gpus[position].facts.uuid);
             here.map(|process| process.facts.job).any(|of| of == Some(job.id))
         };
+        if has_stated_all(job) {
+            return of_slurm(position, job);
+        }
         let has_all = || devices > 0 && count(view.name, job) >= devices;
         let is_claimed = || claims.get(&job.id).is_some_and(|claim| claim.contains(&position));
         of_slurm(position, job)
@@ -208,6 +218,23 @@ mod tests {
         let mut unknown = job(1, &[("n1", &[])]);
         unknown.gpus[0].set = GpuSet::Unknown;
         assert_eq!(evidence_of(&divided()[4..], &[], unknown), [None]);
+    }
+
+    #[test]
+    fn a_gpu_that_slurm_has_not_allocated_to_a_job_is_not_one_of_its_gpus() {
+        let gpus: Vec<_> = divided().into_iter().filter(|gpu| gpu.facts.mig_parent.is_none()).collect();
+        let kind = ProcessKind { compute: true, ..Default::default() };
+        let facts = ProcessFacts { job: Some(JobId(1)), ..ProcessFacts::new(uuid("n1", 0), 7, kind) };
+        let process = [ProcessPicture { facts, row: Default::default() }];
+        let found = evidence_of(&gpus, &process, job(1, &[("n1", &[1])]));
+        assert_eq!(found, [None, Some(Evidence::GresIndex)]);
+        // Of two GPUs one is known: the process may be on the other.
+        let mut partly = job(1, &[("n1", &[1, 9])]);
+        let found = evidence_of(&gpus, &process, partly.clone());
+        assert_eq!(found, [Some(Evidence::Process), Some(Evidence::GresIndex)]);
+        // SLURM does not manage GPUs here.
+        partly.gpus[0].set = GpuSet::Indices(Vec::new());
+        assert_eq!(evidence_of(&gpus, &process, partly), [Some(Evidence::Process), None]);
     }
 
     #[test]

@@ -245,6 +245,41 @@ fn processes_outside_of_the_job_are_named() {
 }
 
 #[test]
+fn a_process_of_no_job_on_a_gpu_that_no_job_has_is_named() {
+    let on_free_gpu = |prepare: fn(&mut Script)| {
+        let mut script = beside(|facts| facts.gpu = GpuUuid::new("GPU-1-1"));
+        script.nodes[0]
+            .processes
+            .retain(|process| process.facts.pid == 99 || process.facts.gpu.as_str() == "GPU-1-0");
+        script.nodes[0].gpus[1].owners.clear();
+        prepare(&mut script);
+        script.run(180, |_, _| WORK);
+        script.findings.list().iter().find(|found| found.is_active()).cloned()
+    };
+    let found = on_free_gpu(|_| {}).expect("it is found");
+    assert_eq!(found.title.as_str(), "python3 (pid 99) uses n1 GPU 1, which no job has");
+    assert_eq!((found.kind, found.jobs), (FindingKind::OutsideJob, vec![JobId(17)]));
+    let of_another_job = on_free_gpu(|script| script.nodes[0].processes[1].facts.job = Some(JobId(3)));
+    assert_eq!(of_another_job, None, "another user's job has the GPU");
+}
+
+#[test]
+fn a_process_on_a_gpu_that_is_not_its_jobs_is_named() {
+    let mut script = beside(|facts| (facts.job, facts.gpu) = (Some(JobId(17)), GpuUuid::new("GPU-1-1")));
+    script.nodes[0]
+        .processes
+        .retain(|process| process.facts.gpu.as_str() == "GPU-1-0" || process.facts.pid == 99);
+    script.nodes[0].gpus[1].owners.clear();
+    script.run(180, |_, _| WORK);
+    let found = script.only();
+    assert_eq!((found.kind, &*found.jobs), (FindingKind::OutsideJob, &[JobId(17)][..]));
+    assert_eq!(
+        found.title.as_str(),
+        "python3 (pid 99) of job 17 uses n1 GPU 1, which SLURM has not allocated to it"
+    );
+}
+
+#[test]
 fn processes_that_may_belong_there_are_not() {
     let is_quiet = |prepare: fn(&mut ProcessFacts)| beside(prepare).active().is_empty();
     assert!(is_quiet(|facts| facts.job = Some(JobId(17))));
