@@ -18,7 +18,7 @@ use nodeglass_live::{Hub, JobUsage, Request, TopicFeed};
 use nodeglass_nodes::{FromNode, JobList, Plan, SampleSchedule};
 use nodeglass_notify::Notifier;
 use nodeglass_platform::clock::Clock;
-use nodeglass_platform::memory;
+use nodeglass_platform::{cpu_time, memory};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::detail::DetailLevel;
 use nodeglass_protocol::live::{CloseReason, ServerMessage, Topic};
@@ -345,7 +345,7 @@ impl EventLoop {
         self.store_history(now_ms, false);
         let (viewers, coalesced) = (self.subscribers.len() as u32, self.coalesced);
         // CPU time is reported in whole seconds, so that it is not itself a change every second.
-        let cpu_ms = cpu_time_ms() / 1_000 * 1_000;
+        let cpu_ms = cpu_time::process_ms() / 1_000 * 1_000;
         self.fleet.handle(Event::Status { viewers, cpu_ms, coalesced }, now_ms);
         self.store_jobs(now_ms.saturating_sub(self.stored_ms) >= CHECKPOINT_MS);
         drop(self.store_notes());
@@ -569,12 +569,6 @@ impl EventLoop {
             state.mailbox.close();
         }
     }
-}
-
-/// CPU time of this process, user and system, in ms (`CLOCK_PROCESS_CPUTIME_ID`).
-fn cpu_time_ms() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //!
 //! [`clock`] is the relay's monotonic clock and [`local_time`] the user's; [`backoff`] and [`token_bucket`] pace what is
 //! repeated. [`state_dir`], [`regular_file`] and [`frame_file`] store what outlives a relay, [`disk_thread`] writes it.
-//! [`memory`] reads and returns memory, and [`wrap`] breaks text into lines.
+//! [`memory`] reads and returns memory, [`cpu_time`] reads the time of this process, and [`wrap`] breaks text into lines.
 
 pub mod backoff;
 pub mod clock;
+pub mod cpu_time;
 pub mod disk_thread;
 pub mod frame_file;
 pub mod local_time;

@@ -1,6 +1,7 @@
 //! `GET /status`: how the relay itself is doing, as JSON for the owner's scripts and monitoring.
 
 use nodeglass_api::{ChannelStatus, ProbeStatus};
+use nodeglass_platform::{cpu_time, memory};
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::{JobsHealth, LauncherStatus, Link, NodePicture, Picture};
 use nodeglass_protocol::{NodeName, Text};
@@ -84,7 +85,7 @@ pub struct FrameStatus {
 /// CPU and memory of the relay's process.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ProcessStatus {
-    /// CPU time since the start, in ms.
+    /// CPU time since the start, in ms, to 10 ms.
     pub cpu_ms: u64,
     /// Memory in RAM, in bytes; `null` if the kernel does not state it.
     pub rss_bytes: Option<u64>,
@@ -126,11 +127,11 @@ pub enum SlurmStatus {
 }
 
 impl StatusReport {
-    /// Creates the report of a relay from its overview, which must be that of the owner, its memory and its probes.
+    /// Creates the report of a relay from its overview, which must be that of the owner, its own usage and its probes.
     pub fn new(
         build: Text,
         overview: &Picture,
-        rss_bytes: Option<u64>,
+        process: ProcessStatus,
         probes: Vec<ProbeStatus>,
         now_ms: u64,
     ) -> Self {
@@ -147,7 +148,7 @@ impl StatusReport {
             late: overview.nodes.iter().filter_map(|node| LateNode::of(node, now_ms)).collect(),
             sample_interval_ms: overview.nodes.iter().filter_map(sample_interval_ms).max(),
             frames: FrameStatus { viewers: overview.relay.viewers, coalesced: overview.relay.coalesced },
-            process: ProcessStatus { cpu_ms: overview.relay.cpu_ms, rss_bytes },
+            process,
             probes: ProbesStatus::of(probes),
             slurm: SlurmStatus::of(&overview.relay.jobs, now_ms),
             notices: overview.relay.notices.clone(),
@@ -160,6 +161,13 @@ impl StatusReport {
 fn sample_interval_ms(node: &NodePicture) -> Option<u32> {
     let is_sampled = matches!(node.head.link, Link::Live | Link::Late | Link::Silent);
     Some(node.head.interval_ms).filter(|ms| is_sampled && *ms > 0)
+}
+
+impl ProcessStatus {
+    /// Reads that of this process.
+    pub fn read() -> Self {
+        Self { cpu_ms: cpu_time::process_ms() / 10 * 10, rss_bytes: memory::resident_bytes() }
+    }
 }
 
 impl ProbesStatus {
@@ -198,7 +206,8 @@ impl LateNode {
 }
 
 impl SlurmStatus {
-    fn of(jobs: &JobsHealth, now_ms: u64) -> Self {
+    /// The state at a time of the relay's clock.
+    pub fn of(jobs: &JobsHealth, now_ms: u64) -> Self {
         let age_s = |at_ms: u64| now_ms.saturating_sub(at_ms) / 1_000;
         match jobs {
             JobsHealth::NotYet => Self::NotYet,

@@ -2,12 +2,11 @@
 
 use super::{Problem, Reader, picture};
 use crate::WebState;
-use crate::status::{Readiness, StatusReport};
+use crate::status::{ProcessStatus, Readiness, StatusReport};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use nodeglass_platform::memory;
 use nodeglass_protocol::Picture;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::ServerMessage;
@@ -20,8 +19,7 @@ pub async fn status(State(web): State<WebState>, _: Reader) -> Result<Json<Statu
     let picture = owners_overview(&web).await?;
     let now_ms = web.about.clock.now_ms();
     let probes = web.hub.probe_usages().await.ok_or_else(Problem::shutting_down)?;
-    let report =
-        StatusReport::new(web.about.build.clone(), &picture, memory::resident_bytes(), probes, now_ms);
+    let report = StatusReport::new(web.about.build.clone(), &picture, ProcessStatus::read(), probes, now_ms);
     Ok(Json(StatusReport { notifications: web.notifications.list(), ..report }))
 }
 
@@ -29,7 +27,7 @@ pub async fn status(State(web): State<WebState>, _: Reader) -> Result<Json<Statu
 /// it says nothing else.
 #[utoipa::path(get, path = "/readyz", tag = "relay", operation_id = "readyz", security(()),
     responses((status = 200, body = String, content_type = "text/plain"),
-              (status = 503, body = String, content_type = "text/plain")))]
+              (status = 503, description = "It is not; the body says why", body = String, content_type = "text/plain")))]
 pub async fn ready(State(web): State<WebState>) -> Response {
     let readiness = match owners_overview(&web).await {
         Ok(picture) => Readiness::of(&picture.relay.jobs),
