@@ -12,7 +12,7 @@ pub use logs::{FollowedLog, LogWatch, Logs, Recipient};
 use nodeglass_findings::job_log::LogPatterns;
 use nodeglass_fleet::{Event, NoteChange};
 use nodeglass_live::Hub;
-use nodeglass_nodes::Probes;
+use nodeglass_nodes::{JobList, Plan, Probes};
 use nodeglass_notify::report_webhook;
 use nodeglass_notify::webhook::Webhook;
 use nodeglass_platform::clock::Clock;
@@ -31,7 +31,7 @@ pub use silences::Silences;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 /// Time limit for reading the audit log; the database may wait for a disk.
@@ -49,6 +49,18 @@ pub enum JobControl {
     Disabled(&'static str),
 }
 
+/// Why there is no job list that is newer than a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoNewerJobs {
+    /// SLURM does not answer.
+    Failing,
+    /// It has not been polled within [`NEWER_JOBS_TIMEOUT`].
+    Late,
+}
+
+/// Time limit for a newer job list: longer than the minimum interval between two polls, and shorter than clients wait.
+const NEWER_JOBS_TIMEOUT: Duration = Duration::from_secs(8);
+
 /// Dependencies of the action service.
 #[derive(Clone, Debug)]
 pub struct Deps {
@@ -62,6 +74,8 @@ pub struct Deps {
     pub events: mpsc::Sender<Event>,
     /// Requests an early poll of the job list.
     pub poll_trigger: PollTrigger,
+    /// States which poll the state of the fleet is based on.
+    pub plan: watch::Receiver<Plan>,
     /// The user whose jobs may be controlled.
     pub user: Text,
     /// Hostname of this machine, if job logs may be local.
@@ -179,6 +193,27 @@ impl ActionService {
     /// Requests an early poll: the owner opened a page, perhaps to see a job that was just submitted.
     pub fn refresh_jobs(&self) {
         self.deps.poll_trigger.send(PollReason::Doubt);
+    }
+
+    /// Waits for a job list that is newer than this call: a job that was just submitted may be missing in the last one.
+    /// Returns at once where no jobs are polled.
+    ///
+    /// # Errors
+    /// There is none, because SLURM does not answer, or not in time.
+    pub async fn newer_jobs(&self) -> Result<(), NoNewerJobs> {
+        let mut plan = self.deps.plan.clone();
+        let before = plan.borrow_and_update().list;
+        let Some(wanted) = self.deps.poll_trigger.request_newer() else { return Ok(()) };
+        if before.number > 0 && !before.is_fresh {
+            return Err(NoNewerJobs::Failing);
+        }
+        let is_answer =
+            |list: JobList| list.number >= wanted || list.number > before.number && !list.is_fresh;
+        match timeout(NEWER_JOBS_TIMEOUT, plan.wait_for(|plan| is_answer(plan.list))).await {
+            Ok(Ok(plan)) if plan.list.is_fresh => Ok(()),
+            Ok(_) => Err(NoNewerJobs::Failing),
+            Err(_) => Err(NoNewerJobs::Late),
+        }
     }
 
     /// Access to logs, which is read-only.
@@ -336,7 +371,13 @@ impl Deps {
                 None
             }
         };
-        self.probes.retry(node).await
+        let asks_slurm = node.is_none() && self.poll_trigger.is_polled();
+        match self.probes.retry(node).await {
+            Response::Done(done) if asks_slurm => {
+                Response::Done(format!("asking SLURM for the job list; {done}").into())
+            }
+            response => response,
+        }
     }
 
     /// Records an action in the relay's log and in the audit log, and shows it on the owner's pages.

@@ -199,10 +199,8 @@ impl Relay {
         if has_job_probes {
             fleet.use_jobs_of(about.user.clone());
         }
-        fleet.set_factors(Factors {
-            gpu_hour: config.gpu_hour_cost.clone(),
-            co2_g_per_kwh: config.co2_g_per_kwh,
-        });
+        let factors = Factors { gpu_hour: config.gpu_hour_cost.clone(), co2_g_per_kwh: config.co2_g_per_kwh };
+        fleet.set_factors(factors.clone());
         let recorder = storage::recorder(config, &about, has_job_probes)?;
         let commands = watched.commands();
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
@@ -215,7 +213,9 @@ impl Relay {
             Watched::Replay(recording, control) => player = Some((recording, control)),
             watched => match watched.into_jobs() {
                 Some(jobs) => {
-                    let poll_schedule = PollSchedule::new(config.slurm_interval).of_many(jobs.is_of_many());
+                    let poll_schedule = PollSchedule::new(config.slurm_interval)
+                        .of_many(jobs.is_of_many())
+                        .free(jobs.is_free());
                     let found = (events.clone(), jobs_by_node);
                     tokio::spawn(poll(jobs, poll_schedule, about.clock, found, poll_trigger.clone()));
                 }
@@ -262,7 +262,8 @@ impl Relay {
         tokio::spawn(storage::report_jobs(store.problem(), events.clone()));
         let audit = if config.no_audit { store.audit().off() } else { store.audit() };
         if let Some(commands) = commands {
-            tokio::spawn(account(AccountingQueries::new(commands), store.clone(), about.clock));
+            let queries = AccountingQueries::new(commands);
+            tokio::spawn(account(queries, about.user.clone(), factors, store.clone(), about.clock));
         }
         let (probes, questions) = Probes::new();
         let capturer =
@@ -280,6 +281,7 @@ impl Relay {
             job_control,
             events: events.clone(),
             poll_trigger,
+            plan: plan.clone(),
             user: about.user.clone(),
             local_host: has_local_logs.then(|| about.host.clone()),
             read_only: about.read_only,

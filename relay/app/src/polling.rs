@@ -4,6 +4,8 @@ use nodeglass_fleet::Event;
 use nodeglass_launch::srun::{self, JobsByNode};
 use nodeglass_launch::ssh_config::Local;
 use nodeglass_platform::clock::Clock;
+use nodeglass_protocol::Text;
+use nodeglass_report::Factors;
 use nodeglass_slurm::accounting::AccountingQueries;
 use nodeglass_slurm::command::Commands;
 use nodeglass_slurm::{JobSource, PollSchedule, PollTrigger};
@@ -24,6 +26,7 @@ pub(super) async fn poll(
     let mut last = Vec::new();
     let own_name = Local::from_env().user;
     loop {
+        poll_trigger.begin();
         let answer = jobs.jobs().await;
         let (event, wait) = match answer {
             Ok(mut list) => {
@@ -53,9 +56,25 @@ pub(super) async fn poll(
     }
 }
 
-/// Joins what SLURM's accounting states to the records of ended jobs.
-pub(super) async fn account(mut queries: AccountingQueries<Commands>, store: JobStore, clock: Clock) {
+/// Joins what SLURM's accounting states to the records of ended jobs, and adds those of `user` that ended while no relay
+/// ran.
+pub(super) async fn account(
+    mut queries: AccountingQueries<Commands>,
+    user: Text,
+    factors: Factors,
+    store: JobStore,
+    clock: Clock,
+) {
     while !queries.is_off() {
+        if let Some(listed) = queries.ended(user.as_str(), clock.now_ms()).await {
+            store.set_incomplete(listed.as_ref().err().map(Text::new));
+            let mut ended = listed.unwrap_or_default();
+            ended.iter_mut().for_each(|record| record.factors.clone_from(&factors));
+            while let Some(refused) = store.add_ended(ended) {
+                sleep(AccountingQueries::<Commands>::PAUSE).await;
+                ended = refused;
+            }
+        }
         queries.add(store.take_unaccounted().await, clock.now_ms());
         let mut joined = queries.join(clock.now_ms()).await;
         // The thread is busy for moments only.

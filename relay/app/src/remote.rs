@@ -9,7 +9,7 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use nodeglass_access::key_file::{self, Running};
 use nodeglass_access::runtime_dir::{Places, RuntimeDir};
-use nodeglass_api::Job;
+use nodeglass_api::{Job, JobSelector};
 use nodeglass_platform::clock::Clock;
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::handshake::Key;
@@ -25,6 +25,8 @@ use tokio::time::timeout;
 
 /// Time limit for a response of the relay.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a relay is asked for a newer list of jobs, which takes it at most 8 s each time.
+const RENEWALS: u32 = 3;
 /// Maximum length of a response, in bytes.
 const MAX_ANSWER: usize = 256 << 20;
 /// Maximum length of the message of a response, in bytes; what follows is not read.
@@ -139,6 +141,40 @@ impl Remote {
     /// A complete sentence for the user.
     pub async fn jobs(&self) -> anyhow::Result<Vec<Job>> {
         Ok(self.json::<Jobs>(Method::GET, "/api/v1/jobs", String::new()).await?.jobs)
+    }
+
+    /// The jobs that it lists, from a newer list if the last one lacks a job that is named.
+    ///
+    /// # Errors
+    /// A complete sentence for the user, also if SLURM does not answer.
+    pub async fn jobs_with(&self, named: &[JobSelector]) -> anyhow::Result<Vec<Job>> {
+        let jobs = self.jobs().await?;
+        let Some(missing) = named.iter().find(|job| job.select(&jobs).is_empty()) else { return Ok(jobs) };
+        self.renew_jobs(missing).await?;
+        self.jobs().await
+    }
+
+    /// Returns once its list of jobs is newer than this call, or has this job.
+    ///
+    /// # Errors
+    /// A complete sentence for the user if SLURM does not answer, so that it is unknown whether there is such a job.
+    pub async fn renew_jobs(&self, job: &JobSelector) -> anyhow::Result<()> {
+        let job = match *job {
+            JobSelector::Rest { array } => JobSelector::Id(array),
+            job => job,
+        };
+        let path = format!("/api/v1/jobs/{job}?fields=id");
+        let mut attempts = RENEWALS;
+        loop {
+            attempts -= 1;
+            let Err(error) = self.request(Method::GET, &path, String::new()).await else { return Ok(()) };
+            match error.downcast_ref::<Refused>().map(|refused| refused.status) {
+                // It answers from a newer list; several jobs are meant in the second case.
+                Some(StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) => return Ok(()),
+                Some(StatusCode::GATEWAY_TIMEOUT) if attempts > 0 => {}
+                _ => return Err(error),
+            }
+        }
     }
 
     /// The option that selects it again, with a space before it; empty if none is needed.

@@ -155,6 +155,10 @@ pub struct ScriptedJobs {
 
 #[async_trait]
 impl JobSource for ScriptedJobs {
+    fn is_free(&self) -> bool {
+        true
+    }
+
     async fn jobs(&mut self) -> Result<Vec<Job>, JobsError> {
         Ok(self.cluster.scenario().jobs(self.cluster.now()))
     }

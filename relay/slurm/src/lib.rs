@@ -30,8 +30,8 @@ pub use selection::{Owners, Selection};
 /// A source of jobs: SLURM, or a scripted cluster.
 #[async_trait]
 pub trait JobSource: Send + 'static {
-    /// The user's current jobs: pending, running, suspended, completing. Previously listed jobs may
-    /// follow as ended, with SLURM's state, for as long as SLURM remembers them.
+    /// The user's current jobs: pending, running, suspended, completing. Jobs that have ended since the first list, or
+    /// shortly before it, may follow with SLURM's state, for as long as SLURM remembers them.
     ///
     /// # Errors
     /// [`JobsError`] if there is no list; the caller keeps the last one and shows its age.
@@ -40,6 +40,11 @@ pub trait JobSource: Send + 'static {
     /// Number of requests to SLURM's controller that the last [`JobSource::jobs`] made.
     fn requests(&self) -> u32 {
         0
+    }
+
+    /// Whether a list costs nothing, so that a question need not wait for the minimum interval between polls.
+    fn is_free(&self) -> bool {
+        false
     }
 
     /// Whether it lists the jobs of more than one user.

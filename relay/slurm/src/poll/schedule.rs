@@ -16,6 +16,12 @@ pub struct PollSchedule {
     is_of_many: bool,
     /// Whether a doubt already brought a poll forward since the last due one.
     was_hurried: bool,
+    /// How many polls were brought forward by questions since the last due one.
+    questions: u32,
+    /// Whether a question has brought the next poll forward.
+    is_asked: bool,
+    /// Whether lists cost nothing.
+    is_free: bool,
 }
 
 impl PollSchedule {
@@ -37,13 +43,25 @@ impl PollSchedule {
     const MAX_BACKOFF: Duration = Duration::from_secs(120);
     /// SLURM applies an order a moment after accepting it.
     const ORDER_DELAY: Duration = Duration::from_secs(1);
+    /// Maximum number of polls that questions bring forward between two due ones: a script may ask for a job that does not
+    /// exist again and again.
+    const MAX_QUESTIONS: u32 = 3;
     /// Many nodes close their links together when a job ends; one poll serves all.
     const GATHER: Duration = Duration::from_millis(300);
 
     /// One poll per `interval`, at least [`PollSchedule::MIN_GAP`].
     pub fn new(interval: Duration) -> Self {
         let interval = interval.max(Self::MIN_GAP);
-        Self { interval, failures: 0, unchanged: Duration::ZERO, is_of_many: false, was_hurried: false }
+        Self {
+            interval,
+            failures: 0,
+            unchanged: Duration::ZERO,
+            is_of_many: false,
+            was_hurried: false,
+            questions: 0,
+            is_asked: false,
+            is_free: false,
+        }
     }
 
     /// For the jobs of many users: some job of a busy cluster always changes, so the budget of
@@ -53,9 +71,15 @@ impl PollSchedule {
         Self { is_of_many, ..self }
     }
 
+    /// For a source whose lists cost nothing: every question is answered at once.
+    #[must_use]
+    pub fn free(self, is_free: bool) -> Self {
+        Self { is_free, ..self }
+    }
+
     /// Delay after a successful poll, given its number of requests and whether the list `changed`.
     pub fn after_success(&mut self, requests: u32, changed: bool) -> Duration {
-        self.failures = 0;
+        (self.failures, self.is_asked) = (0, false);
         if changed {
             self.unchanged = Duration::ZERO;
         }
@@ -74,7 +98,8 @@ impl PollSchedule {
 
     /// Delay of a poll that is requested early, when the last one ended `since_last` ago; `None` if the
     /// due time stays. While SLURM does not respond, only the owner can bring a poll forward. A doubt
-    /// brings one poll forward until another was due, so that a flapping link cannot load the controller.
+    /// brings one poll forward until another was due, so that a flapping link cannot load the controller; questions
+    /// bring forward three.
     pub fn requested(&mut self, reason: PollReason, since_last: Duration) -> Option<Duration> {
         let gap = Self::MIN_GAP.saturating_sub(since_last);
         match reason {
@@ -86,12 +111,19 @@ impl PollSchedule {
                 self.was_hurried = true;
                 Some(gap.max(Self::GATHER))
             }
+            PollReason::Question if self.is_free => Some(Duration::ZERO),
+            PollReason::Question if self.is_asked => Some(gap),
+            PollReason::Question if self.questions >= Self::MAX_QUESTIONS => None,
+            PollReason::Question => {
+                (self.is_asked, self.questions) = (true, self.questions + 1);
+                Some(gap)
+            }
         }
     }
 
     /// A poll starts because it was due, not because it was requested.
     pub fn was_due(&mut self) {
-        self.was_hurried = false;
+        (self.was_hurried, self.questions) = (false, 0);
     }
 }
 
@@ -159,7 +191,7 @@ mod tests {
             Some(PollSchedule::ORDER_DELAY)
         );
         poll_schedule.after_failure();
-        for reason in [PollReason::Order, PollReason::Doubt] {
+        for reason in [PollReason::Order, PollReason::Doubt, PollReason::Question] {
             assert_eq!(poll_schedule.requested(reason, Duration::from_secs(60)), None);
         }
         assert_eq!(poll_schedule.requested(PollReason::Retry, Duration::from_secs(60)), Some(Duration::ZERO));
@@ -184,6 +216,28 @@ mod tests {
             poll_schedule.requested(PollReason::Doubt, Duration::from_secs(60)),
             Some(PollSchedule::GATHER)
         );
+    }
+
+    #[test]
+    fn questions_bring_three_polls_forward_until_the_next_due_one() {
+        let mut poll_schedule = PollSchedule::default();
+        let mut ask = || {
+            let waits = [2, 3].map(|s| poll_schedule.requested(PollReason::Question, Duration::from_secs(s)));
+            poll_schedule.after_success(2, false);
+            waits.map(|wait| wait.map(secs))
+        };
+        let brought_forward = [Some(3), Some(2)];
+        assert_eq!(
+            [ask(), ask(), ask(), ask()],
+            [brought_forward, brought_forward, brought_forward, [None; 2]]
+        );
+        poll_schedule.was_due();
+        assert_eq!(
+            poll_schedule.requested(PollReason::Question, Duration::from_secs(9)),
+            Some(Duration::ZERO)
+        );
+        let mut free = PollSchedule::default().free(true);
+        assert!((0..9).all(|_| free.requested(PollReason::Question, Duration::ZERO) == Some(Duration::ZERO)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use nodeglass_auth::authenticator::{AuthError, RateLimited};
+use nodeglass_protocol::Text;
 use nodeglass_protocol::live::CloseReason;
 use nodeglass_share::{AccessGrant, Viewer};
 use std::time::Duration;
@@ -46,6 +47,11 @@ impl Caller {
     /// What the caller was granted.
     pub fn grant(&self) -> AccessGrant {
         self.grant.clone()
+    }
+
+    /// Whether it has the key of a share.
+    pub fn is_guest(&self) -> bool {
+        matches!(self.grant, AccessGrant::Guest(_))
     }
 
     /// Refuses a guest, who is charged for it.
@@ -130,6 +136,7 @@ impl FromRequestParts<WebState> for Caller {
             }
             Err(AuthError::RateLimited(why)) => Err(rate_limited(why).await),
             Err(AuthError::WrongKey) => Err(wrong_key()),
+            Err(AuthError::TokenOfAnother(user)) => Err(token_of_another(&user).into()),
             Err(AuthError::Forbidden(close_reason)) => Err(forbidden(&close_reason).into()),
         }
     }
@@ -185,6 +192,14 @@ fn wrong_key() -> Response {
     let challenge = [(WWW_AUTHENTICATE, "Bearer realm=\"nodeglass\"")];
     let why = "send the key of the relay's link: `Authorization: Bearer KEY`";
     (challenge, Problem::new(StatusCode::UNAUTHORIZED, why)).into_response()
+}
+
+fn token_of_another(user: &Text) -> Problem {
+    let why = format!(
+        "this token is for programs of {user}, and the kernel or the proxy does not identify you as {user}; \
+         the owner creates one for you by `relay token create NAME --to USER`"
+    );
+    Problem::new(StatusCode::FORBIDDEN, why)
 }
 
 fn forbidden(reason: &CloseReason) -> Problem {

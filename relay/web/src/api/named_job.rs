@@ -2,8 +2,11 @@
 
 use super::caller::Charge;
 use super::problem::Problem;
-use super::resources::everything;
+use super::resources::{everything, picture};
 use crate::WebState;
+use crate::status::SlurmStatus;
+use axum::http::StatusCode;
+use nodeglass_actions::NoNewerJobs;
 use nodeglass_api::{JobSelector, NotOneJob};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::{JobId, NodeName};
@@ -25,6 +28,33 @@ pub(super) async fn topic(
     }
 }
 
+/// Waits for a newer job list if the last one does not have a job that the owner or a token names: it may have been
+/// submitted since.
+pub(super) async fn await_listed(web: &WebState, named: &JobSelector) -> Result<(), Problem> {
+    let is_listed = match named {
+        JobSelector::Id(id) if web.hub.job(JobId(*id)).await.is_some() => true,
+        _ => !named.select(&picture(web, Viewer::Owner).await?.0.jobs).is_empty(),
+    };
+    if is_listed { Ok(()) } else { newer_jobs(web, named).await }
+}
+
+/// Waits for a job list that is newer than the request.
+async fn newer_jobs(web: &WebState, named: &JobSelector) -> Result<(), Problem> {
+    let Err(why) = web.actions.newer_jobs().await else { return Ok(()) };
+    let health = picture(web, Viewer::Owner).await?.0.relay.jobs;
+    let (age, reason) = match SlurmStatus::of(&health, web.about.clock.now_ms()) {
+        SlurmStatus::Stale { age_s, reason, .. } => (age_s, reason.to_string()),
+        SlurmStatus::Fresh { age_s } => (Some(age_s), "SLURM has not answered since".to_owned()),
+        SlurmStatus::NotYet | SlurmStatus::NoSlurm => (None, "SLURM has not answered yet".to_owned()),
+    };
+    let age = age.map_or(String::new(), |age_s| format!(", which is {age_s} s old"));
+    let status = match why {
+        NoNewerJobs::Failing => StatusCode::SERVICE_UNAVAILABLE,
+        NoNewerJobs::Late => StatusCode::GATEWAY_TIMEOUT,
+    };
+    Err(Problem::new(status, format!("job {named} is not in the list of jobs{age}: {reason}")))
+}
+
 /// The job that is named, also one that has ended, if its label was stored.
 ///
 /// A raw id is not looked up: what reads of the job finds out whether it exists.
@@ -37,13 +67,20 @@ pub(super) async fn id(
     if let JobSelector::Id(id) = named {
         return Ok(JobId(*id));
     }
-    let picture = everything(web, viewer.clone(), charge).await?;
-    match named.one(&picture.jobs) {
-        Ok(job) => Ok(job.id),
-        Err(error @ NotOneJob::Several { .. }) => Err(Problem::bad_request(error.to_string())),
-        Err(error @ NotOneJob::None(_)) => {
-            let stored = if viewer.is_guest() { None } else { web.store.id_of(named.to_string()).await };
-            stored.ok_or_else(|| Problem::not_found(error.to_string()))
+    let find = async |charge: &mut Charge| -> Result<Option<JobId>, Problem> {
+        match named.one(&everything(web, viewer.clone(), charge).await?.jobs) {
+            Ok(job) => Ok(Some(job.id)),
+            Err(error @ NotOneJob::Several { .. }) => Err(Problem::bad_request(error.to_string())),
+            Err(NotOneJob::None(_)) if viewer.is_guest() => Ok(None),
+            Err(NotOneJob::None(_)) => Ok(web.store.id_of(named.to_string()).await),
         }
+    };
+    if let Some(id) = find(charge).await? {
+        return Ok(id);
     }
+    if !viewer.is_guest() {
+        newer_jobs(web, named).await?;
+    }
+    let found = find(charge).await?;
+    found.ok_or_else(|| Problem::not_found(NotOneJob::None(*named).to_string()))
 }

@@ -67,6 +67,9 @@ pub async fn add(
     if note.source == NoteSource::Job {
         return Err(Problem::bad_request("the source of a note cannot be \"job\""));
     }
+    if let Some(job) = note.job {
+        named_job::await_listed(&web, &job.into()).await?;
+    }
     Ok(send(&web, NoteRequest::Add(note)).await)
 }
 
@@ -105,7 +108,7 @@ async fn send(web: &WebState, request: NoteRequest) -> Response {
         NoteRequest::Edit { id, .. } | NoteRequest::Delete(id) => {
             Some(NoteError::NoSuchNote(*id).to_string())
         }
-        NoteRequest::Add(_) => None,
+        NoteRequest::Add(note) => note.job.map(|job| NoteError::NoSuchJob(job).to_string()),
     };
     match web.actions.request(Request::Note(request)).await {
         request::Response::Refused(why) if missing.as_deref() == Some(why.as_str()) => {

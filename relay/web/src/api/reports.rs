@@ -39,9 +39,13 @@ pub async fn report(
     let (viewer, mut charge) = caller.begin(&web).await?;
     let named: JobSelector = id.parse().map_err(Problem::from)?;
     let id = named_job::id(&web, &viewer, &mut charge, &named).await?;
-    let report = reports::job(&web, id, &viewer).await;
+    let late = |_| Problem::late("the database of jobs");
+    let mut report = reports::job(&web, id, &viewer).await.map_err(late)?;
+    if report.is_none() && !viewer.is_guest() {
+        named_job::await_listed(&web, &named).await?;
+        report = reports::job(&web, id, &viewer).await.map_err(late)?;
+    }
     charge.restart();
-    let report = report.map_err(|_| Problem::late("the database of jobs"))?;
     let report = report.ok_or_else(|| Problem::not_found(format!("there is no report of job {named}")))?;
     let body = reply::body(&report);
     charge.sends(body.len());

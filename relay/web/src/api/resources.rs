@@ -1,6 +1,7 @@
 //! Jobs, nodes, GPUs and processes: lists with filters and field selection, and each by its identity.
 
 use super::caller::{Caller, Charge};
+use super::named_job;
 use super::problem::Problem;
 use super::reply::{self, Page};
 use crate::WebState;
@@ -220,12 +221,16 @@ pub(super) async fn everything(
     viewer: Viewer,
     charge: &mut Charge,
 ) -> Result<Box<Picture>, Problem> {
-    let Ok(Some((picture, spent))) = timeout(TIMEOUT, web.hub.everything(viewer)).await else {
-        return Err(Problem::shutting_down());
-    };
+    let (picture, spent) = picture(web, viewer).await?;
     charge.restart();
     charge.add(spent);
     Ok(picture)
+}
+
+/// All that a viewer may see, and the time that the event loop spent on it.
+pub(super) async fn picture(web: &WebState, viewer: Viewer) -> Result<(Box<Picture>, Duration), Problem> {
+    let picture = timeout(TIMEOUT, web.hub.everything(viewer)).await;
+    picture.ok().flatten().ok_or_else(Problem::shutting_down)
 }
 
 /// Reduces items to the page and the fields that the query asks for.
@@ -351,6 +356,9 @@ pub async fn job(
 ) -> Result<Response, Response> {
     let fields = selection(query)?;
     let named: JobSelector = id.parse().map_err(Problem::from)?;
+    if !caller.is_guest() {
+        named_job::await_listed(&web, &named).await?;
+    }
     from_snapshot(&web, caller, &headers, move |snapshot| {
         let job = match named.one(&snapshot.jobs) {
             Err(error @ NotOneJob::Several { .. }) => return Err(Problem::bad_request(error.to_string())),

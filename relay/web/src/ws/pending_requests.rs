@@ -160,7 +160,7 @@ mod tests {
         let (events, event_rx) = mpsc::channel(1);
         let sharing = watch::channel(Sharing::default()).1;
         let inputs = Inputs { nodes: mpsc::channel(1).1, events: event_rx, sharing };
-        let (_core, hub, _orders) = EventLoop::new(Fleet::new(), Clock::start(), Options::default(), inputs);
+        let (_core, hub, plan) = EventLoop::new(Fleet::new(), Clock::start(), Options::default(), inputs);
         let (probes, probe_requests) = Probes::new();
         let (job_control, poll_trigger) = (JobControl::Disabled("no SLURM in this test"), Default::default());
         let (user, local_host) = ("alice".into(), None);
@@ -173,6 +173,7 @@ mod tests {
             job_control,
             events,
             poll_trigger,
+            plan,
             user,
             local_host,
             read_only: false,

@@ -11,7 +11,7 @@ use nodeglass_auth::authenticator::Authenticator;
 use nodeglass_auth::tokens::Tokens;
 use nodeglass_config::BindAddr;
 use nodeglass_event_loop::{EventLoop, Inputs, Options};
-use nodeglass_fleet::Fleet;
+use nodeglass_fleet::{Event, Fleet};
 use nodeglass_nodes::Probes;
 use nodeglass_notify::webhook::Webhook;
 use nodeglass_platform::clock::Clock;
@@ -20,6 +20,7 @@ use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
 use nodeglass_protocol::live::{ClientMessage, CloseReason, KeyId, Mode, ServerMessage};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use nodeglass_share::{ShareEndpoint, Shares};
+use nodeglass_slurm::PollTrigger;
 use nodeglass_store::{AuditRecorder, JobStore};
 use nodeglass_web::WebState;
 use nodeglass_web::about::About;
@@ -72,6 +73,10 @@ pub struct TestRelay {
     pub addr: SocketAddr,
     pub key: Key,
     pub build: String,
+    /// What its event loop receives.
+    pub events: mpsc::Sender<Event>,
+    /// Requests polls of the job list, which the test has to perform.
+    pub polls: PollTrigger,
     shutdown: watch::Sender<bool>,
     serving: JoinHandle<()>,
     // The relay exits once an input is closed.
@@ -139,12 +144,14 @@ impl TestRelay {
         let report_webhook = webhook.as_ref().map(|webhook| webhook.display_url().into());
         tokio::spawn(core.with_store(store.clone()).run(ending.clone()));
         let (probes, requests) = Probes::new();
+        let polls = PollTrigger::default();
         let actions = ActionService::new(Deps {
             hub: hub.clone(),
             probes,
             job_control,
             events: events_tx.clone(),
-            poll_trigger: Default::default(),
+            poll_trigger: polls.clone(),
+            plan: plan.clone(),
             user: "alice".into(),
             local_host: Some("login1".into()),
             read_only,
@@ -174,7 +181,8 @@ impl TestRelay {
         };
         let serving =
             tokio::spawn(nodeglass_web::serve(listeners, nodeglass_web::router(state), proxies, ending));
-        Self { addr, key, build, shutdown, serving, _inputs: Box::new((nodes_tx, events_tx, plan, requests)) }
+        let _inputs = Box::new((nodes_tx, plan, requests));
+        Self { addr, key, build, events: events_tx, polls, shutdown, serving, _inputs }
     }
 
     /// Ends it and waits until it has.

@@ -10,6 +10,7 @@ mod files;
 mod handshake;
 mod harness;
 mod limits;
+mod new_jobs;
 mod notes;
 mod proxy;
 mod reports;
