@@ -7,6 +7,7 @@ use super::{
 };
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi as Document, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
@@ -63,8 +64,20 @@ impl Modify for Common {
         for item in document.paths.paths.values_mut() {
             let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
             for operation in operations.into_iter().flatten() {
+                describe_responses(operation);
                 operation.responses.responses.insert("default".to_owned(), problem.clone().into());
             }
+        }
+    }
+}
+
+/// Describes responses without a description of their own, which OpenAPI requires, as what their operation returns.
+fn describe_responses(operation: &mut Operation) {
+    for response in operation.responses.responses.values_mut() {
+        if let RefOr::T(response) = response
+            && response.description.is_empty()
+        {
+            response.description = operation.summary.clone().unwrap_or_default();
         }
     }
 }

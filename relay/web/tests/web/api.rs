@@ -5,6 +5,7 @@ use nodeglass_fleet::{Event, Fleet};
 use nodeglass_protocol::job::{Job, JobState, Parent};
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_web::api::openapi;
+use std::collections::BTreeSet;
 
 /// A running job on two nodes, and a pending one.
 fn fleet() -> Fleet {
@@ -237,6 +238,9 @@ async fn t09_a_token_reads_what_the_owner_sees_and_changes_nothing() {
     let made = send(&relay, "POST /api/v1/tokens", &key, r#"{"name":"grafana","days":90}"#).await.json();
     let secret = made["secret"].as_str().expect("a secret").to_owned();
     assert!(made["token"]["expires_at"].is_string() && made["token"]["last_used_at"].is_null(), "{made}");
+    assert!(made["token"]["user"].is_string(), "{made}");
+    let anyones = send(&relay, "POST /api/v1/tokens", &key, r#"{"name":"all","any_user":true}"#).await.json();
+    assert!(anyones["token"]["user"].is_null() && anyones["token"]["expires_at"].is_string(), "{anyones}");
     for readable in ["/api/v1/jobs", "/api/v1/usage", "/api/v1/audit", "/api/v1/shares", "/status"] {
         assert_eq!(get(&relay, readable, &secret).await.status, 200, "{readable}");
     }
@@ -256,11 +260,14 @@ async fn t09_a_token_reads_what_the_owner_sees_and_changes_nothing() {
         assert!(reply.status == 403 && reply.detail().contains("read-only"), "{way}: {reply:?}");
     }
     let listed = get(&relay, "/api/v1/tokens", &key).await.json();
-    assert!(listed[0]["last_used_at"].is_string() && listed[0]["name"] == "grafana", "{listed}");
+    assert!(listed[0]["name"] == "all" && listed[0]["last_used_at"].is_null(), "{listed}");
+    assert!(listed[1]["name"] == "grafana" && listed[1]["last_used_at"].is_string(), "{listed}");
     for (body, status) in [
         (r#"{"name":"grafana"}"#, 409),
         (r#"{"name":"a b"}"#, 400),
         (r#"{"name":"x","days":0}"#, 400),
+        (r#"{"name":"x","user":"no-such-user-here"}"#, 400),
+        (r#"{"name":"x","user":"root","any_user":true}"#, 400),
         (r#"{"name":"x","hours":1}"#, 400),
     ] {
         assert_eq!(send(&relay, "POST /api/v1/tokens", &key, body).await.status, status, "{body}");
@@ -296,6 +303,41 @@ async fn a_relay_is_ready_once_its_list_of_jobs_is_known() {
     assert_eq!((reply.status, reply.body.as_str()), (503, "the list of jobs is out of date\n"));
     let reply = TestRelay::start_with(fleet()).await.request("GET /readyz", &[]).await;
     assert_eq!((reply.status, reply.body.as_str()), (200, "ready\n"));
+}
+
+/// What OpenAPI 3.1 requires of the parts that are generated: a description of each response, unique operations, every
+/// parameter of a path, and schemas that exist.
+#[tokio::test]
+async fn the_served_description_is_valid() {
+    let relay = TestRelay::start_with(fleet()).await;
+    let description = relay.request("GET /api/v1/openapi.json", &[]).await.json();
+    let mut operations = BTreeSet::new();
+    for (path, item) in description["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let id = operation["operationId"].as_str().unwrap_or_default();
+            assert!(!id.is_empty() && operations.insert(id), "{method} {path}: {id:?}");
+            let responses = operation["responses"].as_object().unwrap();
+            assert!(responses.len() > 1, "{method} {path} has a success and a problem");
+            for (status, response) in responses {
+                let text = response["description"].as_str().unwrap_or_default();
+                assert!(!text.trim().is_empty(), "{method} {path}: {status} has no description");
+            }
+            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            let declared: BTreeSet<&str> = parameters
+                .iter()
+                .filter(|one| one["in"] == "path")
+                .filter_map(|one| one["name"].as_str())
+                .collect();
+            let in_path: BTreeSet<&str> =
+                path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+            assert_eq!(declared, in_path, "{method} {path}");
+        }
+    }
+    let text = description.to_string();
+    let references = text.split("\"$ref\":\"#").skip(1).filter_map(|rest| rest.split('"').next());
+    for reference in references {
+        assert!(description.pointer(reference).is_some(), "{reference} does not exist");
+    }
 }
 
 /// The committed description is that of the code; `NODEGLASS_FREEZE=1` writes it.
