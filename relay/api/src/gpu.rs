@@ -212,12 +212,12 @@ impl Gpu {
         self.jobs.is_empty() && self.is_unused()
     }
 
-    /// Whether it is known that nothing uses it: read at present, without processes or memory in use, and not divided
-    /// into instances. A job may have it nevertheless.
+    /// Whether it is known that nothing uses it: its node sends what is due, it has no processes and no memory in use,
+    /// and it is not divided into instances. A job may have it nevertheless.
     pub fn is_unused(&self) -> bool {
         // Unified memory is the host's.
         let is_memory_known = self.unified_memory || self.readings.value(GpuField::MemUsed).is_some();
-        self.connection.is_current()
+        self.connection == ConnectionState::Live
             && self.fault.is_none()
             && self.processes == Some(0)
             && is_memory_known
