@@ -135,6 +135,9 @@ async fn keyboard_navigation_opens_a_process_and_confirms_a_signal() -> Result<(
     browser
         .until("its details", "/Show environment/.test(document.querySelector('dialog').innerText)")
         .await?;
+    browser
+        .until("its live graphs", "document.querySelectorAll('dialog .mini .mini__plot svg').length >= 3")
+        .await?;
     tab_to(&browser, "^Show environment").await?;
     browser.press(ENTER).await?;
     browser.until("its environment", "[...document.querySelectorAll('.env li')].some(line => /CUDA_VISIBLE_DEVICES=3/.test(line.innerText))").await?;

@@ -19,7 +19,7 @@ const NOTE_WHAT_IS_TAKEN: &str = "window.taken = []; \
     Object.defineProperty(navigator, 'clipboard', { value: { writeText: text => { taken.push(['copy', text]); return Promise.resolve(); } }, configurable: true }); \
     const make = URL.createObjectURL; \
     URL.createObjectURL = blob => { blob.text().then(text => taken.push([blob.type, text])); return make(blob); }; \
-    HTMLAnchorElement.prototype.click = function () { taken.push(['name', this.download]); };";
+    HTMLAnchorElement.prototype.click = function () { taken.push(['name', this.download], ['address', this.href]); };";
 
 #[tokio::test]
 async fn the_tab_title_shows_utilisation_and_warns_of_throttling() -> Result<()> {
@@ -211,6 +211,25 @@ async fn copying_commands_and_tables_is_acknowledged() -> Result<()> {
             "{item}: {named}"
         );
     }
+
+    browser.open(&relay.link().path("/job/48213")).await?;
+    let menu = "document.querySelector('.panel button[title=\"Save or copy this graph\"]')";
+    browser.until("a graph", &format!("{menu} && document.querySelector('.panel canvas')")).await?;
+    browser.client().execute(NOTE_WHAT_IS_TAKEN, Vec::new()).await?;
+    browser.client().execute(&format!("{menu}.click()"), Vec::new()).await?;
+    let item =
+        "[...document.querySelectorAll('.menu__item')].find(item => item.textContent === 'Save as PNG')";
+    browser.until("its menu", item).await?;
+    browser.client().execute(&format!("{item}.click()"), Vec::new()).await?;
+    let got = |kind: &str| format!("taken.find(([kind]) => kind === '{kind}')?.[1]");
+    browser.until("a file", &format!("/^nodeglass-.*\\.png$/.test({})", got("name"))).await?;
+    let picture = browser.eval(&got("address")).await?;
+    let picture = picture.as_str().unwrap_or_default();
+    ensure!(
+        picture.starts_with("data:image/png;base64,") && picture.len() > 10_000,
+        "{} bytes",
+        picture.len()
+    );
     Ok(())
 }
 
