@@ -77,6 +77,7 @@ fn a_gpu_is_free_if_it_is_readable_and_nobody_has_it() {
         Snapshot::new(&picture, 0).gpus.iter().map(Gpu::is_free).collect::<Vec<_>>()
     };
     assert_eq!(is_free(|_| ()), [false, true]);
+    assert_eq!(is_free(|picture| picture.nodes[0].head.link = NodeLink::Late), [false, false]);
     assert_eq!(is_free(|picture| picture.nodes[0].head.link = NodeLink::Silent), [false, false]);
     assert_eq!(
         is_free(|picture| picture.nodes[0].gpus[1].fault = Some("GPU is lost".into())),

@@ -531,11 +531,14 @@ class Job:
     exit_code: Optional[str] = None
     """Exit code and signal as SLURM writes them: `1:0`, `0:9`."""
 
+    foreign_gpus: List[str] = field(default_factory=list)
+    """UUIDs of further GPUs that its processes use, although SLURM has not allocated them to it."""
+
     gpu_count: Optional[int] = None
     """Number of GPUs allocated or requested."""
 
     gpus: List[str] = field(default_factory=list)
-    """UUIDs of the GPUs that belong to it, as far as they are known."""
+    """UUIDs of its GPUs, as far as they are known; `totals` are sums over them."""
 
     het: Optional[HetComponent] = None
     """The heterogeneous job that it is a component of."""

@@ -105,7 +105,7 @@ class ProcessStatus:
     """CPU and memory of the relay's process."""
 
     cpu_ms: int
-    """CPU time since the start, in ms."""
+    """CPU time since the start, in ms, to 10 ms."""
 
     rss_bytes: Optional[int] = None
     """Memory in RAM, in bytes; `null` if the kernel does not state it."""
