@@ -177,12 +177,19 @@ pub(super) fn tokens(is_real: bool) -> Tokens {
     Tokens::new(dir)
 }
 
-/// Passes on whether the tokens can be read: a file that was damaged is a reason for refusals that no program sees.
+/// Stores when tokens were last used, and passes on whether they can be read: a file that was damaged is a reason for
+/// refusals that no program sees.
 pub(super) async fn check_tokens(tokens: Arc<Tokens>, events: mpsc::Sender<Event>) {
     let mut known = None;
     loop {
         let checked = tokens.clone();
-        let Ok(problem) = spawn_blocking(move || checked.problem(Clock::wall_ms())).await else { return };
+        let checked = spawn_blocking(move || {
+            if let Err(error) = checked.save_uses() {
+                tracing::warn!(%error, "failed to store when tokens were last used");
+            }
+            checked.problem(Clock::wall_ms())
+        });
+        let Ok(problem) = checked.await else { return };
         if problem != known {
             if let Some(why) = &problem {
                 tracing::warn!("{why}");

@@ -6,11 +6,12 @@ pub use super::attempts::{
 };
 use super::tab_links::TabLinks;
 pub use super::tab_links::UNUSED_MS;
-use super::tokens::Tokens;
+use super::tokens::{OpenedToken, Tokens};
 use nodeglass_access::peer::{Peer, Visitor};
 use nodeglass_access::trust::Trust;
 use nodeglass_access::{RandomError, user};
 use nodeglass_platform::clock::Clock;
+use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::{Code, Exchange, Key, Nonce, Verifier};
 use nodeglass_protocol::live::ticket::Ticket;
 use nodeglass_protocol::live::{CloseReason, KeyId, ServerMessage};
@@ -43,6 +44,8 @@ pub enum AuthError {
     WrongKey,
     /// A valid key, but not for this user, or no longer valid.
     Forbidden(CloseReason),
+    /// A valid token for programs of another user, named here.
+    TokenOfAnother(Text),
     /// Rejected without a check.
     RateLimited(RateLimited),
 }
@@ -119,8 +122,13 @@ impl Authenticator {
         let (scheme, shown) =
             authorization.and_then(|value| value.split_once(' ')).ok_or(AuthError::WrongKey)?;
         let shown = if scheme.eq_ignore_ascii_case("bearer") { shown.trim() } else { "" };
-        if let Some(id) = self.token(shown) {
-            return Ok(AccessGrant::Token(id));
+        if let Some(token) = self.token(shown) {
+            if !token.is_for(origin.peer, &self.trust) {
+                self.attempts().record_failure(origin, now_ms);
+                return Err(AuthError::TokenOfAnother(token.user()));
+            }
+            self.tokens.mark_used(&token.id, Clock::wall_ms());
+            return Ok(AccessGrant::Token(token.id));
         }
         let credential = self.bearer_credential(shown);
         let Some((credential, client_key)) = credential else {
@@ -130,8 +138,8 @@ impl Authenticator {
         self.admit(credential, &client_key, origin, now_ms).map_err(AuthError::Forbidden)
     }
 
-    /// The id of the token that a presented secret opens, if any.
-    fn token(&self, shown: &str) -> Option<ShareId> {
+    /// The token that a presented secret opens, if any.
+    fn token(&self, shown: &str) -> Option<OpenedToken> {
         let ticket = shown.parse::<Ticket>().ok()?;
         if self.shares.state(&ticket.id).is_some() {
             return None;

@@ -1,6 +1,8 @@
-//! Named tokens: read-only access for the owner's own programs, until they are revoked or expire.
+//! Named tokens: read-only access for programs of one user, until they are revoked or expire.
 
-use nodeglass_access::RandomError;
+use nodeglass_access::peer::{Peer, Visitor};
+use nodeglass_access::trust::Trust;
+use nodeglass_access::{RandomError, user};
 use nodeglass_platform::regular_file;
 use nodeglass_platform::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::Text;
@@ -35,7 +37,11 @@ const LOCK_RETRY: Duration = Duration::from_millis(20);
 const MAX_BYTES: u64 = 1 << 20;
 /// Longest lifetime, in days.
 pub const MAX_DAYS: u32 = 3_650;
+/// Lifetime where none is requested, in days.
+pub const DEFAULT_DAYS: u32 = 90;
 const DAY_MS: u64 = 86_400_000;
+/// How far the stored time of the last use may lag behind, in ms.
+const USE_LAG_MS: u64 = 600_000;
 
 /// All tokens of the owner. Relays with one state directory share them: the file is read again when it changes.
 #[derive(Debug)]
@@ -47,8 +53,8 @@ pub struct Tokens {
 #[derive(Debug, Default)]
 struct State {
     tokens: BTreeMap<String, Stored>,
-    /// When a token was last used with this relay, in ms since 1970, by name.
-    used_ms: BTreeMap<String, u64>,
+    /// When a token was last used with this relay, in ms since 1970.
+    used_ms: BTreeMap<ShareId, u64>,
     /// The file that was read.
     version: Option<Version>,
 }
@@ -61,9 +67,56 @@ type Version = (u64, u64, u64, i64, i64);
 struct Stored {
     id: ShareId,
     created_ms: u64,
+    /// `None` for a token of an earlier version, which did not limit them.
     expires_ms: Option<u64>,
+    /// The only uid that may use it; any, if `None`.
+    #[serde(default)]
+    uid: Option<u32>,
+    #[serde(default)]
+    used_ms: Option<u64>,
     stored: String,
     server: String,
+}
+
+/// Who may use a token.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TokenUser {
+    /// The user who runs this relay.
+    #[default]
+    Owner,
+    /// The user of this login name.
+    Named(String),
+    /// Everyone who has the secret.
+    Anyone,
+}
+
+/// A valid token whose secret was presented.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedToken {
+    /// Its id.
+    pub id: ShareId,
+    uid: Option<u32>,
+}
+
+impl OpenedToken {
+    /// Whether this peer may use it. A token for one user is refused where the kernel or a trusted proxy identifies
+    /// another, or the kernel no one; a peer on another machine or an unnamed visitor of a proxy has no uid to compare.
+    pub fn is_for(&self, peer: Peer, trust: &Trust) -> bool {
+        let (Some(uid), owner) = (self.uid, Peer::owner()) else { return true };
+        let is_owners = owner == Peer::User(uid);
+        match peer {
+            Peer::Remote(_) | Peer::Behind { visitor: Visitor::Unnamed, .. } => true,
+            _ if is_owners => trust.allows_owner_from(peer),
+            Peer::User(_) => peer == Peer::User(uid) || peer == owner,
+            Peer::Behind { visitor, .. } => visitor == Visitor::Owner,
+            Peer::Unknown => false,
+        }
+    }
+
+    /// Login name of the only user, or the uid if it has none; empty if anyone may use it.
+    pub fn user(&self) -> Text {
+        self.uid.map(login_name).unwrap_or_default()
+    }
 }
 
 /// A token, without what opens it. Times are in ms since 1970.
@@ -75,8 +128,10 @@ pub struct TokenInfo {
     pub created_ms: u64,
     /// When it expires.
     pub expires_ms: Option<u64>,
-    /// When it was last used with this relay.
+    /// When it was last used, or up to ten minutes before that if with another relay.
     pub used_ms: Option<u64>,
+    /// Login name of the only user who may use it, or the uid if it has none.
+    pub user: Option<Text>,
 }
 
 /// Why a token cannot be created or revoked. Messages are complete sentences for the user.
@@ -99,6 +154,9 @@ pub enum TokenError {
     /// The lifetime is out of range.
     #[error("a token lasts from 1 to {MAX_DAYS} days")]
     Lifetime,
+    /// There is no such user.
+    #[error("there is no user {0} on this machine, so no program could use the token; check the login name")]
+    NoSuchUser(Text),
     /// There are no random numbers.
     #[error(transparent)]
     Random(#[from] RandomError),
@@ -127,7 +185,7 @@ impl Tokens {
         Self { dir, state: Mutex::default() }
     }
 
-    /// Creates a token that lasts for some days, or until it is revoked. Blocks on the disk.
+    /// Creates a token that lasts for some days, [`DEFAULT_DAYS`] if none are named. Blocks on the disk.
     ///
     /// # Errors
     /// [`TokenError`].
@@ -135,14 +193,17 @@ impl Tokens {
         &self,
         name: &str,
         days: Option<u32>,
+        user: &TokenUser,
         now_ms: u64,
     ) -> Result<(TokenInfo, Ticket), TokenError> {
         if !is_name(name) {
             return Err(TokenError::Name);
         }
-        if days.is_some_and(|days| !(1..=MAX_DAYS).contains(&days)) {
+        let days = days.unwrap_or(DEFAULT_DAYS);
+        if !(1..=MAX_DAYS).contains(&days) {
             return Err(TokenError::Lifetime);
         }
+        let uid = user.uid()?;
         let (_lock, mut state) = self.lock()?;
         state.tokens.retain(|_, token| !token.has_expired(now_ms));
         if state.tokens.contains_key(name) {
@@ -157,13 +218,14 @@ impl Tokens {
         let token = Stored {
             id: ticket.id.clone(),
             created_ms: now_ms,
-            expires_ms: days.map(|days| now_ms.saturating_add(u64::from(days) * DAY_MS)),
+            expires_ms: Some(now_ms.saturating_add(u64::from(days) * DAY_MS)),
+            uid,
+            used_ms: None,
             stored: hex(stored),
             server: hex(server),
         };
         let info = token.info(name, None);
         state.tokens.insert(name.to_owned(), token);
-        state.used_ms.remove(name);
         let written = self.write(&mut state);
         if written.is_err() {
             state.tokens.remove(name);
@@ -179,7 +241,7 @@ impl Tokens {
         let mut state = self.state();
         self.read(&mut state)?;
         let valid = state.tokens.iter().filter(|(_, token)| !token.has_expired(now_ms));
-        Ok(valid.map(|(name, token)| token.info(name, state.used_ms.get(name).copied())).collect())
+        Ok(valid.map(|(name, token)| token.info(name, state.used_ms.get(&token.id).copied())).collect())
     }
 
     /// Why no token is accepted, a complete sentence; `None` if the file can be read. Blocks on the disk.
@@ -196,24 +258,44 @@ impl Tokens {
         if state.tokens.remove(name).is_none() {
             return Err(TokenError::Unknown(name.to_owned()));
         }
-        state.used_ms.remove(name);
         self.write(&mut state)
     }
 
-    /// The id of the token that a ticket opens, if any. Constant time in the key.
-    pub fn open(&self, ticket: &Ticket, now_ms: u64) -> Option<ShareId> {
+    /// Stores when tokens were last used, unless what is stored is recent. Blocks on the disk.
+    ///
+    /// # Errors
+    /// [`TokenError`] if the file cannot be changed.
+    pub fn save_uses(&self) -> Result<(), TokenError> {
+        let is_due = |state: &State| {
+            let lags = |token: &Stored| {
+                let used_ms = state.used_ms.get(&token.id).copied();
+                used_ms.is_some_and(|used_ms| used_ms > token.used_ms.map_or(0, |known| known + USE_LAG_MS))
+            };
+            state.tokens.values().any(lags)
+        };
+        if !is_due(&self.state()) {
+            return Ok(());
+        }
+        let (_lock, mut state) = self.lock()?;
+        if is_due(&state) { self.write(&mut state) } else { Ok(()) }
+    }
+
+    /// The token that a ticket opens, if any. Constant time in the key.
+    pub fn open(&self, ticket: &Ticket, now_ms: u64) -> Option<OpenedToken> {
         let mut state = self.state();
         if let Err(error) = self.read(&mut state) {
             tracing::warn!(%error, "tokens are not accepted");
             return None;
         }
-        let found =
-            state.tokens.iter().find(|(_, token)| token.id == ticket.id && !token.has_expired(now_ms));
-        let (name, token) = found?;
+        let token =
+            state.tokens.values().find(|token| token.id == ticket.id && !token.has_expired(now_ms))?;
         let is_opened = token.verifier().is_some_and(|verifier| verifier == ticket.proof().verifier());
-        let name = is_opened.then(|| name.clone())?;
-        state.used_ms.insert(name, now_ms);
-        Some(ticket.id.clone())
+        is_opened.then(|| OpenedToken { id: token.id.clone(), uid: token.uid })
+    }
+
+    /// Remembers that a token was used.
+    pub fn mark_used(&self, id: &ShareId, now_ms: u64) {
+        self.state().used_ms.insert(id.clone(), now_ms);
     }
 
     /// Whether the token of this id is still valid. A name is not enough: once revoked, another token may have it.
@@ -263,7 +345,12 @@ impl Tokens {
 
     /// Replaces the file, so that a reader finds the old one or the new one.
     fn write(&self, state: &mut State) -> Result<(), TokenError> {
+        let State { tokens, used_ms, .. } = &mut *state;
+        used_ms.retain(|id, _| tokens.values().any(|token| token.id == *id));
         let (Some(dir), Some(path)) = (&self.dir, self.path()) else { return Ok(()) };
+        for token in tokens.values_mut() {
+            token.used_ms = token.used_ms.max(used_ms.get(&token.id).copied());
+        }
         // Readable by its owner only, and of a name that no other relay or host uses.
         let mut file = tempfile::Builder::new().prefix(".tokens.json.").tempfile_in(dir.path())?;
         file.write_all(&serde_json::to_vec_pretty(&state.tokens)?)?;
@@ -293,8 +380,32 @@ impl Stored {
     }
 
     fn info(&self, name: &str, used_ms: Option<u64>) -> TokenInfo {
-        TokenInfo { name: name.to_owned(), created_ms: self.created_ms, expires_ms: self.expires_ms, used_ms }
+        TokenInfo {
+            name: name.to_owned(),
+            created_ms: self.created_ms,
+            expires_ms: self.expires_ms,
+            used_ms: self.used_ms.max(used_ms),
+            user: self.uid.map(login_name),
+        }
     }
+}
+
+impl TokenUser {
+    /// The uid, if it is restricted to one.
+    fn uid(&self) -> Result<Option<u32>, TokenError> {
+        match self {
+            Self::Owner => Ok(Peer::owner().uid()),
+            Self::Anyone => Ok(None),
+            Self::Named(name) => match user::look_up(name)? {
+                Some(uid) => Ok(Some(uid)),
+                None => Err(TokenError::NoSuchUser(name.as_str().into())),
+            },
+        }
+    }
+}
+
+fn login_name(uid: u32) -> Text {
+    user::name_of(uid).unwrap_or_else(|| uid.to_string().into())
 }
 
 /// Locks the changes of a directory's tokens until the file is dropped.
@@ -333,133 +444,4 @@ fn unhex(text: &str) -> Option<[u8; LEN]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::PermissionsExt;
-
-    const NOW_MS: u64 = 1_795_586_845_000;
-
-    fn folder() -> (tempfile::TempDir, StateDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
-        (folder, dir)
-    }
-
-    #[test]
-    fn a_token_is_valid_for_every_relay_of_its_directory_until_it_is_revoked() {
-        let (_folder, dir) = folder();
-        let (one, other) = (Tokens::new(Some(dir.clone())), Tokens::new(Some(dir)));
-        let (info, ticket) = one.create("grafana", None, NOW_MS).unwrap();
-        assert_eq!((info.name.as_str(), info.expires_ms), ("grafana", None));
-        assert_eq!(other.open(&ticket, NOW_MS), Some(ticket.id.clone()));
-        assert_eq!(other.list(NOW_MS).unwrap()[0].used_ms, Some(NOW_MS));
-        assert!(matches!(other.create("grafana", None, NOW_MS), Err(TokenError::Exists(_))));
-        one.revoke("grafana").unwrap();
-        assert_eq!((one.open(&ticket, NOW_MS), other.open(&ticket, NOW_MS)), (None, None));
-        assert!(!other.is_valid(&ticket.id, NOW_MS));
-        assert!(matches!(other.revoke("grafana"), Err(TokenError::Unknown(_))));
-    }
-
-    #[test]
-    fn t23_a_new_token_of_the_same_name_does_not_keep_a_revoked_one_valid() {
-        let tokens = Tokens::new(None);
-        let (_, old) = tokens.create("grafana", None, NOW_MS).unwrap();
-        tokens.revoke("grafana").unwrap();
-        let (_, new) = tokens.create("grafana", None, NOW_MS).unwrap();
-        assert!(!tokens.is_valid(&old.id, NOW_MS) && tokens.is_valid(&new.id, NOW_MS));
-    }
-
-    #[test]
-    fn no_change_of_one_relay_is_lost_to_that_of_another() {
-        const EACH: usize = 12;
-        let (_folder, dir) = folder();
-        std::thread::scope(|scope| {
-            for relay in 0..4 {
-                let tokens = Tokens::new(Some(dir.clone()));
-                scope.spawn(move || {
-                    for number in 0..EACH {
-                        tokens.create(&format!("t{relay}-{number}"), None, NOW_MS).unwrap();
-                    }
-                    tokens.revoke(&format!("t{relay}-0")).unwrap();
-                });
-            }
-        });
-        assert_eq!(Tokens::new(Some(dir.clone())).list(NOW_MS).unwrap().len(), 4 * (EACH - 1));
-        let left = fs::read_dir(dir.path()).unwrap().count();
-        assert_eq!(left, 2, "tokens.json and its lock, no temporary file");
-    }
-
-    #[test]
-    fn an_expired_token_opens_nothing_and_its_name_is_free_again() {
-        let tokens = Tokens::new(None);
-        let (_, ticket) = tokens.create("night", Some(1), NOW_MS).unwrap();
-        let later_ms = NOW_MS + DAY_MS;
-        assert!(tokens.is_valid(&ticket.id, later_ms - 1) && !tokens.is_valid(&ticket.id, later_ms));
-        assert_eq!(tokens.open(&ticket, later_ms), None);
-        assert_eq!(tokens.list(later_ms).unwrap(), []);
-        let (_, renewed) = tokens.create("night", Some(1), later_ms).unwrap();
-        assert_eq!(tokens.open(&ticket, later_ms), None);
-        assert!(tokens.open(&renewed, later_ms).is_some());
-    }
-
-    #[test]
-    fn names_lifetimes_and_the_number_of_tokens_are_limited() {
-        let tokens = Tokens::new(None);
-        for wrong in ["", "-x", "a b", "ä", "a/b", &"a".repeat(65)] {
-            assert!(matches!(tokens.create(wrong, None, NOW_MS), Err(TokenError::Name)), "{wrong}");
-        }
-        for days in [0, MAX_DAYS + 1] {
-            assert!(matches!(tokens.create("x", Some(days), NOW_MS), Err(TokenError::Lifetime)));
-        }
-        for number in 0..MAX_TOKENS {
-            tokens.create(&format!("t{number}"), None, NOW_MS).unwrap();
-        }
-        assert!(matches!(tokens.create("one-more", None, NOW_MS), Err(TokenError::TooMany)));
-    }
-
-    #[test]
-    fn t23_the_file_is_private_opens_nothing_and_is_refused_where_others_can_read_it() {
-        let (_folder, dir) = folder();
-        let tokens = Tokens::new(Some(dir.clone()));
-        let (_, ticket) = tokens.create("grafana", None, NOW_MS).unwrap();
-        let path = dir.path().join(FILE);
-        let key = ticket.reveal();
-        let key = key.split_once('.').unwrap().1;
-        assert!(!fs::read_to_string(&path).unwrap().contains(key));
-        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert_eq!(tokens.open(&ticket, NOW_MS), None);
-        assert!(tokens.list(NOW_MS).is_err());
-    }
-
-    #[test]
-    fn a_pipe_in_place_of_the_file_opens_nothing_at_once_and_is_named() {
-        let (_folder, dir) = folder();
-        regular_file::make_pipe(&dir.path().join(FILE));
-        let tokens = Tokens::new(Some(dir));
-        let ticket = Tokens::new(None).create("x", None, NOW_MS).unwrap().1;
-        assert_eq!(tokens.open(&ticket, NOW_MS), None);
-        let error = tokens.create("grafana", None, NOW_MS).unwrap_err().to_string();
-        assert!(error.ends_with("tokens.json: it is a pipe, not a file"), "{error}");
-    }
-
-    #[test]
-    fn a_damaged_file_opens_nothing_and_is_named() {
-        let (_folder, dir) = folder();
-        let tokens = Tokens::new(Some(dir.clone()));
-        let (_, ticket) = tokens.create("grafana", None, NOW_MS).unwrap();
-        fs::write(dir.path().join(FILE), "{\"grafana\":").unwrap();
-        assert_eq!(tokens.open(&ticket, NOW_MS), None);
-        let error = tokens.list(NOW_MS).unwrap_err().to_string();
-        assert!(error.contains("tokens.json"), "{error}");
-        let problem = tokens.problem(NOW_MS).unwrap();
-        assert!(
-            problem.as_str().starts_with("no token is accepted: the file of tokens is damaged"),
-            "{problem}"
-        );
-        fs::remove_file(dir.path().join(FILE)).unwrap();
-        assert_eq!(tokens.problem(NOW_MS), None);
-        // A stored verifier of another length opens nothing either.
-        assert_eq!((unhex("00"), unhex(&"0".repeat(66)), unhex(&"g".repeat(64))), (None, None, None));
-    }
-}
+mod tests;

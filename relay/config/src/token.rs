@@ -9,9 +9,15 @@ pub enum TokenCommand {
     Create {
         /// Name: letters, digits, '.', '_' and '-'
         name: String,
-        /// Lifetime in days [default: until it is revoked]
+        /// Lifetime in days [default: 90]
         #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3_650))]
         days: Option<u32>,
+        /// The only user of this machine whose programs may use it [default: you]
+        #[arg(long, value_name = "USER", conflicts_with = "any_user")]
+        to: Option<String>,
+        /// Let programs of every user who has the secret use it
+        #[arg(long)]
+        any_user: bool,
         /// As JSON
         #[arg(long)]
         json: bool,

@@ -1,4 +1,4 @@
-//! `relay token`: named, read-only tokens for the owner's own programs.
+//! `relay token`: named, read-only tokens for programs.
 
 use hyper::Method;
 use nodeglass_api::{CreatedToken, NewToken, Timestamp, Token};
@@ -18,8 +18,8 @@ const TOKENS: &str = "/api/v1/tokens";
 /// A complete sentence for the user.
 pub async fn token(relay: &Remote, command: TokenCommand) -> anyhow::Result<String> {
     match command {
-        TokenCommand::Create { name, days, json } => {
-            let body = serde_json::to_string(&NewToken { name, days })?;
+        TokenCommand::Create { name, days, to, any_user, json } => {
+            let body = serde_json::to_string(&NewToken { name, days, user: to, any_user })?;
             let created: CreatedToken = relay.json(Method::POST, TOKENS, body).await?;
             Ok(if json { terminal::json(&created)? } else { created_text(&created) })
         }
@@ -42,9 +42,13 @@ fn created_text(created: &CreatedToken) -> String {
         (Some(at), true) => format!("until {}", local(at)),
         (None, true) => format!("until you run `relay token revoke {name}`"),
     };
+    let whose = match &created.token.user {
+        Some(user) => format!("programs of {user} only"),
+        None => "programs of anyone who has it".to_owned(),
+    };
     format!(
         "{secret}\n\n\
-         Token {name} reads everything that you see, changes nothing, and is valid {until}.\n\
+         Token {name} is for {whose}, reads everything that you see, changes nothing, and is valid {until}.\n\
          It is not shown again. A program sends it as `Authorization: Bearer {}…`.\n",
         secret.as_str().chars().take(4).collect::<String>()
     )
@@ -54,18 +58,19 @@ fn list(tokens: &[Token]) -> String {
     if tokens.is_empty() {
         return "no tokens; create one with `relay token create NAME`\n".to_owned();
     }
-    let header = ["Name", "Created", "Expires", "Last used"].map(str::to_owned).to_vec();
+    let header = ["Name", "For", "Created", "Expires", "Last used"].map(str::to_owned).to_vec();
     let or = |at: Option<Timestamp>, none: &str| at.map_or_else(|| none.to_owned(), local);
     let row = |token: &Token| {
         vec![
             Text::new(&token.name).to_string(),
+            token.user.as_ref().map_or_else(|| "anyone".to_owned(), Text::to_string),
             local(token.created_at),
             or(token.expires_at, "never"),
             or(token.last_used_at, "-"),
         ]
     };
     let rows: Vec<_> = [header].into_iter().chain(tokens.iter().map(row)).collect();
-    aligned(&rows, 4)
+    aligned(&rows, 5)
 }
 
 fn local(at: Timestamp) -> String {
@@ -84,6 +89,7 @@ mod tests {
             created_at: Timestamp::from_millis(0),
             expires_at: None,
             last_used_at: None,
+            user: None,
         };
         let created = CreatedToken { token: token.clone(), secret: "abcdef.KEY".into(), is_stored: true };
         let text = created_text(&created);

@@ -1,5 +1,6 @@
 //! Tests of [`super`]: who is admitted, who is not, and what a wrong key costs.
 
+use super::super::tokens::{TokenError, TokenUser};
 use super::*;
 use nodeglass_access::trust::Trusted;
 use nodeglass_protocol::handshake::LEN;
@@ -11,6 +12,7 @@ const PAGE: Nonce = Nonce([1; LEN]);
 const V1: VersionRange = VersionRange::only(LIVE_WIRE);
 
 const ALICE: Peer = Peer::User(1);
+const MALLORY: Peer = Peer::User(1_666_666);
 
 fn authenticator() -> (Arc<Authenticator>, Key) {
     let key = Key::new([7; LEN]);
@@ -290,4 +292,48 @@ fn t09_a_shares_key_is_valid_for_that_share_only() {
     let code = proof(&ticket.proof(), 2, HOST);
     assert_eq!(attempt.prove(challenge, &code, 0).unwrap_err(), CloseReason::Refused);
     assert!(ticket.proof() != key);
+}
+
+#[test]
+fn t02_a_token_is_for_its_user_unless_created_for_anyone() {
+    let (authenticator, _) = authenticator();
+    let ip = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    let behind = |visitor| Peer::Behind { ip, visitor };
+    let nobody = Peer::User(user::uid_of("nobody").unwrap());
+    let (known, far) = ([Peer::owner(), ALICE, nobody, MALLORY, Peer::Unknown], Peer::Remote(ip));
+    let elsewhere = [far, behind(Visitor::Unnamed), behind(Visitor::Owner), behind(Visitor::Other)];
+    let admitted = |whose: TokenUser, name: &str| {
+        let ticket = authenticator.tokens().create(name, None, &whose, Clock::wall_ms()).unwrap().1;
+        let bearer = format!("Bearer {}", ticket.reveal());
+        let admits = |peer| match authenticator.bearer(Some(&bearer), peer, 0) {
+            Ok(AccessGrant::Token(id)) => id == ticket.id,
+            Err(AuthError::TokenOfAnother(_)) => false,
+            other => panic!("{peer:?}: {other:?}"),
+        };
+        (known.map(admits), elsewhere.map(admits))
+    };
+    // Alice is trusted with the owner's key.
+    let of_owner = admitted(TokenUser::Owner, "owner");
+    assert_eq!(of_owner, ([true, true, false, false, false], [true, true, true, false]));
+    let of_nobody = admitted(TokenUser::Named("nobody".into()), "nobody");
+    assert_eq!(of_nobody, ([true, false, true, false, false], [true, true, true, false]));
+    assert_eq!(admitted(TokenUser::Anyone, "anyone"), ([true; 5], [true; 4]));
+}
+
+#[test]
+fn t02_a_token_that_another_user_presents_counts_as_a_failure_and_not_as_a_use() {
+    let (authenticator, _) = authenticator();
+    let ticket = authenticator.tokens().create("x", None, &TokenUser::Owner, Clock::wall_ms()).unwrap().1;
+    let bearer = format!("Bearer {}", ticket.reveal());
+    let refused = || authenticator.bearer(Some(&bearer), MALLORY, 0).unwrap_err();
+    for _ in 0..MAX_FAILURES {
+        assert!(matches!(refused(), AuthError::TokenOfAnother(_)));
+    }
+    assert!(matches!(refused(), AuthError::RateLimited(_)));
+    let used = || authenticator.tokens().list(Clock::wall_ms()).unwrap()[0].used_ms;
+    assert_eq!(used(), None);
+    assert!(authenticator.bearer(Some(&bearer), Peer::owner(), 0).is_ok() && used().is_some());
+    let unknown = TokenUser::Named("no-such-user-here".into());
+    let error = authenticator.tokens().create("y", None, &unknown, 0).unwrap_err();
+    assert!(matches!(error, TokenError::NoSuchUser(_)), "{error}");
 }

@@ -7,7 +7,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use nodeglass_api::{CreatedToken, NewToken, Timestamp, Token};
-use nodeglass_auth::tokens::{TokenError, TokenInfo};
+use nodeglass_auth::tokens::{TokenError, TokenInfo, TokenUser};
 use nodeglass_platform::clock::Clock;
 use tokio::task::spawn_blocking;
 
@@ -29,11 +29,17 @@ pub async fn create(
     _: Owner,
     request: Result<Json<NewToken>, JsonRejection>,
 ) -> Result<Json<CreatedToken>, Problem> {
-    let Json(NewToken { name, days }) =
+    let Json(NewToken { name, days, user, any_user }) =
         request.map_err(|error| Problem::body(&error, "{\"name\":\"grafana\",\"days\":90}"))?;
+    let user = match (user, any_user) {
+        (Some(_), true) => return Err(Problem::bad_request("name a user, or any_user, not both")),
+        (Some(name), false) => TokenUser::Named(name),
+        (None, true) => TokenUser::Anyone,
+        (None, false) => TokenUser::Owner,
+    };
     let tokens = web.authenticator.tokens().clone();
     let is_stored = tokens.are_stored();
-    let created = spawn_blocking(move || tokens.create(&name, days, Clock::wall_ms())).await;
+    let created = spawn_blocking(move || tokens.create(&name, days, &user, Clock::wall_ms())).await;
     let (info, ticket) = created.map_err(|_| Problem::shutting_down())?.map_err(|error| problem(&error))?;
     tracing::info!(name = info.name, "token created");
     Ok(Json(CreatedToken { token: token(&info), secret: ticket.reveal(), is_stored }))
@@ -61,6 +67,7 @@ fn token(info: &TokenInfo) -> Token {
         created_at: Timestamp::from_millis(info.created_ms),
         expires_at: info.expires_ms.map(Timestamp::from_millis),
         last_used_at: info.used_ms.map(Timestamp::from_millis),
+        user: info.user.clone(),
     }
 }
 
@@ -68,7 +75,7 @@ fn problem(error: &TokenError) -> Problem {
     let status = match error {
         TokenError::Unknown(_) => StatusCode::NOT_FOUND,
         TokenError::Exists(_) => StatusCode::CONFLICT,
-        TokenError::Name | TokenError::Lifetime => StatusCode::BAD_REQUEST,
+        TokenError::Name | TokenError::Lifetime | TokenError::NoSuchUser(_) => StatusCode::BAD_REQUEST,
         TokenError::TooMany => StatusCode::UNPROCESSABLE_ENTITY,
         TokenError::Busy => StatusCode::SERVICE_UNAVAILABLE,
         TokenError::Random(_) | TokenError::StateDir(_) | TokenError::File(_) | TokenError::Damaged(_) => {
