@@ -197,7 +197,7 @@ pub struct Config {
     pub co2_g_per_kwh: Option<f64>,
 
     /// URL to which the report of a job is posted on request, by a button of its page or by relay report JOBID
-    /// --webhook
+    /// --webhook; put it into the configuration file, since other users see command lines
     #[arg(long, env = "NODEGLASS_REPORT_WEBHOOK", value_name = "URL", value_parser = value::webhook)]
     #[arg(help_heading = HISTORY)]
     pub report_webhook: Option<WebhookUrl>,

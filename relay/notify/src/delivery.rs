@@ -216,9 +216,9 @@ impl Channel {
             Self::Webhook(webhook) => {
                 let payload = match webhook.format() {
                     WebhookFormat::Json => Payload::Json(notice.json(sender)),
-                    WebhookFormat::Message => {
-                        Payload::Message { text: nodeglass_report::code_block(&notice.text()) }
-                    }
+                    WebhookFormat::Message => Payload::Message {
+                        text: nodeglass_report::code_block(&notice.text(), webhook.chat()),
+                    },
                 };
                 webhook.post(&payload).await.map_err(|error| Failure {
                     may_have_arrived: matches!(error, WebhookError::TimedOut(..)),
@@ -331,9 +331,10 @@ mod tests {
         queue.push(notice("poison"));
         queue.push(notice("good"));
         let ten_seconds = Instant::now() + Duration::from_secs(10);
-        while !out.exists() && Instant::now() < ten_seconds {
+        let written = || fs::read_to_string(&out).unwrap_or_default();
+        while !written().contains("good") && Instant::now() < ten_seconds {
             sleep(Duration::from_millis(10)).await;
         }
-        assert!(fs::read_to_string(&out).unwrap().contains("good"));
+        assert!(written().contains("good"), "{}", written());
     }
 }

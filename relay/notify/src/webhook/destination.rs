@@ -2,7 +2,7 @@
 //!
 //! A request from the login node reaches what the network admits from there: metadata services of clouds, programs on
 //! loopback, devices in private networks. The owner may name such a host, but a name must not resolve there unless
-//! the URL says so.
+//! the URL says so, or the host proves by its certificate that it is the one named.
 
 use super::error::WebhookError;
 use super::url::{Host, WebhookUrl};
@@ -53,6 +53,11 @@ fn check(url: &WebhookUrl, found: &[IpAddr]) -> Result<(), WebhookError> {
             Reach::Loopback if !names_loopback(url.host()) => {
                 return refuse("leads to this machine; write 127.0.0.1 or localhost if that is meant");
             }
+            Reach::Private if !url.is_tls() && !names_private(url) => {
+                return refuse(
+                    "leads into a private network; if that is meant, write https://, its address, or #private at the end of the URL",
+                );
+            }
             Reach::Public if !url.is_tls() => {
                 return refuse("is outside of the private network, where the URL must begin with https://");
             }
@@ -67,6 +72,14 @@ fn names_loopback(host: &Host) -> bool {
     match host {
         Host::Address(_) => true,
         Host::Name(name) => name == "localhost",
+    }
+}
+
+/// Whether the owner wrote that a host of the private network is meant. A name without a dot is none of the public DNS.
+fn names_private(url: &WebhookUrl) -> bool {
+    match url.host() {
+        Host::Address(_) => true,
+        Host::Name(name) => url.is_private() || !name.contains('.'),
     }
 }
 
@@ -182,6 +195,9 @@ mod tests {
         assert_eq!(checked("https://chat.example.org/", &["10.0.0.8"]), Ok(()));
         assert_eq!(checked("https://chat.example.org/", &["8.8.8.8"]), Ok(()));
         assert_eq!(checked("http://localhost:1/", &["127.0.0.1", "::1"]), Ok(()));
+        for told in ["http://10.0.0.8/", "http://mattermost:8065/", "http://chat.example.org/x#private"] {
+            assert_eq!(checked(told, &["10.0.0.8"]), Ok(()), "{told}");
+        }
         assert_eq!(checked("http://127.0.0.1:1/", &["127.0.0.1"]), Ok(()));
         for (url, addresses) in [
             ("https://chat.example.org/", &["169.254.169.254"][..]),
@@ -192,6 +208,13 @@ mod tests {
             ("http://2130706433/", &["127.0.0.1"]),
             ("http://169.254.169.254/latest", &["169.254.169.254"]),
             ("http://chat.example.org/", &["8.8.8.8"]),
+            ("http://chat.example.org/", &["10.0.0.8"]),
+            ("http://chat.example.org/", &["fd12::1"]),
+            ("http://chat.example.org/#other", &["192.168.1.1"]),
+            // That it may be private does not make it this machine, a metadata service, or a public host.
+            ("http://chat.example.org/#private", &["127.0.0.1"]),
+            ("http://chat.example.org/#private", &["169.254.169.254"]),
+            ("http://chat.example.org/#private", &["10.0.0.8", "8.8.8.8"]),
             ("https://chat.example.org/", &[]),
         ] {
             assert!(checked(url, addresses).is_err(), "{url} at {addresses:?}");

@@ -12,6 +12,7 @@ mod url;
 
 use client::Client;
 pub use error::WebhookError;
+use nodeglass_report::Chat;
 use retry::{Decision, Retries};
 use serde::Serialize;
 use std::net::{IpAddr, SocketAddr};
@@ -68,6 +69,11 @@ impl Webhook {
     /// The format that it expects.
     pub fn format(&self) -> WebhookFormat {
         self.format
+    }
+
+    /// The chat that receives messages.
+    pub fn chat(&self) -> Chat {
+        if self.url.is_slack() { Chat::Slack } else { Chat::Mattermost }
     }
 
     /// Resolves the host and checks whether each of its addresses may be contacted, without contacting any.

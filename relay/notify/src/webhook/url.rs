@@ -15,6 +15,7 @@ pub struct WebhookUrl {
     host: Host,
     port: u16,
     target: String,
+    is_private: bool,
 }
 
 /// The host as it was written.
@@ -56,6 +57,19 @@ impl WebhookUrl {
         self.port
     }
 
+    /// Whether the owner wrote `#private`: the host may be in a private network.
+    pub(super) fn is_private(&self) -> bool {
+        self.is_private
+    }
+
+    /// Whether Slack itself receives what is posted.
+    pub(super) fn is_slack(&self) -> bool {
+        let Host::Name(name) = &self.host else { return false };
+        ["slack.com", "slack-gov.com"].iter().any(|domain| {
+            name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        })
+    }
+
     /// Path and query.
     pub(super) fn target(&self) -> &str {
         &self.target
@@ -76,7 +90,7 @@ impl FromStr for WebhookUrl {
             return Err(WebhookUrlError::TooLong);
         }
         // `Uri` accepts a fragment and drops it.
-        let raw = raw.split('#').next().unwrap_or_default();
+        let (raw, fragment) = raw.split_once('#').unwrap_or((raw, ""));
         let uri: Uri = raw.parse().map_err(|_| WebhookUrlError::NotAUrl)?;
         let is_tls = match uri.scheme_str() {
             Some("https") => true,
@@ -101,7 +115,7 @@ impl FromStr for WebhookUrl {
                 None => 80,
             };
         let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-        Ok(Self { is_tls, host, port, target })
+        Ok(Self { is_tls, host, port, target, is_private: fragment == "private" })
     }
 }
 
@@ -148,6 +162,19 @@ mod tests {
         assert_eq!(url.authority(), "127.0.0.1:8065");
         let url = parse("http://[::1]:80/x");
         assert_eq!((url.host(), url.authority().as_str()), (&Host::Address("::1".parse().unwrap()), "[::1]"));
+    }
+
+    #[test]
+    fn slack_is_known_by_its_domain() {
+        for (url, expected) in [
+            ("https://hooks.slack.com/services/T0/B0/x", true),
+            ("https://hooks.slack-gov.com/services/T0/B0/x", true),
+            ("https://hooks.notslack.com/x", false),
+            ("https://slack.com.example.org/x", false),
+            ("https://chat.example.org/slack.com", false),
+        ] {
+            assert_eq!(parse(url).is_slack(), expected, "{url}");
+        }
     }
 
     #[test]
