@@ -41,27 +41,11 @@ pub fn read(out: &[u8], delimiter: &Delimiter) -> Vec<JobRecord> {
 }
 
 fn record(line: &str, mark: &str) -> Option<JobRecord> {
-    let fields: Vec<&str> = line.splitn(FIELD_COUNT, mark).collect();
-    let [
-        raw_id,
-        label,
-        user,
-        account,
-        partition,
-        state,
-        exit,
-        submit,
-        start,
-        end,
-        elapsed,
-        cpus,
-        nodes,
-        tres,
-        name,
-    ] = fields.as_slice()
-    else {
-        return None;
-    };
+    let mut fields = line.splitn(FIELD_COUNT, mark);
+    let mut next = || fields.next();
+    let (raw_id, label, user, account, partition) = (next()?, next()?, next()?, next()?, next()?);
+    let (state, exit, submit, start, end) = (next()?, next()?, next()?, next()?, next()?);
+    let (elapsed, cpus, nodes, tres, name) = (next()?, next()?, next()?, next()?, next()?);
     let ended = job_state(state.split(' ').next().unwrap_or_default(), true);
     let (JobState::Ended(_), Some(start_s), Some(ended_s)) = (&ended, moment(start), moment(end)) else {
         return None;
@@ -82,8 +66,13 @@ fn record(line: &str, mark: &str) -> Option<JobRecord> {
         exit: text(exit),
         ..Job::new(JobId(raw_id.parse().ok()?), Text::new(user), ended)
     };
+    let accounting = accounting(state, exit, ended_s, elapsed)?;
+    Some(JobRecord { is_final: true, accounting: Some(accounting), ..JobRecord::of(job, ended_s) })
+}
+
+fn accounting(state: &str, exit: &str, ended_s: i64, elapsed: &str) -> Option<Accounting> {
     let (exit_code, signal) = exit_status(exit)?;
-    let accounting = Accounting {
+    Some(Accounting {
         state: Text::new(state),
         exit_code,
         signal,
@@ -92,8 +81,7 @@ fn record(line: &str, mark: &str) -> Option<JobRecord> {
         ended_s,
         elapsed_s: elapsed.parse().ok(),
         reason: None,
-    };
-    Some(JobRecord { is_final: true, accounting: Some(accounting), ..JobRecord::of(job, ended_s) })
+    })
 }
 
 fn tres_value<'a>(tres: &'a str, name: &str) -> Option<&'a str> {
