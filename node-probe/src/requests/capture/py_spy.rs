@@ -1,5 +1,6 @@
 //! Runs py-spy, which reads the Python stack of a process without stopping it.
 
+use nodeglass_logfile::access_list;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::capture::StackReader;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -30,6 +31,8 @@ const MAX_ERROR: u64 = 4 << 10;
 const MAX_MESSAGE: usize = 160;
 /// Stack size of a thread that reads output.
 const STACK: usize = 64 << 10;
+/// The kernel's uid for owners that are not mapped into the user namespace.
+const OVERFLOW_UID: u32 = 65_534;
 /// Name of the program.
 const NAME: &str = "py-spy";
 
@@ -69,7 +72,7 @@ pub(super) fn find(reader: &StackReader) -> Result<PathBuf, String> {
             if !path.is_absolute() {
                 return Err("the path of py-spy must begin with /".to_owned());
             }
-            checked(&path).map(|()| path)
+            checked(&path)
         }
         StackReader::OnPath => on_path(env::var_os("PATH"), env::var_os("HOME").map(PathBuf::from)),
     }
@@ -83,21 +86,43 @@ fn on_path(path: Option<std::ffi::OsString>, home: Option<PathBuf>) -> Result<Pa
     let mut programs = folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join(NAME));
     let found = programs.find(|program| program.exists());
     let found = found.ok_or("no Python stacks, because py-spy is not on the PATH of the probe")?;
-    checked(&found).map(|()| found)
+    checked(&found)
 }
 
-/// Whether nobody but this user and root can have written the program.
-fn checked(path: &Path) -> Result<(), String> {
-    let own_uid = rustix::process::geteuid().as_raw();
+/// The path without links, if nobody but this user and root can have written the program, or can exchange it before it
+/// runs: that takes write access to a folder above it.
+fn checked(path: &Path) -> Result<PathBuf, String> {
     let shown = path.display();
-    let facts = fs::metadata(path).map_err(|error| format!("py-spy at {shown} cannot be used: {error}"))?;
+    let unusable = |error| format!("py-spy at {shown} cannot be used: {error}");
+    let real = path.canonicalize().map_err(unusable)?;
+    let facts = fs::metadata(&real).map_err(unusable)?;
     if !facts.is_file() || facts.mode() & 0o111 == 0 {
         return Err(format!("py-spy at {shown} is not used: it is no program"));
     }
-    if facts.mode() & 0o022 != 0 || ![0, own_uid].contains(&facts.uid()) {
+    if !is_of_user_or_root(&facts) || is_writable_by_others(&real, &facts) {
         return Err(format!("py-spy at {shown} is not used: others may write it"));
     }
-    Ok(())
+    for folder in real.ancestors().skip(1) {
+        let facts = fs::metadata(folder).map_err(unusable)?;
+        // In a sticky folder only the owner of an entry can exchange it, and the entry is checked as well.
+        let is_writable = is_writable_by_others(folder, &facts) && facts.mode() & 0o1000 == 0;
+        // In a container, folders of the system belong to the overflow uid.
+        if is_writable || !(is_of_user_or_root(&facts) || facts.uid() == OVERFLOW_UID) {
+            return Err(format!("py-spy at {shown} is not used: others may write to {}", folder.display()));
+        }
+    }
+    Ok(real)
+}
+
+fn is_of_user_or_root(facts: &fs::Metadata) -> bool {
+    [0, rustix::process::geteuid().as_raw()].contains(&facts.uid())
+}
+
+/// A group with the owner's own number is the owner's private group, which several distributions create together with
+/// umask 002. With an access control list, the group bits may apply to any user.
+fn is_writable_by_others(path: &Path, facts: &fs::Metadata) -> bool {
+    let (by_all, by_group) = (facts.mode() & 0o002 != 0, facts.mode() & 0o020 != 0);
+    by_all || by_group && (facts.gid() != facts.uid() || access_list::is_on_path(path))
 }
 
 /// Prints the stacks of a process as JSON, within `left` and [`LIMIT`].
@@ -267,7 +292,7 @@ mod tests {
         let path = script(folder.path(), "");
         assert_eq!(on(folder.path()), Ok(path.clone()));
         assert!(on_path(Some("relative".into()), None).is_err());
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o775)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(on(folder.path()).unwrap_err().contains("others may write it"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(find(&StackReader::At(path.display().to_string())).unwrap_err().contains("no program"));
@@ -275,5 +300,39 @@ mod tests {
         fs::create_dir_all(home.path().join(".local/bin")).unwrap();
         let own = script(&home.path().join(".local/bin"), "");
         assert_eq!(on(Path::new("/no/such")), Ok(own));
+    }
+
+    #[test]
+    fn t16_it_is_not_run_from_a_folder_where_others_could_exchange_it() {
+        let (above, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (shared, folder) = (above.path().join("shared"), above.path().join("shared/bin"));
+        fs::create_dir_all(&folder).unwrap();
+        let path = script(&folder, "");
+        let link = elsewhere.path().join(NAME);
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let set =
+            |folder: &Path, mode| fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        // Not the link, which may change, but what it leads to is run.
+        assert_eq!(checked(&link), Ok(path.clone()));
+        for open in [&folder, &shared] {
+            set(open, 0o777);
+            for path in [&path, &link] {
+                let error = checked(path).unwrap_err();
+                assert!(error.ends_with(&format!("others may write to {}", open.display())), "{error}");
+            }
+            // A sticky folder keeps others from exchanging what is not theirs.
+            set(open, 0o1777);
+            assert_eq!(checked(&link), Ok(path.clone()));
+            set(open, 0o755);
+        }
+        let facts = fs::metadata(&folder).unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&folder, None, Some(facts.uid() + 1)).unwrap();
+            set(&folder, 0o775);
+            assert!(checked(&link).is_err(), "a group of others");
+            std::os::unix::fs::chown(&folder, Some(facts.uid() + 1), None).unwrap();
+            set(&folder, 0o755);
+            assert!(checked(&link).is_err(), "another owner");
+        }
     }
 }
