@@ -5,6 +5,7 @@ use nodeglass_access::proxies::Proxy;
 use nodeglass_access::trust::Trusted;
 use nodeglass_access::user::uid_of;
 use nodeglass_findings::job_log::{CustomPattern, PatternError};
+use nodeglass_findings::rule::{self, Rule, RuleError};
 use nodeglass_findings::thresholds::{ThresholdChange, ThresholdError};
 use nodeglass_hostlist as hostlist;
 use nodeglass_notify::webhook::{WebhookFormat, WebhookUrl};
@@ -210,6 +211,17 @@ pub(super) fn log_pattern(raw: &str) -> Result<CustomPattern, String> {
 /// Parses a threshold of findings.
 pub(super) fn threshold(raw: &str) -> Result<ThresholdChange, String> {
     raw.parse().map_err(|error: ThresholdError| error.to_string())
+}
+
+/// Parses a rule on a metric; of an unknown metric, the most similar name comes first.
+pub(super) fn rule(raw: &str) -> Result<Rule, String> {
+    raw.parse().map_err(|error: RuleError| match &error {
+        RuleError::Metric { kind, name } => match nearest(name, rule::metrics(kind).into_iter()) {
+            Some(nearest) => format!("{error}; did you mean {kind}.{nearest}?"),
+            None => error.to_string(),
+        },
+        error => error.to_string(),
+    })
 }
 
 /// Parses the name of a kind of finding.
@@ -419,14 +431,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_idle_interval_is_one_that_probes_have() {
-        assert_eq!(idle_interval("1m"), Ok(Duration::from_secs(60)));
-        for wrong in ["0s", "61s", "soon"] {
-            assert!(idle_interval(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
     fn the_size_of_the_history_has_a_unit_and_limits() {
         for (raw, megabytes) in [("64", 64), ("64M", 64), ("8mb", 8), ("2G", 2_048), ("1GiB", 1_024)] {
             assert_eq!(history_mem(raw), Ok(megabytes << 20), "{raw}");
@@ -505,6 +509,26 @@ mod tests {
         assert_eq!(host("Portal.Example.org").unwrap(), "portal.example.org");
         assert!(host("portal:8080").is_err());
         assert!(host("http://portal").is_err());
+    }
+
+    #[test]
+    fn an_idle_interval_is_one_that_probes_have() {
+        assert_eq!(idle_interval("1m"), Ok(Duration::from_secs(60)));
+        for wrong in ["0s", "61s", "soon"] {
+            assert!(idle_interval(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_metric_of_a_rule_is_corrected() {
+        let error = |raw| rule(raw).unwrap_err();
+        let unknown = error("hot=gpu.tmp_c > 80 for 5m");
+        assert!(
+            unknown.starts_with("there is no metric gpu.tmp_c; those of gpu are util_pct, power_w,"),
+            "{unknown}"
+        );
+        assert!(unknown.ends_with("; did you mean gpu.temp_c?"), "{unknown}");
+        assert!(rule("hot=gpu.temp_c > 80 for 5m, error, Ask the administrators").is_ok());
     }
 
     #[test]

@@ -72,7 +72,8 @@ impl NodeFaults {
         for finding in report.findings.iter().filter(|finding| is_fault(finding)) {
             for node in &finding.nodes {
                 let here = finding.gpus.iter().filter(|gpu| gpu.node == *node);
-                let index = |uuid: &GpuUuid| report.gpus.iter().find(|gpu| gpu.uuid == *uuid).map(|gpu| gpu.index);
+                let index =
+                    |uuid: &GpuUuid| report.gpus.iter().find(|gpu| gpu.uuid == *uuid).map(|gpu| gpu.index);
                 let indices: BTreeSet<Option<u32>> = here.map(|gpu| index(&gpu.uuid)).collect();
                 let indices = if indices.is_empty() { BTreeSet::from([None]) } else { indices };
                 for gpu in indices {

@@ -82,7 +82,9 @@ pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
     let mut out = format!("Your jobs of the last {days} days\n{}\n", GpuHours::from(&usage.total).sentence());
     if usage.total.jobs_unobserved > 0 {
         let unobserved = text::count(usage.total.jobs_unobserved as usize, "job was", "jobs were");
-        out.push_str(&format!("{unobserved} not observed: SLURM's accounting states what they were allocated\n"));
+        out.push_str(&format!(
+            "{unobserved} not observed: SLURM's accounting states what they were allocated\n"
+        ));
     }
     out.extend(usage.incomplete.iter().map(|why| format!("{why}\n")));
     let costs = usage.total.costs.iter().map(|cost| format!("{:.2} {}", cost.amount, cost.currency));
