@@ -36,6 +36,7 @@ use nodeglass_access::proxies::{Proxies, Proxy};
 use nodeglass_access::trust::Trusted;
 use nodeglass_access::user;
 use nodeglass_findings::job_log::{CustomPattern, MAX_CUSTOM};
+use nodeglass_findings::rule::{self, Rule, RulesError};
 use nodeglass_findings::thresholds::{ThresholdChange, Thresholds};
 use nodeglass_launch::hosts::entry::Entries;
 use nodeglass_notify::webhook::{Webhook, WebhookFormat, WebhookUrl};
@@ -52,7 +53,8 @@ pub use query::{
 };
 pub use record::{RecordArgs, RecordCommand};
 pub use reports::{
-    AuditArgs, AuditFormat, Days, ExportFormat, HistoryCommand, ListJobsArgs, ReportArgs, ReportFormat,
+    AuditArgs, AuditFormat, Days, ExportFormat, FaultsArgs, HistoryCommand, ListJobsArgs, ReportArgs,
+    ReportFormat,
 };
 pub use requested::whose;
 pub use requested::{Difference, Requested};
@@ -266,6 +268,11 @@ pub struct Config {
     #[arg(value_delimiter = ',', value_parser = value::finding_kind, help_heading = FINDINGS)]
     pub findings_off: Vec<FindingKind>,
 
+    /// Rule of your own on a metric, such as 'hot=gpu.temp_c > 80 for 5m, error'; may be repeated
+    #[arg(long = "finding-rule", env = "NODEGLASS_FINDING_RULE", value_name = "RULE")]
+    #[arg(value_parser = value::rule, help_heading = FINDINGS)]
+    pub finding_rules: Vec<Rule>,
+
     /// Host name that browsers may use besides localhost; may be repeated
     #[arg(long = "allowed-host", env = "NODEGLASS_ALLOWED_HOST", value_name = "NAME")]
     #[arg(value_delimiter = ',', value_parser = value::host, help_heading = ACCESS)]
@@ -327,7 +334,8 @@ pub struct Config {
 impl Config {
     /// Thresholds of the detectors.
     pub fn thresholds(&self) -> Thresholds {
-        Thresholds::new(&self.finding_thresholds, &self.findings_off)
+        let thresholds = Thresholds::new(&self.finding_thresholds, &self.findings_off);
+        Thresholds { rules: self.finding_rules.clone(), ..thresholds }
     }
 
     /// What to watch.
@@ -433,6 +441,7 @@ impl Config {
         if self.log_patterns.len() > MAX_CUSTOM {
             return Err(ConfigError::TooManyPatterns(self.log_patterns.len()));
         }
+        rule::check(&self.finding_rules)?;
         same_pattern(&self.log_patterns).map_or(Ok(()), Err)
     }
 }
@@ -546,6 +555,9 @@ pub enum ConfigError {
         "--log-pattern is given {0} times, but at most {MAX_CUSTOM} patterns are supported; combine some: NAME='one|other'"
     )]
     TooManyPatterns(usize),
+    /// Rules of findings contradict each other, or are too many.
+    #[error("--finding-rule: {0}")]
+    Rules(#[from] RulesError),
     /// Two patterns of logs have one name.
     #[error("--log-pattern: {first:?} and {second:?} have the same name; rename one")]
     SamePattern {
