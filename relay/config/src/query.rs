@@ -234,9 +234,13 @@ pub struct AvailableArgs {
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct WaitFreeArgs {
-    /// Number of GPUs
-    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub count: u32,
+    /// Number of GPUs; with --slurm also their type in SLURM: 8, 8:h100
+    #[arg(value_name = "N[:TYPE]")]
+    pub gpus: GpuDemand,
+
+    /// Of a whole partition, as SLURM states it, also on nodes that are not watched; --partition selects one
+    #[arg(long, conflicts_with_all = ["node", "uuid"])]
+    pub slurm: bool,
 
     /// Which GPUs count as free.
     #[command(flatten)]

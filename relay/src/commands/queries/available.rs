@@ -41,6 +41,10 @@ pub fn answer(snapshot: &Snapshot, args: &AvailableArgs) -> anyhow::Result<Answe
 /// # Errors
 /// The relay cannot be reached any more.
 pub async fn wait(source: &mut Source, args: &WaitFreeArgs) -> anyhow::Result<Answer> {
+    anyhow::ensure!(
+        args.gpus.kind.is_none(),
+        "only SLURM has types of GPUs: add --slurm, which counts the GPUs of whole partitions"
+    );
     let end = args.timeout.map(|timeout| Instant::now() + timeout);
     let mut is_known = false;
     loop {
@@ -53,7 +57,7 @@ pub async fn wait(source: &mut Source, args: &WaitFreeArgs) -> anyhow::Result<An
         }
         is_known = true;
         let host = this_host();
-        let found = first_with(free(&snapshot, &args.free, &host), args.count as usize);
+        let found = first_with(free(&snapshot, &args.free, &host), args.gpus.count as usize);
         if !found.is_empty() {
             return match args.json {
                 true => Answer::json(&found.into_values().flatten().collect::<Vec<_>>()),
@@ -62,7 +66,7 @@ pub async fn wait(source: &mut Source, args: &WaitFreeArgs) -> anyhow::Result<An
         }
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            let late = Answer::not_met(format!("no node had {} free GPUs in time", args.count));
+            let late = Answer::not_met(format!("no node had {} free GPUs in time", args.gpus.count));
             return late.into_json_list(args.json);
         }
         sleep(left.map_or(POLL, |left| POLL.min(left))).await;

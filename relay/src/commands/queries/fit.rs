@@ -17,26 +17,26 @@ const MAX_QUESTIONS: usize = 4;
 
 /// A way to place the GPUs in one partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Placement {
+pub(super) struct Placement {
     /// The partition.
-    partition: String,
+    pub(super) partition: String,
     /// Type of the GPUs; empty if the site gives none.
     kind: String,
     /// Number of nodes.
-    nodes: u32,
+    pub(super) nodes: u32,
     /// GPUs of each.
-    gpus_per_node: u32,
+    pub(super) gpus_per_node: u32,
     /// Whether they are free at this moment.
-    fits_now: bool,
+    pub(super) fits_now: bool,
     /// GPUs that are free in the partition; `None` if SLURM does not state it of all.
-    free: Option<u32>,
+    pub(super) free: Option<u32>,
     /// All GPUs of the partition.
     total: u32,
     /// What SLURM says.
     #[serde(flatten)]
     start: Start,
     /// The line for sbatch.
-    sbatch: String,
+    pub(super) sbatch: String,
 }
 
 /// What SLURM says about the start of a placement. The variants are in the order of the output.
@@ -104,7 +104,7 @@ fn unanswered(error: CommandError) -> anyhow::Error {
 }
 
 /// How the GPUs can be placed, one placement per partition and type, those that fit now first.
-fn placements(all: &[NodeGpus], demand: &GpuDemand, partitions: &[String]) -> Vec<Placement> {
+pub(super) fn placements(all: &[NodeGpus], demand: &GpuDemand, partitions: &[String]) -> Vec<Placement> {
     let mut by_place: BTreeMap<(&str, &str), Vec<&NodeGpus>> = BTreeMap::new();
     for gpus in all.iter().filter(|gpus| demand.kind.as_ref().is_none_or(|kind| *kind == gpus.kind)) {
         for name in gpus.partitions.iter().filter(|name| partitions.is_empty() || partitions.contains(name)) {

@@ -7,6 +7,7 @@
 mod available;
 mod findings;
 mod fit;
+mod free_in_slurm;
 mod gpu;
 mod jobs;
 mod list;
@@ -19,6 +20,7 @@ use nodeglass_api::{Gpu, JobSelector, NotOneJob, Snapshot};
 use nodeglass_app::Signals;
 use nodeglass_config::{Config, FindingsArgs, FindingsCommand, ListArgs, Query};
 use nodeglass_protocol::{LongText, NodeName};
+use nodeglass_slurm::command::Commands;
 use serde::Serialize;
 use source::Source;
 use std::process::ExitCode;
@@ -87,6 +89,15 @@ pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
         };
     }
     let signals = Signals::listen()?;
+    if let Query::WaitFree(args) = &query
+        && args.slurm
+    {
+        let mut commands = Commands::new().for_cluster(config.cluster);
+        return tokio::select! {
+            answer = free_in_slurm::wait(&mut commands, args, &config.partitions) => answer,
+            () = signals.wait() => Ok(Answer { code: exit_code::INTERRUPTED, ..Answer::default() }),
+        };
+    }
     let mut source = Source::open(query.relay(), config).await?;
     let answer = tokio::select! {
         answer = answer_from(&mut source, query) => answer,
