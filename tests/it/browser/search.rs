@@ -64,7 +64,7 @@ async fn n_goes_down_the_matches_of_a_log_and_never_leaves_it() -> Result<()> {
     // Without a search, too.
     browser.press('/').await?;
     browser.press(ESCAPE).await?;
-    browser.until("no search", "document.querySelector('.logs__bar input').value === '' && document.activeElement === document.body").await?;
+    browser.until("no search", "document.querySelector('.logs__bar input').value === '' && !document.activeElement.matches('input')").await?;
     browser.press('n').await?;
     browser.press('N').await?;
     browser.press('?').await?;
@@ -72,6 +72,28 @@ async fn n_goes_down_the_matches_of_a_log_and_never_leaves_it() -> Result<()> {
     ensure!(browser.eval("location.pathname").await? == json!("/job/48377/logs"), "n left the log");
     let keys = browser.text().await?;
     ensure!(keys.contains("next problem that needs attention; in a log, next match or error"), "{keys}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn n_and_its_capital_go_from_problem_to_problem_also_from_a_gpus_sheet() -> Result<()> {
+    let Some((browser, _relay)) = overview().await? else { return Ok(()) };
+    let sheet = "document.querySelector('dialog[open]')?.getAttribute('aria-label') === 'GPU'";
+    for _ in 0..12 {
+        if browser.eval(sheet).await? == json!(true) {
+            break;
+        }
+        let before = browser.eval("location.href").await?;
+        browser.press('n').await?;
+        browser.until("another problem", &format!("location.href !== {before}")).await?;
+        browser.until("its page", "document.querySelector('main .head h1')").await?;
+    }
+    browser.until("the sheet of a GPU with a problem", sheet).await?;
+    let here = browser.eval("location.href").await?;
+    browser.press('n').await?;
+    browser.until("the next problem", &format!("location.href !== {here}")).await?;
+    browser.press('N').await?;
+    browser.until("the one before", &format!("location.href === {here}")).await?;
     Ok(())
 }
 

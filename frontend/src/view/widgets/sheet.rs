@@ -63,15 +63,8 @@ pub fn Sheet(
             keys(&event.key());
         }
     };
-    let on_keydown = {
-        let handle_key = handle_key.clone();
-        move |event: web_sys::KeyboardEvent| {
-            event.stop_propagation();
-            handle_key(&event);
-        }
-    };
-    // The focused element may disappear, such as a button after its answer: then only the document receives
-    // keys.
+    // On the document, which also receives keys when the focused element has disappeared, such as a button after its
+    // answer. The page's own shortcuts leave an open sheet alone.
     StoredValue::new_local(Listener::new(document(), "keydown", move |event| {
         let Some(event) = event.dyn_ref::<web_sys::KeyboardEvent>() else { return };
         let own = dialog.get_untracked().map(web_sys::Element::from);
@@ -86,7 +79,6 @@ pub fn Sheet(
             aria-label=move || label.get()
             on:cancel=on_cancel
             on:click=on_click
-            on:keydown=on_keydown
         >
             <div class="sheet__in">
                 <button class="btn sheet__close" on:click=move |_| by_button()>"Close " <kbd>"Esc"</kbd></button>
