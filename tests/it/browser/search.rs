@@ -133,7 +133,7 @@ async fn an_unknown_job_is_the_same_page_by_number_and_by_label() -> Result<()> 
         ensure!(title == json!(format!("Job {label}")), "{title}");
         ensure!(browser.eval("document.querySelectorAll('main .empty').length").await? == json!(1));
     }
-    // A task that ended and left the list: its report is known by the label.
+    // The address states its number; that of a label is known from the summary of all jobs alone.
     browser.open(&relay.link().path("/job/99999999")).await?;
     browser
         .until("its report", "document.querySelector('main .empty a[href$=\"/job/99999999/report\"]')")
