@@ -408,7 +408,7 @@ impl HeldRules {
         }
     }
 
-    /// Drops what is known of other nodes, and all of it if the rules changed.
+    /// Drops what is known of other nodes.
     pub fn retain(&mut self, is_known: impl Fn(&NodeName) -> bool) {
         self.0.retain(|(node, ..), _| is_known(node));
     }

@@ -62,8 +62,8 @@ fn jobs_that_ended_while_no_relay_ran_are_added_and_what_was_observed_of_them_st
     let mut watched = record(2, 200, 250, false);
     watched.nodes.push(nodeglass_report::NodeTotals::new("n1".parse().unwrap()));
     let seen_to_end = record(3, 300, 390, true);
-    database.save(&origin("a"), &[seen_to_end.clone()]).unwrap();
-    database.save(&origin("b"), &[watched.clone()]).unwrap();
+    database.save(&origin("a"), std::slice::from_ref(&seen_to_end)).unwrap();
+    database.save(&origin("b"), std::slice::from_ref(&watched)).unwrap();
     let stated = |id: u32, start: i64| {
         let job = Job {
             start: Some(start),
