@@ -5,9 +5,8 @@ use super::{FORMAT, Info, MAX_BLOCK};
 use flate2::read::ZlibDecoder;
 use nodeglass_fleet::Event;
 use nodeglass_platform::frame_file::{End, FrameReader, OpenError};
-use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// Maximum time of a clock in ms, far beyond any real one.
@@ -20,7 +19,9 @@ const MAX_SPAN_MS: u64 = 10 * 366 * 86_400_000;
 pub struct Reader {
     frames: FrameReader<BufReader<File>>,
     info: Info,
-    block: VecDeque<Stamped>,
+    /// The rest of the current block: events as lines of JSON. A block may have a million of them, which take a
+    /// multiple of its size once they are decoded.
+    block: io::Cursor<Vec<u8>>,
     /// Time of the newest event that was decoded.
     newest_ms: u64,
     /// Whether a block could not be decoded.
@@ -82,9 +83,9 @@ impl Reader {
             last = Some(frame);
         }
         if let Some(last) = last {
-            reader.block.clear();
-            reader.decode(&last);
+            reader.unpack(&last);
         }
+        while reader.next_in_block().is_some() {}
         Ok((from_ms, reader.newest_ms, reader.is_cut_short()))
     }
 
@@ -108,7 +109,7 @@ impl Reader {
             return Err(Reason::Empty);
         }
         let newest_ms = info.at_ms;
-        Ok(Self { frames, info, block: VecDeque::new(), newest_ms, is_damaged: false })
+        Ok(Self { frames, info, block: io::Cursor::default(), newest_ms, is_damaged: false })
     }
 
     /// Where it comes from.
@@ -121,11 +122,16 @@ impl Reader {
     /// # Errors
     /// Those of the file.
     pub fn next_event(&mut self) -> io::Result<Option<(u64, Event)>> {
-        while self.block.is_empty() && !self.is_damaged {
+        loop {
+            if let Some(Stamped { at_ms, event }) = self.next_in_block() {
+                return Ok(Some((at_ms, event.into_event())));
+            }
+            if self.is_damaged {
+                return Ok(None);
+            }
             let Some(frame) = self.frames.next_frame()? else { return Ok(None) };
-            self.decode(&frame);
+            self.unpack(&frame);
         }
-        Ok(self.block.pop_front().map(|stamped| (stamped.at_ms, stamped.event.into_event())))
     }
 
     /// Whether reading ended before the end of the file, because what follows is damaged or incomplete.
@@ -133,21 +139,32 @@ impl Reader {
         self.is_damaged || matches!(self.frames.end(), Some(End::Damaged | End::Truncated))
     }
 
-    fn decode(&mut self, frame: &[u8]) {
+    fn unpack(&mut self, frame: &[u8]) {
         let mut json = Vec::new();
         // One byte more than is allowed, so that a longer block is noticed.
         let unpacked = ZlibDecoder::new(frame).take(MAX_BLOCK as u64 + 1).read_to_end(&mut json);
         if unpacked.is_err() || json.len() > MAX_BLOCK {
             self.is_damaged = true;
-            return;
+            json.clear();
         }
-        for line in json.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        self.block = io::Cursor::new(json);
+    }
+
+    /// The next event of the current block.
+    fn next_in_block(&mut self) -> Option<Stamped> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            // Memory cannot fail to be read.
+            if self.block.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
+                return None;
+            }
             // An event of a newer build is left out.
-            let Ok(stamped) = serde_json::from_slice::<Stamped>(line) else { continue };
+            let Ok(stamped) = serde_json::from_slice::<Stamped>(&line) else { continue };
             // Time never runs backwards, and a file may claim anything.
             let at_ms = stamped.at_ms.clamp(self.newest_ms, self.info.at_ms.saturating_add(MAX_SPAN_MS));
             self.newest_ms = at_ms;
-            self.block.push_back(Stamped { at_ms, ..stamped });
+            return Some(Stamped { at_ms, ..stamped });
         }
     }
 }
