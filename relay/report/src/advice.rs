@@ -65,7 +65,7 @@ fn memory(report: &Report, nodes: &[NodeTotals]) -> Option<Advice> {
         return None;
     }
     // A fifth more than the peak, in whole GiB.
-    let fits_gib = (peak + peak / 5).div_ceil(1 << 30);
+    let fits_gib = peak.saturating_add(peak / 5).div_ceil(1 << 30);
     let (peak, requested) = (amount_bytes(peak as f64), amount_bytes(requested as f64));
     Some(advice(
         format!("The job used at most {peak} of the {requested} of memory requested per node."),
@@ -92,7 +92,8 @@ fn time(report: &Report) -> Option<Advice> {
     if !is_complete || limit_s < elapsed_s.saturating_mul(2) || limit_s - elapsed_s < SPARE_LIMIT_S {
         return None;
     }
-    let fits_s = (elapsed_s + elapsed_s / 4).next_multiple_of(LIMIT_STEP_S);
+    let fits_s = elapsed_s.saturating_add(elapsed_s / 4);
+    let fits_s = fits_s.checked_next_multiple_of(LIMIT_STEP_S).unwrap_or(limit_s);
     let (days, rest_s) = (fits_s / 86_400, fits_s % 86_400);
     let days = if days > 0 { format!("{days}-") } else { String::new() };
     Some(advice(

@@ -62,7 +62,7 @@ fn observed_pct(nodes: &[NodeTotals], totals: &Totals, elapsed_s: u64, node_coun
     if totals.gpus > 0 {
         return share(totals.gpu_hours_observed, totals.gpu_hours_allocated);
     }
-    let observed_ms: u64 = nodes.iter().map(|node| node.observed_ms).sum();
+    let observed_ms: u64 = nodes.iter().map(|node| node.observed_ms).fold(0, u64::saturating_add);
     share(observed_ms as f64, elapsed_s as f64 * 1_000.0 * f64::from(node_count))
 }
 
@@ -75,7 +75,7 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
     let power = integral(gpus.iter().map(|gpu| &gpu.power));
     let energy_kwh = power.total().map(|joules| joules / KWH_J);
     let cost = factors.gpu_hour.as_ref().filter(|_| count > 0);
-    let hours = |of: fn(&GpuTotals) -> u64| gpus.iter().map(|gpu| of(gpu)).sum::<u64>() as f64 / HOUR_MS;
+    let hours = |of: fn(&GpuTotals) -> u64| gpus.iter().map(|gpu| of(gpu) as f64).sum::<f64>() / HOUR_MS;
     let of_gpus = |of: fn(&GpuTotals) -> &Integral| integral(gpus.iter().map(|gpu| of(gpu))).total();
     let of_nodes = |of: fn(&NodeTotals) -> &Integral| integral(nodes.iter().map(of)).total();
     // A GPU that waits in a collective operation reads 100 %.
@@ -86,8 +86,8 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
     let mut bins_ms = [0; UTIL_BINS];
     let mut throttle_ms = [0; THROTTLE_REASONS.len()];
     for gpu in &gpus {
-        bins_ms.iter_mut().zip(gpu.util_bins_ms).for_each(|(sum, part)| *sum += part);
-        throttle_ms.iter_mut().zip(gpu.throttle_ms).for_each(|(sum, part)| *sum += part);
+        bins_ms.iter_mut().zip(gpu.util_bins_ms).for_each(add);
+        throttle_ms.iter_mut().zip(gpu.throttle_ms).for_each(add);
     }
     Totals {
         gpus: count,
@@ -105,7 +105,7 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
         gpu_mem_peak_bytes: gpus.iter().filter_map(|gpu| gpu.mem_peak_bytes).max(),
         gpu_mem_total_bytes: gpus.iter().filter_map(|gpu| gpu.mem_total_bytes).max(),
         throttled: throttled(&throttle_ms),
-        xids: gpus.iter().map(|gpu| gpu.xids).sum(),
+        xids: gpus.iter().map(|gpu| gpu.xids).fold(0, u32::saturating_add),
         ecc_uncorrected: sum(gpus.iter().map(|gpu| gpu.ecc_uncorrected.increase)),
         ecc_corrected: sum(gpus.iter().map(|gpu| gpu.ecc_corrected.increase)),
         pcie_rx_bytes: of_gpus(|gpu| &gpu.pcie_rx),
@@ -168,9 +168,14 @@ fn state_name(state: &JobState) -> Text {
     }
 }
 
+/// Sums do not overflow: a node, or a file, may state any number.
+fn add((sum, part): (&mut u64, u64)) {
+    *sum = sum.saturating_add(part);
+}
+
 fn integral<'a>(parts: impl Iterator<Item = &'a Integral>) -> Integral {
     parts.fold(Integral::default(), |all, part| Integral {
-        known_ms: all.known_ms + part.known_ms,
+        known_ms: all.known_ms.saturating_add(part.known_ms),
         sum: all.sum + part.sum,
     })
 }
@@ -189,8 +194,8 @@ fn share(part: f64, whole: f64) -> f64 {
 }
 
 fn distribution(bins_ms: &[u64; UTIL_BINS]) -> Option<[f64; UTIL_BINS]> {
-    let all: u64 = bins_ms.iter().sum();
-    (all > 0).then(|| bins_ms.map(|bin_ms| 100.0 * bin_ms as f64 / all as f64))
+    let all: f64 = bins_ms.iter().map(|bin_ms| *bin_ms as f64).sum();
+    (all > 0.0).then(|| bins_ms.map(|bin_ms| 100.0 * bin_ms as f64 / all))
 }
 
 fn throttled(held_ms: &[u64; THROTTLE_REASONS.len()]) -> Vec<Throttled> {
