@@ -66,6 +66,26 @@ fn the_corpus_of_names_passes() {
 }
 
 #[test]
+fn the_corpus_of_recording_passes() {
+    replay("recording");
+}
+
+#[test]
+fn the_corpus_of_history_segment_passes() {
+    replay("history-segment");
+}
+
+#[test]
+fn the_corpus_of_job_record_passes() {
+    replay("job-record");
+}
+
+#[test]
+fn the_corpus_of_database_passes() {
+    replay("database");
+}
+
+#[test]
 fn every_target_is_replayed_and_has_a_corpus() {
     let here = include_str!("corpus.rs");
     for (name, _) in NAMES {

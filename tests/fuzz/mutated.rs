@@ -143,6 +143,10 @@ targets! {
     http_survives_mutations: "http",
     log_survives_mutations: "log",
     names_survives_mutations: "names",
+    recording_survives_mutations: "recording",
+    history_segment_survives_mutations: "history-segment",
+    job_record_survives_mutations: "job-record",
+    database_survives_mutations: "database",
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod target {
     pub(crate) mod probe;
     pub(crate) mod slurm;
     pub(crate) mod ssh;
+    pub(crate) mod stored;
     pub(crate) mod wire;
 }
 
@@ -35,6 +36,10 @@ pub fn target(name: &str) -> Option<Target> {
         "http" => target::http::request,
         "log" => target::log::log,
         "names" => target::names::names,
+        "recording" => target::stored::recording,
+        "history-segment" => target::stored::history_segment,
+        "job-record" => target::stored::job_record,
+        "database" => target::stored::database,
         NEEDLE => needle,
         _ => return None,
     })

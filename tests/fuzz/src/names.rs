@@ -6,7 +6,7 @@ pub type Name = (&'static str, &'static [&'static str]);
 const FROZEN: &[&str] = &["protocol/tests/frozen/v2"];
 
 /// Every target.
-pub const NAMES: [Name; 12] = [
+pub const NAMES: [Name; 16] = [
     ("page-to-relay", FROZEN),
     ("relay-to-page", FROZEN),
     ("relay-to-page-for-long", &[]),
@@ -27,4 +27,8 @@ pub const NAMES: [Name; 12] = [
     ("http", &[]),
     ("log", &[]),
     ("names", &[]),
+    ("recording", &[]),
+    ("history-segment", &[]),
+    ("job-record", &[]),
+    ("database", &[]),
 ];
