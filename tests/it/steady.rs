@@ -1,4 +1,5 @@
-//! Allocations per sample do not depend on the number of GPUs.
+//! Allocations per sample do not depend on the number of GPUs, and neither a GPU nor a scrape takes more memory than
+//! recorded here.
 
 use allocation_counter::measure;
 use anyhow::{Context, Result, bail, ensure};
@@ -8,8 +9,11 @@ use node_probe::process::ProcessTable;
 use node_probe::ring::Ring;
 use node_probe::sampler::{Sampler, Stamp};
 use node_probe::source::{Source, nvml::NvmlSource};
+use nodeglass_api::Snapshot;
+use nodeglass_api::metrics::{self, Collector, RelayMetrics};
 use nodeglass_nodes::decoder::{Decoder, Found};
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::live::ServerMessage;
 use nodeglass_protocol::probe::{MAGIC, ProbeLine, Sample};
 use nodeglass_tests::pipeline::{Nodes, Pipeline};
 use serde_json::json;
@@ -118,5 +122,80 @@ fn the_relay_allocates_nothing_per_gpu_of_a_sample() -> Result<()> {
     for (part, (few, many)) in ["parse", "apply", "publish"].into_iter().zip(few.into_iter().zip(many)) {
         ensure!(many <= few + GROWTH, "to {part} it: {few} allocations with 4 cards, {many} with 64");
     }
+    Ok(())
+}
+
+/// Seconds of samples after which two tiers of the history have begun.
+const WATCHED_S: i64 = 90;
+/// Bytes that the relay holds of a GPU: its readings, ten minutes and a week of history, findings, a share of its node
+/// and processes, and what the subscribers of its job have. A feature that needs more states here what it costs; a
+/// thousand nodes have 8,000 GPUs.
+const GPU_BYTES: u64 = 14_500;
+/// GPUs of a node of the scenario.
+const NODE_GPUS: u64 = 8;
+
+/// A relay's fleet and the feed of a job on so many nodes after [`WATCHED_S`] seconds.
+fn watch(nodes: &Nodes, count: usize) -> Result<Pipeline> {
+    let mut pipeline = Pipeline::new(nodes.names(count), |name| nodes.hello(name).into_iter().collect())?;
+    for second in FROM..FROM + WATCHED_S {
+        pipeline.next_second();
+        for node in 0..count {
+            let lines = nodes.lines(&pipeline.names()[node], second);
+            lines.into_iter().for_each(|line| pipeline.receive(node, line.into()));
+        }
+        pipeline.publish();
+    }
+    Ok(pipeline)
+}
+
+/// The same with the bytes that it holds.
+fn watched(nodes: &Nodes, count: usize) -> Result<(Pipeline, u64)> {
+    let mut pipeline = None;
+    let allocated = measure(|| pipeline = Some(watch(nodes, count)));
+    Ok((pipeline.context("it ran")??, allocated.bytes_current.unsigned_abs()))
+}
+
+#[test]
+fn a_gpu_takes_no_more_memory_of_the_relay_than_recorded() -> Result<()> {
+    let nodes = Nodes::scripted()?;
+    let [few, many] = [4, 8].map(|count| watched(&nodes, count).map(|(_, bytes)| bytes));
+    let per_gpu = many?.saturating_sub(few?) / (4 * NODE_GPUS);
+    println!("{per_gpu} bytes per GPU");
+    ensure!(per_gpu <= GPU_BYTES, "{per_gpu} bytes per GPU, where {GPU_BYTES} are recorded");
+    // A limit far above it would not notice the next feature.
+    ensure!(per_gpu > GPU_BYTES * 4 / 5, "{per_gpu} bytes per GPU: lower the limit of {GPU_BYTES}");
+    Ok(())
+}
+
+/// Allocations for the metrics of a GPU or process: its labels, and nothing for each of its samples.
+const ALLOCATIONS_PER_ROW: u64 = 12;
+/// Memory for writing them, in bytes, besides labels: a chunk, and not the whole text.
+const WRITING_BYTES: u64 = 128 << 10;
+/// The same for the labels of a row.
+const LABEL_BYTES: u64 = 512;
+
+#[test]
+fn a_scrape_allocates_nothing_per_sample_and_holds_no_text() -> Result<()> {
+    let (mut pipeline, _) = watched(&Nodes::scripted()?, 8)?;
+    let ServerMessage::Snapshot(sent) = pipeline.snapshot()? else { bail!("a snapshot is sent") };
+    let snapshot = Snapshot::new(&sent.picture, 0);
+    let rows = (snapshot.gpus.len() + snapshot.processes.len() + snapshot.nodes.len()) as u64;
+    let mut text = Vec::new();
+    metrics::write(&snapshot, &RelayMetrics::default(), &Collector::ALL, &mut text)?;
+    let samples = text.iter().filter(|byte| **byte == b'\n').count() as u64;
+    ensure!(samples > 15 * rows && text.len() as u64 > 3 * WRITING_BYTES, "{samples} samples of {rows} rows");
+    let mut result = Ok(());
+    let written = measure(|| {
+        result = metrics::write(&snapshot, &RelayMetrics::default(), &Collector::ALL, &mut std::io::sink());
+    });
+    result?;
+    println!("{} allocations, {} bytes at most, {rows} rows", written.count_total, written.bytes_max);
+    ensure!(
+        written.count_total < rows * ALLOCATIONS_PER_ROW,
+        "{} allocations for {rows} rows",
+        written.count_total
+    );
+    let most = WRITING_BYTES + rows * LABEL_BYTES;
+    ensure!(written.bytes_max < most, "{} bytes at once for {} bytes of text", written.bytes_max, text.len());
     Ok(())
 }

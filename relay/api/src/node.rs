@@ -219,7 +219,8 @@ impl Node {
                 })
                 .collect(),
             gpus: node.gpus.iter().map(|gpu| gpu.facts.uuid.to_string()).collect(),
-            topology: facts.map_or_else(Vec::new, |facts| facts.topology.iter().map(|row| names(row)).collect()),
+            topology: facts
+                .map_or_else(Vec::new, |facts| facts.topology.iter().map(|row| names(row)).collect()),
             readings: HostReadings::new(&node.host),
             absent: Absences::new(&node.host),
             jobs: running.map(job).collect(),

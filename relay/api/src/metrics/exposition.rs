@@ -40,7 +40,8 @@ pub struct Exposition<'a> {
 impl Labels {
     /// Writes labels. Empty values are left out: for Prometheus, they are the same as no label.
     pub fn new(labels: &[(&str, &str)]) -> Self {
-        let mut text = String::new();
+        let len = labels.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
+        let mut text = String::with_capacity(len);
         for (name, value) in labels.iter().filter(|(_, value)| !value.is_empty()) {
             text.push(if text.is_empty() { '{' } else { ',' });
             text.push_str(name);
