@@ -327,7 +327,7 @@ fn the_calls_of_all_gpus_hang_as_one_driver() {
     let stated = events(&lines);
     let [hung, back] = &stated[..] else { panic!("{stated:?}") };
     assert!(hung.starts_with("the NVIDIA driver has not answered since 00:00:03 "), "{hung}");
-    assert!(back.starts_with("the NVIDIA driver responds again after 17 s"), "{back}");
+    assert!(back.starts_with("the NVIDIA driver responds again after 18 s"), "{back}");
     let stuck_ms: Vec<_> = lines
         .iter()
         .filter_map(|line| match line {
