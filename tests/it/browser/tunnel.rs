@@ -55,7 +55,7 @@ async fn alice_watches_her_jobs_through_a_tunnel() -> Result<()> {
     browser.until("its end", &format!("/ended|cancelled/i.test({MAIN}.innerText)")).await?;
     ensure!(browser.eval(&format!("{SPARKLINES} >= 1")).await? == true, "its last picture stays");
     let at_end = |part: &str| format!("/at the end/.test(document.querySelector('{part}').innerText)");
-    let titles = [".tile__title", ".heat-map .read-out", ".overlay .graph__title"].map(at_end).join(" && ");
+    let titles = [".tile__title", ".heat-map .only-read", ".overlay .graph__title"].map(at_end).join(" && ");
     browser.until("the end of the job in titles and summaries", &titles).await?;
     browser.photograph("cluster-ended").await?;
 
