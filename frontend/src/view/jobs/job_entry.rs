@@ -44,7 +44,7 @@ pub fn JobEntry(
             job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default()
         })
     };
-    let (here, what) = (page.route, allocation.clone());
+    let (here, what) = (page.route, allocation);
     view! {
         <li>
             <a
