@@ -126,6 +126,7 @@ impl Relay {
                 job_control: JobControl::Disabled("there is no SLURM here"),
                 events: events_tx.clone(),
                 poll_trigger: Default::default(),
+                plan: wanted.clone(),
                 user: "alice".into(),
                 local_host: None,
                 read_only: false,
