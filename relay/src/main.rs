@@ -17,7 +17,7 @@ use nodeglass_relay::commands::second_start::{self, SecondStart};
 use nodeglass_relay::commands::{
     audit_log, job_reports, mcp, note_command, notify_command, owner_commands, queries, token_command,
 };
-use nodeglass_relay::{doctor, page};
+use nodeglass_relay::{commands, doctor, page};
 use nodeglass_top::TopError;
 use std::fs;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         eprintln!("relay: {error:#}");
-        ExitCode::FAILURE
+        ExitCode::from(commands::exit_code(&error))
     })
 }
 

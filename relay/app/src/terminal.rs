@@ -164,7 +164,7 @@ const CYAN: &str = "36";
 fn start_message(running: &Running, style: Style) -> String {
     let mut out = title(running, "", style);
     watched(running, style, &mut out);
-    out.push_str(&row("stop", "press Ctrl-C; nothing is left behind on the nodes", style));
+    out.push_str(&row("stop", "press Ctrl-C; no process is left behind on the nodes", style));
     out.push('\n');
     out
 }
@@ -400,7 +400,7 @@ mod tests {
   link     http://127.0.0.1:8080/#k=secret
   tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; no other user can listen there)
   or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can bind while no relay runs)
-  stop     press Ctrl-C; nothing is left behind on the nodes
+  stop     press Ctrl-C; no process is left behind on the nodes
 
 "
         );

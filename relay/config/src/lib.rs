@@ -49,7 +49,7 @@ pub use note::{Moment, NoteArgs};
 pub use notify::NotifyArgs;
 pub use query::{
     AvailableArgs, ExplainedKind, FindingsArgs, FindingsCommand, FitArgs, FreeArgs, GpuArgs, GpuDemand,
-    ListArgs, Query, SilenceArgs, Until, WaitArgs, WaitFreeArgs, WhichRelay,
+    JobsArgs, ListArgs, Query, SilenceArgs, Until, WaitArgs, WaitFreeArgs, WhichRelay,
 };
 pub use record::{RecordArgs, RecordCommand};
 pub use reports::{

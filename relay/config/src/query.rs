@@ -22,7 +22,7 @@ pub enum Query {
     /// Say where SLURM would start a job with this many GPUs, with the line for sbatch; --partition narrows it
     Fit(FitArgs),
     /// List jobs with what their GPUs do
-    Jobs(ListArgs),
+    Jobs(JobsArgs),
     /// List processes on GPUs
     Ps(ListArgs),
     /// Show everything about one GPU
@@ -32,10 +32,22 @@ pub enum Query {
 }
 
 impl Query {
+    /// The job that is named, if one is.
+    pub fn job(&self) -> Option<&JobSelector> {
+        match self {
+            Self::List(args) | Self::Jobs(JobsArgs { list: args, .. }) | Self::Ps(args) => args.job.as_ref(),
+            Self::Findings(args) => args.job.as_ref(),
+            Self::Available(args) => args.free.job.as_ref(),
+            Self::WaitFree(args) => args.free.job.as_ref(),
+            Self::Wait(args) => Some(&args.job),
+            Self::Gpu(_) | Self::Fit(_) => None,
+        }
+    }
+
     /// Process id of the relay, if it is named.
     pub fn relay(&self) -> Option<u32> {
         match self {
-            Self::List(args) | Self::Jobs(args) | Self::Ps(args) => args.which.relay,
+            Self::List(args) | Self::Jobs(JobsArgs { list: args, .. }) | Self::Ps(args) => args.which.relay,
             Self::Findings(args) => args.which.relay,
             Self::Available(args) => args.free.which.relay,
             Self::WaitFree(args) => args.free.which.relay,
@@ -78,6 +90,19 @@ pub struct ListArgs {
     /// The relay.
     #[command(flatten)]
     pub which: WhichRelay,
+}
+
+/// `relay jobs`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct JobsArgs {
+    /// Filters.
+    #[command(flatten)]
+    pub list: ListArgs,
+
+    /// Without jobs that have ended
+    #[arg(long)]
+    pub hide_ended: bool,
 }
 
 /// `relay findings`.

@@ -1,22 +1,22 @@
 //! `relay report`, `relay history` and `relay me`: read the database, and of running jobs the running relay.
 
-use crate::{commands::job_tables, commands::named_job};
+use crate::commands::{NotFound, job_tables, named_job};
 use anyhow::{Context as _, bail};
 use hyper::{Method, StatusCode};
-use nodeglass_api::{JobSelector, NotOneJob};
+use nodeglass_api::{Job, JobSelector, NotOneJob};
 use nodeglass_app::addresses::own_login;
 use nodeglass_app::remote::{Refused, Remote};
 use nodeglass_app::terminal;
-use nodeglass_config::{ExportFormat, HistoryCommand, ListJobsArgs, ReportArgs, ReportFormat};
+use nodeglass_config::{ExportFormat, FaultsArgs, HistoryCommand, ListJobsArgs, ReportArgs, ReportFormat};
 use nodeglass_notify::report_webhook;
 use nodeglass_notify::webhook::Webhook;
 use nodeglass_platform::clock::Clock;
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::note::Note;
-use nodeglass_protocol::report::MAX_DAYS;
+use nodeglass_protocol::report::{MAX_DAYS, Usage};
 use nodeglass_protocol::{JobId, Text};
-use nodeglass_report::{JobRecord, Report};
+use nodeglass_report::{JobRecord, NodeFaults, Report};
 use nodeglass_store::{Database, StoreError};
 
 /// Maximum number of reports that are read from a running relay.
@@ -63,8 +63,22 @@ pub async fn history(args: HistoryCommand) -> anyhow::Result<String> {
             let reports = reports(days.days).await?;
             if json { terminal::json(&reports)? } else { job_tables::list(&reports, LocalTime::of) }
         }
+        HistoryCommand::Faults(args) => faults(&args)?,
         HistoryCommand::Export { format, days } => export(format, days.days).await?,
     })
+}
+
+/// The faults of nodes in the stored reports of the last days.
+fn faults(args: &FaultsArgs) -> anyhow::Result<String> {
+    let mut faults = NodeFaults::default();
+    if let Some(database) = database()? {
+        let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
+        let since_s = now_s - i64::from(args.days.days) * 86_400;
+        database.each_report(since_s, None, |report| faults.add(&report))?;
+    }
+    let mut faults = faults.list();
+    faults.retain(|fault| args.node.as_ref().is_none_or(|node| fault.node == *node));
+    Ok(if args.json { terminal::json(&faults)? } else { job_tables::faults(&faults, LocalTime::of) })
 }
 
 async fn export(format: ExportFormat, days: u32) -> anyhow::Result<String> {
@@ -88,30 +102,52 @@ pub async fn me(ListJobsArgs { days, json }: ListJobsArgs) -> anyhow::Result<Str
             let days = days.min(MAX_DAYS);
             relay.json(Method::GET, &format!("/api/v1/usage?days={days}"), String::new()).await?
         }
-        _ => nodeglass_report::usage(&stored, days),
+        (_, relay) => {
+            // The running relay knows whether sacct listed what no relay watched.
+            let known: Option<Usage> = match relay {
+                Some(relay) => relay.json(Method::GET, "/api/v1/usage?days=1", String::new()).await.ok(),
+                None => None,
+            };
+            let incomplete = known.and_then(|usage| usage.incomplete);
+            Usage { incomplete, ..nodeglass_report::usage(&stored, days) }
+        }
     };
     Ok(if json { terminal::json(&usage)? } else { job_tables::usage(&usage, LocalTime::of) })
 }
 
 /// The raw id of a job, from a running relay or the database.
 async fn resolved(named: &JobSelector, database: Option<&Database>) -> anyhow::Result<JobId> {
-    let mut not_found = NotOneJob::None(*named);
+    if let JobSelector::Id(id) = named {
+        return Ok(one_of_relays(named, Remote::jobs).await.unwrap_or(JobId(*id)));
+    }
+    let not_listed = match one_of_relays(named, Remote::jobs).await {
+        Ok(id) => return Ok(id),
+        Err(error) => error,
+    };
+    let stored = database.map(|database| database.id_of(&named.to_string())).transpose()?.flatten();
+    match stored {
+        Some(id) => Ok(id),
+        // It may be newer than the list.
+        None if matches!(not_listed.downcast_ref(), Some(NotOneJob::None(_))) => {
+            one_of_relays(named, async |relay| relay.jobs_with(&[*named]).await).await
+        }
+        None => Err(not_listed),
+    }
+}
+
+/// The raw id of a job that a running relay lists, or why the last one lists none.
+async fn one_of_relays(
+    named: &JobSelector,
+    jobs_of: impl AsyncFn(&Remote) -> anyhow::Result<Vec<Job>>,
+) -> anyhow::Result<JobId> {
+    let mut error = NotOneJob::None(*named).into();
     for relay in Remote::list()? {
-        match (relay.jobs().await, named) {
-            (Ok(jobs), _) => match named_job::id(&jobs, named) {
-                Ok(id) => return Ok(id),
-                Err(error) => not_found = error,
-            },
-            // Its report will say why, if the database has none.
-            (Err(_), JobSelector::Id(_)) => {}
-            (Err(error), _) => return Err(error),
+        match jobs_of(&relay).await.and_then(|jobs| Ok(named_job::id(&jobs, named)?)) {
+            Ok(id) => return Ok(id),
+            Err(why) => error = why,
         }
     }
-    if let JobSelector::Id(id) = named {
-        return Ok(JobId(*id));
-    }
-    let stored = database.map(|database| database.id_of(&named.to_string())).transpose()?.flatten();
-    stored.ok_or_else(|| not_found.into())
+    Err(error)
 }
 
 /// The record of a job and its notes, which are those of the same cluster.
@@ -151,7 +187,8 @@ async fn newest(
                 )
             }
             None => {
-                bail!("there is no report of job {job}: neither the database nor a running relay has seen it")
+                let why = "neither the database nor a running relay has seen it";
+                return Err(NotFound(format!("there is no report of job {job}: {why}")).into());
             }
         }
     };

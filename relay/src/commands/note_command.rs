@@ -50,7 +50,7 @@ pub async fn note(args: NoteArgs) -> anyhow::Result<String> {
         }
         None => {
             let job = match named {
-                Some(named) => Some(named_job::id(&relay.jobs().await?, named)?),
+                Some(named) => Some(named_job::id(&relay.jobs_with(&[*named]).await?, named)?),
                 None => None,
             };
             let new = NewNote { job, node: args.node, at_ms, text, source: NoteSource::Command };

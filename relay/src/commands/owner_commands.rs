@@ -26,7 +26,7 @@ pub async fn share(relay: &Remote, ShareArgs { command, json, .. }: ShareArgs) -
     };
     Ok(match command {
         ShareCommand::Create(args) => {
-            let jobs = named_job::ids(&relay.jobs().await?, args.jobs())?;
+            let jobs = named_job::ids(&relay.jobs_with(args.jobs()).await?, args.jobs())?;
             let body = serde_json::to_string(&args.request(jobs))?;
             created(&relay.json(Method::POST, SHARES, body).await?)?
         }

@@ -9,6 +9,7 @@ use nodeglass_nodes::decoder::{Decoder, Found};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::probe::{Hello, ProbeLine, SourceStatus};
 use nodeglass_protocol::{NodeName, Reading, Text};
+use nodeglass_rules::text;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -119,8 +120,13 @@ fn describe(hello: &Hello, launcher: &Text, reason: Option<&Text>) -> Vec<CheckR
             "ask the administrators, with the output of `nvidia-smi` there, if the node should have GPUs";
         found.push(CheckResult::warn(SECTION, "driver", text, advice));
     } else {
-        let count = hello.gpus.len();
-        found.push(CheckResult::ok(SECTION, "GPUs", format!("{count} GPUs and MIG instances can be read")));
+        let instances = hello.gpus.iter().filter(|gpu| gpu.mig_parent.is_some()).count();
+        let gpus = text::count(hello.gpus.len() - instances, "GPU", "GPUs");
+        let and_instances = match instances {
+            0 => String::new(),
+            count => format!(" and {}", text::count(count, "MIG instance", "MIG instances")),
+        };
+        found.push(CheckResult::ok(SECTION, "GPUs", format!("{gpus}{and_instances} can be read")));
     }
     found
 }

@@ -46,6 +46,8 @@ pub async fn wait(source: &mut Source, args: &WaitFreeArgs) -> anyhow::Result<An
         "only SLURM has types of GPUs: add --slurm, which counts the GPUs of whole partitions"
     );
     let end = args.timeout.map(|timeout| Instant::now() + timeout);
+    // A list that has the job, if there is such a job.
+    source.snapshot_with(args.free.job.as_ref()).await?;
     let mut is_known = false;
     loop {
         let snapshot = source.patient_snapshot(end).await?;

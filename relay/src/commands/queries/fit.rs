@@ -15,6 +15,10 @@ use std::collections::BTreeMap;
 /// Maximum number of placements that SLURM is asked about.
 const MAX_QUESTIONS: usize = 4;
 
+/// From this time on, in s, a start is not one that SLURM expects: of jobs without a time limit it assumes an end that is
+/// years away.
+const NO_USEFUL_TIME_S: u64 = 366 * 86_400;
+
 /// A way to place the GPUs in one partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Placement {
@@ -50,6 +54,8 @@ enum Start {
     },
     /// It would start, at a time that SLURM does not state.
     Accepted,
+    /// It would start after jobs without a time limit, whose end nobody knows.
+    Unlimited,
     /// SLURM was not asked: others are better, and it is asked about few.
     NotAsked,
     /// It would not start.
@@ -61,7 +67,7 @@ enum Start {
 
 impl Start {
     fn is_known(&self) -> bool {
-        matches!(self, Self::At { .. } | Self::Accepted)
+        matches!(self, Self::At { .. } | Self::Accepted | Self::Unlimited)
     }
 }
 
@@ -73,11 +79,12 @@ pub async fn answer(args: FitArgs, cluster: Option<String>, partitions: &[String
     let mut commands = Commands::new().for_cluster(cluster);
     let out = commands.run(Program::Scontrol, &nodes::args()).await.map_err(unanswered)?.out;
     let mut placements = placements(&nodes::gpus_by_node(&out), &args.gpus, partitions);
+    let now_s = Clock::wall_ms() / 1_000;
     for placement in placements.iter_mut().take(MAX_QUESTIONS) {
         placement.start = match commands.run(Program::Sbatch, &test_args(placement)).await {
-            Ok(output) => start(&output.err)
-                .or_else(|| start(&String::from_utf8_lossy(&output.out)))
-                .map_or(Start::Accepted, |starts_at_s| Start::At { starts_at_s }),
+            Ok(output) => {
+                start_of(start(&output.err).or_else(|| start(&String::from_utf8_lossy(&output.out))), now_s)
+            }
             Err(CommandError::Failed(_, why)) => Start::Refused { refused: refusal(&why) },
             Err(error) => return Err(unanswered(error)),
         }
@@ -88,7 +95,16 @@ pub async fn answer(args: FitArgs, cluster: Option<String>, partitions: &[String
     if args.json {
         return Ok(Answer { code, ..Answer::json(&placements)? });
     }
-    Ok(text(&placements, &args.gpus, Clock::wall_ms() / 1_000, code))
+    Ok(text(&placements, &args.gpus, now_s, code))
+}
+
+/// What a stated start means.
+fn start_of(stated_s: Option<u64>, now_s: u64) -> Start {
+    match stated_s {
+        Some(starts_at_s) if starts_at_s.saturating_sub(now_s) >= NO_USEFUL_TIME_S => Start::Unlimited,
+        Some(starts_at_s) => Start::At { starts_at_s },
+        None => Start::Accepted,
+    }
 }
 
 /// 0 only if SLURM would start one.
@@ -179,6 +195,7 @@ fn text(placements: &[Placement], demand: &GpuDemand, now_s: u64, code: u8) -> A
                 in_s => format!("in {}", clock(in_s)),
             },
             Start::Accepted => "accepted, time not stated".to_owned(),
+            Start::Unlimited => "no useful time: jobs without a time limit run there".to_owned(),
             Start::NotAsked => "SLURM was not asked; try --partition".to_owned(),
             Start::Refused { refused } => refused.clone(),
         };
@@ -262,6 +279,9 @@ mod tests {
             Some(1_795_586_845)
         );
         assert_eq!(start("allocation failure"), None);
+        // The year 2154.
+        assert_eq!(start_of(Some(5_806_000_000), 1_795_586_845), Start::Unlimited);
+        assert_eq!(start_of(Some(1_795_590_000), 1_795_586_845), Start::At { starts_at_s: 1_795_590_000 });
         let why = "sbatch: error: allocation failure: Requested node configuration is not available";
         assert_eq!(refusal(why), "Requested node configuration is not available");
         let mut placement = placements(&[gpus("n", &["gpu"], "", (2, 2))], &demand("2"), &[]).remove(0);
@@ -271,6 +291,9 @@ mod tests {
         assert!(shown(&placement).contains("now"));
         placement.start = Start::At { starts_at_s: 4_723 };
         assert!(shown(&placement).contains("in 1:02:03"), "{}", shown(&placement));
+        placement.start = Start::Unlimited;
+        assert!(shown(&placement).contains("no useful time") && !shown(&placement).contains(" in "));
+        placement.start = Start::At { starts_at_s: 4_723 };
         let json = serde_json::to_value(&placement).unwrap();
         assert_eq!((&json["start"], &json["starts_at_s"]), (&"at".into(), &4_723.into()));
     }

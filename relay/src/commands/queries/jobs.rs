@@ -2,8 +2,7 @@
 
 use super::{Answer, clock, gib, or_dash, table, unknown_in_list};
 use nodeglass_api::{Job, JobProgress, Snapshot};
-use nodeglass_config::ListArgs;
-use nodeglass_platform::clock::Clock;
+use nodeglass_config::JobsArgs;
 use nodeglass_platform::local_time::LocalTime;
 
 const HEADER: [&str; 14] = [
@@ -25,11 +24,12 @@ const HEADER: [&str; 14] = [
 /// Longest name that is shown, in characters.
 const MAX_NAME: usize = 28;
 
-/// The table, or JSON.
+/// The table, or JSON. `now_s` is the time that the list of jobs describes, in s since 1970.
 ///
 /// # Errors
 /// JSON cannot be written.
-pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
+pub fn answer(snapshot: &Snapshot, args: &JobsArgs, now_s: u64) -> anyhow::Result<Answer> {
+    let JobsArgs { list: args, hide_ended } = args;
     if let Some(answer) = unknown_in_list(snapshot, args) {
         return answer.into_json_list(args.json);
     }
@@ -37,6 +37,7 @@ pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
         args.node.as_ref().is_none_or(|node| job.nodes.iter().any(|name| name == node.as_str()))
             && args.job.as_ref().is_none_or(|named| named.selects(*job))
             && args.login.as_ref().is_none_or(|user| *user == job.user)
+            && !(*hide_ended && job.has_ended())
     };
     let jobs: Vec<&Job> = snapshot.jobs.iter().filter(is_selected).collect();
     if args.json {
@@ -45,7 +46,6 @@ pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
     if jobs.is_empty() {
         return Ok(Answer { notice: Some("no jobs".to_owned()), ..Answer::default() });
     }
-    let now_s = Clock::wall_ms() / 1_000;
     Ok(Answer::text(table(&HEADER, jobs.into_iter().map(|job| row(job, now_s)).collect(), 5)))
 }
 

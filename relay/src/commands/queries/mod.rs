@@ -4,6 +4,7 @@
 //! They read the resources of the HTTP API from the running relay; where none runs, they watch on their own until they
 //! have an answer, and leave nothing behind.
 
+mod age;
 mod available;
 mod findings;
 mod fit;
@@ -19,14 +20,18 @@ mod wait;
 use nodeglass_api::{Gpu, JobSelector, NotOneJob, Snapshot};
 use nodeglass_app::Signals;
 use nodeglass_config::{Config, FindingsArgs, FindingsCommand, ListArgs, Query};
+use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::{LongText, NodeName};
 use nodeglass_slurm::command::Commands;
 use serde::Serialize;
 use source::Source;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 /// Exit codes beside those of every command (0, 1 for a failure, 2 for invalid usage).
 pub mod exit_code {
+    /// A failure.
+    pub const FAILURE: u8 = 1;
     /// What was asked for is not there, or did not happen in time.
     pub const NOT_MET: u8 = 3;
     /// The job ended without success.
@@ -59,6 +64,12 @@ impl Answer {
 
     fn not_met(notice: String) -> Self {
         Self { text: String::new(), notice: Some(notice), code: exit_code::NOT_MET }
+    }
+
+    /// With a further line on standard error, if there is one.
+    fn with_notice(self, line: Option<String>) -> Self {
+        let lines: Vec<String> = self.notice.into_iter().chain(line).collect();
+        Self { notice: (!lines.is_empty()).then(|| lines.join("\n")), ..self }
     }
 
     /// With an empty list, if the output is JSON.
@@ -111,20 +122,32 @@ pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
 async fn answer_from(source: &mut Source, query: Query) -> anyhow::Result<Answer> {
     source.settle().await?;
     match query {
-        Query::List(args) => list::answer(&source.snapshot().await?, &args),
-        Query::Findings(args) if args.watch => findings::watch(source, &args).await,
-        Query::Findings(args) => {
-            let snapshot = source.snapshot().await?;
-            findings::answer(&snapshot, source.observed().await?, &args)
-        }
-        Query::Jobs(args) => jobs::answer(&source.snapshot().await?, &args),
-        Query::Ps(args) => processes::answer(&source.snapshot().await?, &args),
-        Query::Gpu(args) => gpu::answer(&source.snapshot().await?, &args),
-        Query::Available(args) => available::answer(&source.snapshot().await?, &args),
-        Query::WaitFree(args) => available::wait(source, &args).await,
-        Query::Wait(args) => wait::answer(source, &args).await,
-        Query::Fit(_) => Ok(Answer::default()),
+        Query::Findings(args) if args.watch => return findings::watch(source, &args).await,
+        Query::WaitFree(args) => return available::wait(source, &args).await,
+        Query::Wait(args) => return wait::answer(source, &args).await,
+        _ => {}
     }
+    let snapshot = source.snapshot_with(query.job()).await?;
+    let slurm = source.slurm().await?;
+    let answer = match &query {
+        Query::List(args) => list::answer(&snapshot, args),
+        Query::Findings(args) => findings::answer(&snapshot, source.observed().await?, args),
+        Query::Jobs(args) => jobs::answer(&snapshot, args, age::as_of_s(&slurm)),
+        Query::Ps(args) => processes::answer(&snapshot, args),
+        Query::Gpu(args) => gpu::answer(&snapshot, args),
+        Query::Available(args) => available::answer(&snapshot, args),
+        Query::WaitFree(_) | Query::Wait(_) | Query::Fit(_) => Ok(Answer::default()),
+    }?;
+    let is_for_people = std::io::stderr().is_terminal() && answer.code == 0 && !answer.text.is_empty();
+    let age = match (slurm.staleness(), &query) {
+        (Some(stale), _) => Some(stale),
+        (None, Query::Jobs(_)) if is_for_people => age::of_jobs(&slurm),
+        (None, Query::List(_) | Query::Ps(_)) if is_for_people => {
+            age::of_readings(&snapshot, Clock::wall_ms())
+        }
+        _ => None,
+    };
+    Ok(answer.with_notice(age))
 }
 
 /// The same for the filters of a list.

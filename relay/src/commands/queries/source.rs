@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use hyper::Method;
-use nodeglass_api::Snapshot;
+use nodeglass_api::{JobSelector, Snapshot};
 use nodeglass_app::embedded::Embedded;
 use nodeglass_app::remote::Remote;
 use nodeglass_config::Config;
@@ -52,30 +52,37 @@ struct Status {
 /// What is known of SLURM.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-struct SlurmState {
+pub struct SlurmState {
     /// `not_yet`, `no_slurm`, `fresh` or `stale`.
     state: String,
     /// Age of the list of jobs, if there is one.
-    age_s: Option<u64>,
+    pub age_s: Option<u64>,
     /// Why the last query failed.
     reason: Option<String>,
 }
 
 impl SlurmState {
-    fn of(health: &JobsHealth) -> Self {
+    fn of(health: &JobsHealth, now_ms: u64) -> Self {
+        let age_s = |at_ms: u64| now_ms.saturating_sub(at_ms) / 1_000;
         let state = |state: &str| Self { state: state.to_owned(), ..Self::default() };
         match health {
             JobsHealth::NotYet => state("not_yet"),
             JobsHealth::NoSlurm => state("no_slurm"),
-            JobsHealth::Fresh { .. } => state("fresh"),
+            JobsHealth::Fresh { at_ms } => Self { age_s: Some(age_s(*at_ms)), ..state("fresh") },
             JobsHealth::Stale { last_ms, reason, .. } => {
-                Self { age_s: last_ms.map(|_| 0), reason: Some(reason.to_string()), ..state("stale") }
+                Self { age_s: last_ms.map(age_s), reason: Some(reason.to_string()), ..state("stale") }
             }
         }
     }
 
     fn is_pending(&self) -> bool {
         self.state == "not_yet"
+    }
+
+    /// That the list of jobs is old because SLURM does not answer, if so.
+    pub fn staleness(&self) -> Option<String> {
+        let (age_s, reason) = (self.age_s?, self.reason.as_ref()?);
+        Some(format!("the list of jobs is {age_s} s old: {reason}"))
     }
 
     /// Why there is no list of jobs.
@@ -131,6 +138,33 @@ impl Source {
                 return Ok(snapshot);
             }
             sleep(CHECK).await;
+        }
+    }
+
+    /// The same from a newer list of jobs, if the last one lacks a job that is named: it may have been submitted since.
+    ///
+    /// # Errors
+    /// A complete sentence for the user, also if SLURM does not answer, so that nothing is known of the job.
+    pub async fn snapshot_with(&self, job: Option<&JobSelector>) -> anyhow::Result<Snapshot> {
+        let snapshot = self.snapshot().await?;
+        match job.filter(|job| job.select(&snapshot.jobs).is_empty()) {
+            Some(missing) if self.renew_jobs(missing).await? => self.snapshot().await,
+            _ => Ok(snapshot),
+        }
+    }
+
+    /// Returns once the list of jobs is newer than this call, and whether it has been renewed.
+    ///
+    /// # Errors
+    /// A complete sentence for the user if SLURM does not answer.
+    pub async fn renew_jobs(&self, job: &JobSelector) -> anyhow::Result<bool> {
+        match self {
+            Self::Running(relay) => relay.renew_jobs(job).await.map(|()| true),
+            // Its list was requested by this command.
+            Self::Own(_) => match self.slurm().await?.staleness() {
+                Some(why) => bail!("job {job} is not in the list of jobs: {why}"),
+                None => Ok(false),
+            },
         }
     }
 
@@ -193,12 +227,19 @@ impl Source {
         }
     }
 
-    async fn slurm(&self) -> anyhow::Result<SlurmState> {
+    /// Whether SLURM answers, and how old the list of jobs is.
+    ///
+    /// # Errors
+    /// A complete sentence for the user.
+    pub async fn slurm(&self) -> anyhow::Result<SlurmState> {
         match self {
             Self::Running(relay) => {
                 Ok(relay.json::<Status>(Method::GET, "/status", String::new()).await?.slurm)
             }
-            Self::Own(own) => Ok(SlurmState::of(&picture(own).await?.relay.jobs)),
+            Self::Own(own) => {
+                let picture = picture(own).await?;
+                Ok(SlurmState::of(&picture.relay.jobs, picture.at_ms))
+            }
         }
     }
 
@@ -224,13 +265,19 @@ mod tests {
     fn a_list_that_slurm_never_gave_is_a_failure_and_an_old_one_is_not() {
         let stale =
             |last_ms| JobsHealth::Stale { last_ms, reason: "squeue timed out".into(), retry_at_ms: 1 };
-        let failure = SlurmState::of(&stale(None)).failure().unwrap();
+        let failure = SlurmState::of(&stale(None), 0).failure().unwrap();
         assert!(failure.contains("squeue timed out") && failure.contains("relay doctor"), "{failure}");
         for health in
             [stale(Some(1)), JobsHealth::NoSlurm, JobsHealth::Fresh { at_ms: 1 }, JobsHealth::NotYet]
         {
-            assert_eq!(SlurmState::of(&health).failure(), None, "{health:?}");
+            assert_eq!(SlurmState::of(&health, 9_001).failure(), None, "{health:?}");
         }
+        let staleness = |health: &JobsHealth| SlurmState::of(health, 29_001).staleness();
+        assert_eq!(
+            staleness(&stale(Some(1))).as_deref(),
+            Some("the list of jobs is 29 s old: squeue timed out")
+        );
+        assert_eq!((staleness(&stale(None)), staleness(&JobsHealth::Fresh { at_ms: 1 })), (None, None));
         let status: Status = serde_json::from_str(
             r#"{"slurm": {"state": "stale", "age_s": null, "reason": "x", "retry_in_s": 3}}"#,
         )

@@ -2,7 +2,8 @@
 
 use super::source::Observed;
 use super::*;
-use nodeglass_api::{ConnectionState, Snapshot};
+use nodeglass_api::{ConnectionState, Job, Snapshot};
+use nodeglass_config::JobsArgs;
 use nodeglass_protocol::job::{self, JobState};
 use nodeglass_protocol::picture::{
     Evidence, GpuFacts, GpuPicture, Link, NodePicture, Owner, Picture, ProcessFacts, ProcessPicture,
@@ -113,6 +114,32 @@ fn lists_are_filtered() {
     assert!(processes.contains("4711") && processes.contains("train.py"), "{processes}");
 }
 
+fn all(list: &ListArgs) -> JobsArgs {
+    JobsArgs { list: list.clone(), hide_ended: false }
+}
+
+#[test]
+fn ended_jobs_are_hidden_on_request() {
+    let mut snapshot = snapshot();
+    let ended = Job {
+        id: 16,
+        label: "16".into(),
+        state: "FAILED".into(),
+        is_active: false,
+        ..snapshot.jobs[0].clone()
+    };
+    let pending = Job { id: 18, label: "18".into(), state: "PENDING".into(), ..ended.clone() };
+    snapshot.jobs.extend([ended, pending]);
+    let ids = |hide_ended| {
+        let text = jobs::answer(&snapshot, &JobsArgs { hide_ended, ..JobsArgs::default() }, 0).unwrap().text;
+        text.lines().skip(1).map(|line| line[..2].to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (ids(false), ids(true)),
+        (vec!["17".into(), "16".into(), "18".into()], vec!["17".into(), "18".into()])
+    );
+}
+
 #[test]
 fn a_node_job_or_user_that_is_not_there_is_said_to_be_unknown() {
     let args = |node: Option<&str>, job: Option<&str>, user: Option<&str>, json| nodeglass_config::ListArgs {
@@ -128,7 +155,8 @@ fn a_node_job_or_user_that_is_not_there_is_said_to_be_unknown() {
         (None, Some("17_3"), None, "there is no job 17_3 in the list"),
         (None, None, Some("carol"), "carol has no job in the list, and no process on a GPU"),
     ] {
-        for answer in [list::answer, jobs::answer, processes::answer] {
+        let jobs = |snapshot: &Snapshot, list: &ListArgs| jobs::answer(snapshot, &all(list), 0);
+        for answer in [list::answer, jobs, processes::answer] {
             let said = answer(&snapshot(), &args(node, job, user, false)).unwrap();
             assert_eq!(
                 (said.notice.as_deref(), said.code, said.text.as_str()),
@@ -141,7 +169,7 @@ fn a_node_job_or_user_that_is_not_there_is_said_to_be_unknown() {
     // What is known, but has nothing of the kind, is no error.
     let idle = processes::answer(&snapshot(), &args(Some("n2"), None, None, false)).unwrap();
     assert_eq!((idle.notice.as_deref(), idle.code), (Some("no processes on GPUs"), 0));
-    let jobless = jobs::answer(&snapshot(), &args(Some("n2"), None, None, false)).unwrap();
+    let jobless = jobs::answer(&snapshot(), &all(&args(Some("n2"), None, None, false)), 0).unwrap();
     assert_eq!((jobless.notice.as_deref(), jobless.code), (Some("no jobs"), 0));
 }
 

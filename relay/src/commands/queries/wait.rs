@@ -8,7 +8,7 @@ use nodeglass_protocol::GpuField;
 use nodeglass_report::IDLE_PCT;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// Interval of checks.
 const POLL: Duration = Duration::from_secs(2);
@@ -20,16 +20,73 @@ const POLL: Duration = Duration::from_secs(2);
 pub async fn answer(source: &mut Source, args: &WaitArgs) -> anyhow::Result<Answer> {
     let end = args.timeout.map(|timeout| Instant::now() + timeout);
     let mut watched = Watched::default();
+    let mut doubts = Doubts::default();
     loop {
         let snapshot = source.patient_snapshot(end).await?;
-        if let Some(answer) = watched.check(&snapshot, args, Instant::now()) {
+        let snapshot = match watched.is_unknown(&snapshot, args) {
+            true => doubts.renewed(source, args, end).await?,
+            false => {
+                // A connection that was lost is found again by the next turn.
+                doubts.report(source.slurm().await.ok().and_then(|slurm| slurm.staleness()));
+                Some(snapshot)
+            }
+        };
+        if let Some(snapshot) = &snapshot
+            && let Some(answer) = watched.check(snapshot, args, Instant::now())
+        {
             return watched.printed(answer, args.json);
         }
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return watched.printed(watched.late(&snapshot, args), args.json);
+            let late = match &snapshot {
+                Some(snapshot) => watched.late(snapshot, args),
+                None => Answer::not_met(doubts.reported.unwrap_or_default()),
+            };
+            return watched.printed(late, args.json);
         }
         sleep(left.map_or(POLL, |left| POLL.min(left))).await;
+    }
+}
+
+/// Why the list of jobs may not be true.
+#[derive(Debug, Default)]
+struct Doubts {
+    /// What was printed last.
+    reported: Option<String>,
+}
+
+impl Doubts {
+    /// The state from a list of jobs that is newer than the question, until `end`; `None` while SLURM does not answer, so
+    /// that nothing is known of the job.
+    async fn renewed(
+        &mut self,
+        source: &mut Source,
+        args: &WaitArgs,
+        end: Option<Instant>,
+    ) -> anyhow::Result<Option<Snapshot>> {
+        let far = Duration::from_secs(86_400);
+        let renewed = timeout_at(end.unwrap_or_else(|| Instant::now() + far), source.renew_jobs(&args.job));
+        match renewed.await {
+            Ok(Ok(_)) => source.patient_snapshot(end).await.map(Some),
+            Ok(Err(why)) => {
+                self.report(Some(format!("{why:#}")));
+                Ok(None)
+            }
+            Err(_) => {
+                let why =
+                    format!("job {} is not in the list of jobs, and SLURM did not answer in time", args.job);
+                self.reported.get_or_insert(why);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Prints a doubt once, however its numbers change.
+    fn report(&mut self, doubt: Option<String>) {
+        if let (None, Some(doubt)) = (&self.reported, &doubt) {
+            eprintln!("{doubt}; waiting");
+        }
+        self.reported = doubt;
     }
 }
 
@@ -52,10 +109,15 @@ struct Outcome {
 }
 
 impl Watched {
+    /// Whether the list has no job that is meant, and never had.
+    fn is_unknown(&self, snapshot: &Snapshot, args: &WaitArgs) -> bool {
+        self.waiting.is_empty() && self.done.is_empty() && args.job.select(&snapshot.jobs).is_empty()
+    }
+
     /// The answer, once there is one.
     fn check(&mut self, snapshot: &Snapshot, args: &WaitArgs, now: Instant) -> Option<Answer> {
         let jobs = args.job.select(&snapshot.jobs);
-        if jobs.is_empty() && self.waiting.is_empty() && self.done.is_empty() {
+        if self.is_unknown(snapshot, args) {
             return Some(Answer::not_met(format!("there is no job {} in the list", args.job)));
         }
         let listed: BTreeSet<u32> = jobs.iter().map(|job| job.id).collect();
@@ -67,7 +129,7 @@ impl Watched {
             .collect();
         self.waiting.clear();
         let mut has_pending = false;
-        for job in jobs {
+        for job in jobs.iter().copied() {
             if let Some(outcome) = outcome(job, args.until) {
                 self.done.insert(job.id, outcome);
                 self.idle_since.remove(&job.id);
@@ -95,6 +157,9 @@ impl Watched {
                 "job {} has left the list of jobs before its end was seen",
                 gone.join(", ")
             )));
+        }
+        if args.stall.is_some() && has_pending && jobs.iter().all(|job| job.gpu_count == Some(0)) {
+            return Some(Answer::not_met(format!("job {} has no GPUs and cannot stall", args.job)));
         }
         (!has_pending).then(|| self.answer())
     }
@@ -253,6 +318,21 @@ mod tests {
             (answer.code, answer.notice.unwrap().contains("idle for 1:00")),
             (exit_code::STALLED, true)
         );
+    }
+
+    #[test]
+    fn a_job_without_gpus_cannot_stall() {
+        let mut snapshot = snapshot();
+        let order = WaitArgs { stall: Some(Duration::from_secs(60)), ..args("17", Until::End) };
+        let check = |snapshot: &Snapshot| Watched::default().check(snapshot, &order, Instant::now());
+        snapshot.jobs[0].gpu_count = None;
+        assert_eq!(check(&snapshot), None, "it is not known");
+        snapshot.jobs[0].gpu_count = Some(0);
+        let answer = check(&snapshot).unwrap();
+        assert_eq!(answer.notice.as_deref(), Some("job 17 has no GPUs and cannot stall"));
+        assert_eq!(answer.code, exit_code::NOT_MET);
+        (snapshot.jobs[0].state, snapshot.jobs[0].is_active) = ("COMPLETED".to_owned(), false);
+        assert_eq!(check(&snapshot).map(|answer| answer.code), Some(0));
     }
 
     #[test]

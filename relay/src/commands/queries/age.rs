@@ -1,0 +1,46 @@
+//! How old the data of an answer is, for people: scripts have the times of the JSON.
+
+use super::source::SlurmState;
+use nodeglass_api::Snapshot;
+use nodeglass_platform::clock::Clock;
+
+/// The time that the list of jobs describes, in s since 1970: now, or when SLURM last answered.
+pub fn as_of_s(slurm: &SlurmState) -> u64 {
+    let age_s = slurm.age_s.filter(|_| slurm.staleness().is_some());
+    (Clock::wall_ms() / 1_000).saturating_sub(age_s.unwrap_or(0))
+}
+
+/// The age of the list of jobs.
+pub fn of_jobs(slurm: &SlurmState) -> Option<String> {
+    slurm.age_s.map(|age_s| format!("the list of jobs is {age_s} s old"))
+}
+
+/// The ages of the readings of connected nodes.
+pub fn of_readings(snapshot: &Snapshot, now_ms: u64) -> Option<String> {
+    let current = snapshot.nodes.iter().filter(|node| node.connection.is_current());
+    let ages = current.filter_map(|node| Some(now_ms.saturating_sub(node.sampled_at?.as_millis()) / 1_000));
+    let (least, most) = ages.fold(None, |range: Option<(u64, u64)>, age| {
+        Some(range.map_or((age, age), |(least, most)| (least.min(age), most.max(age))))
+    })?;
+    Some(match least == most {
+        true => format!("the readings are {most} s old"),
+        false => format!("the readings are {least} to {most} s old"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::snapshot;
+    use super::*;
+
+    #[test]
+    fn the_ages_of_readings_are_a_range() {
+        let mut snapshot = snapshot();
+        let at_ms = snapshot.nodes[0].sampled_at.unwrap().as_millis();
+        assert_eq!(of_readings(&snapshot, at_ms + 2_500).as_deref(), Some("the readings are 2 s old"));
+        snapshot.nodes[1].sampled_at = Some(nodeglass_api::Timestamp::from_millis(at_ms + 2_000));
+        assert_eq!(of_readings(&snapshot, at_ms + 4_000).as_deref(), Some("the readings are 2 to 4 s old"));
+        snapshot.nodes.clear();
+        assert_eq!(of_readings(&snapshot, at_ms), None);
+    }
+}
