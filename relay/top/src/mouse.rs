@@ -2,30 +2,12 @@
 
 use super::keys::{self, Go};
 use super::model::World;
-use super::rows::processes::{self, Sort};
-use super::view::{Overlay, Pane, View};
+use super::rows::processes::Sort;
+use super::view::{Drawn, Overlay, View};
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
-use std::ops::Range;
 
 /// Rows of one notch of the wheel.
 const NOTCH: isize = 3;
-
-/// Where a pane was drawn.
-#[derive(Clone, Debug)]
-pub struct Drawn {
-    /// The pane.
-    pub pane: Pane,
-    /// Its first line, which is its title.
-    pub top: u16,
-    /// Its height.
-    pub height: u16,
-    /// Lines above its rows: the title, and the heads of columns if there are any.
-    pub head: u16,
-    /// The rows that it shows.
-    pub rows: Range<usize>,
-    /// The columns of the list of processes, from left to right.
-    pub columns: Vec<(Range<u16>, processes::Key)>,
-}
 
 /// Handles an event: a click selects a row or sorts by a column, the wheel moves.
 pub fn handle(view: &mut View, event: MouseEvent, world: Option<&World<'_>>) {

@@ -1,6 +1,5 @@
 //! Colours of the terminal, which only repeat what symbols and words say.
 
-use super::rows::gpus::MemoryLevel;
 use nodeglass_rules::severity::Severity;
 use ratatui::style::{Color, Modifier, Style};
 use std::env;
@@ -119,6 +118,28 @@ impl Palette {
     /// The frame of the pane that has the keys.
     pub fn focus(self) -> Style {
         self.colour(75, 25, Color::Cyan).add_modifier(Modifier::BOLD)
+    }
+}
+
+/// How full the memory of a GPU is, by nvnodetop's thresholds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryLevel {
+    /// Below 60 %.
+    Low,
+    /// From 60 % on.
+    Moderate,
+    /// From 85 % on.
+    High,
+}
+
+impl MemoryLevel {
+    /// The level of an amount in bytes of a whole in bytes.
+    pub fn of(used: u64, whole: u64) -> Self {
+        match used.saturating_mul(100).checked_div(whole) {
+            None | Some(..60) => Self::Low,
+            Some(60..85) => Self::Moderate,
+            Some(85..) => Self::High,
+        }
     }
 }
 

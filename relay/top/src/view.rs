@@ -2,7 +2,6 @@
 
 use super::cursor::Cursor;
 use super::model::World;
-use super::mouse::Drawn;
 use super::rows::{gpus, jobs, processes};
 use nodeglass_config::{Layout, TopArgs};
 use nodeglass_protocol::live::Topic;
@@ -10,6 +9,7 @@ use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_protocol::request::{ProcessRef, Signal};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName};
 use nodeglass_rules::severity::Severity;
+use std::ops::Range;
 
 /// How long a notice stays.
 const NOTICE_MS: u64 = 8_000;
@@ -66,6 +66,23 @@ pub enum Overlay {
         /// First line.
         top: usize,
     },
+}
+
+/// Where a pane was drawn.
+#[derive(Clone, Debug)]
+pub struct Drawn {
+    /// The pane.
+    pub pane: Pane,
+    /// Its first line, which is its title.
+    pub top: u16,
+    /// Its height.
+    pub height: u16,
+    /// Lines above its rows: the title, and the heads of columns if there are any.
+    pub head: u16,
+    /// The rows that it shows.
+    pub rows: Range<usize>,
+    /// The columns of the list of processes, from left to right.
+    pub columns: Vec<(Range<u16>, processes::Key)>,
 }
 
 /// A short message at the foot.

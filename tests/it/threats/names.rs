@@ -5,12 +5,14 @@ use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::{JobId, NodeName};
+use nodeglass_tests::TIMEOUT;
 use nodeglass_tests::browser::Browser;
 use nodeglass_tests::client::{Client, Known};
 use nodeglass_tests::relay::TestRelay;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Instant;
 
 #[path = "../../hostile/names.rs"]
 mod hostile;
@@ -142,11 +144,14 @@ fn t14_no_command_prints_what_a_terminal_interprets() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (relay, _) = evil_relay(folder.path())?;
     let hostile = "\u{1b}]0;title\u{7}\u{9b}2J\u{202e}note";
-    let uuid = |json: &str| -> Result<String> {
-        let gpus: Vec<Value> = serde_json::from_str(json)?;
-        Ok(gpus.first().and_then(|gpu| gpu["uuid"].as_str()).context("a GPU")?.to_owned())
+    let start = Instant::now();
+    let gpu = loop {
+        let gpus: Vec<Value> = serde_json::from_str(&relay.run(&["list", "--json"])?)?;
+        match gpus.first().and_then(|gpu| gpu["uuid"].as_str()) {
+            Some(uuid) => break uuid.to_owned(),
+            None => ensure!(start.elapsed() < TIMEOUT, "no GPU is listed"),
+        }
     };
-    let gpu = uuid(&relay.run(&["list", "--json"])?)?;
     let commands: &[&[&str]] = &[
         &["top", "--once"],
         &["list"],

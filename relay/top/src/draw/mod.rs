@@ -5,11 +5,10 @@ mod pane;
 
 use super::ascii;
 use super::model::{Model, World};
-use super::mouse::Drawn;
 use super::palette::{Palette, symbol};
 use super::rows::header;
 use super::table::cut;
-use super::view::{Contents, Input, Pane, View};
+use super::view::{Contents, Drawn, Input, Pane, View};
 use nodeglass_config::Layout;
 use nodeglass_rules::severity::Severity;
 use ratatui::buffer::Buffer;

@@ -2,11 +2,10 @@
 
 use crate::cursor::Cursor;
 use crate::model::World;
-use crate::mouse::Drawn;
 use crate::palette::Palette;
 use crate::rows::{Spans, gpus, jobs, processes};
 use crate::table::{Align, Column, Fitted, cut, fit, place};
-use crate::view::{Contents, Pane, View};
+use crate::view::{Contents, Drawn, Pane, View};
 use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_protocol::process::ProcessGap;
 use nodeglass_rules::health::{self, Freshness};

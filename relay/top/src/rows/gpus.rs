@@ -2,7 +2,7 @@
 
 use super::{Spans, matches, one, reading, sign};
 use crate::model::World;
-use crate::palette::Palette;
+use crate::palette::{MemoryLevel, Palette};
 use crate::spark;
 use crate::table::Column;
 use nodeglass_protocol::job::Job;
@@ -222,7 +222,7 @@ pub fn cell(
         Key::MemBar => {
             let used = gpu.row.value(GpuField::MemUsed).zip(gpu.row.value(GpuField::MemTotal));
             let Some((used, whole)) = used else { return Spans::new() };
-            let level = MemoryLevel::of(gpu);
+            let level = memory_level(gpu);
             // A mark besides the colour, where the bar ends.
             let room = if level == MemoryLevel::High { width.saturating_sub(1) } else { width };
             let mut spans = bar(used, whole, room, style(palette.memory_of(level)), palette);
@@ -234,7 +234,7 @@ pub fn cell(
         Key::Mem => {
             let used = number(GpuField::MemUsed, text::gib);
             let whole = gpu.row.value(GpuField::MemTotal).map(|whole| format!("/{}", text::whole_gib(whole)));
-            one(used + &whole.unwrap_or_default(), style(palette.memory_of(MemoryLevel::of(gpu))))
+            one(used + &whole.unwrap_or_default(), style(palette.memory_of(memory_level(gpu))))
         }
         Key::Power => {
             let limit = gpu.row.value(GpuField::PowerLimit).map(|limit| format!("/{limit}"));
@@ -310,7 +310,7 @@ fn flag_spans(node: &NodePicture, gpu: &GpuPicture, world: &World<'_>, palette: 
         let severity = if flag.severity.needs_attention() { flag.severity } else { Severity::Pending };
         push(flag.text, severity);
     }
-    if MemoryLevel::of(gpu) == MemoryLevel::High {
+    if memory_level(gpu) == MemoryLevel::High {
         push("mem high".to_owned(), Severity::Pending);
     }
     // Reasons that are no flag, such as fixed clocks; idle is what the utilisation says.
@@ -322,26 +322,10 @@ fn flag_spans(node: &NodePicture, gpu: &GpuPicture, world: &World<'_>, palette: 
     spans
 }
 
-/// How full the memory of a GPU is, by nvnodetop's thresholds. An unknown amount is as little as none: nothing is marked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryLevel {
-    /// Below 60 %.
-    Low,
-    /// From 60 % on.
-    Moderate,
-    /// From 85 % on.
-    High,
-}
-
-impl MemoryLevel {
-    fn of(gpu: &GpuPicture) -> Self {
-        let used = gpu.row.value(GpuField::MemUsed).zip(gpu.row.value(GpuField::MemTotal));
-        match used.and_then(|(used, whole)| used.saturating_mul(100).checked_div(whole)) {
-            None | Some(..60) => Self::Low,
-            Some(60..85) => Self::Moderate,
-            Some(85..) => Self::High,
-        }
-    }
+/// How full its memory is. An unknown amount is as little as none: nothing is marked.
+fn memory_level(gpu: &GpuPicture) -> MemoryLevel {
+    let used = gpu.row.value(GpuField::MemUsed).zip(gpu.row.value(GpuField::MemTotal));
+    used.map_or(MemoryLevel::Low, |(used, whole)| MemoryLevel::of(used, whole))
 }
 
 fn join(words: impl Iterator<Item = String>) -> String {
