@@ -47,7 +47,7 @@ pub(super) async fn wait(
         }
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            let late = format!("no partition had {} in time", demand(args));
+            let late = format!("no partition had {} free for one job in time", demand(args));
             return Answer::not_met(late).into_json_list(args.json);
         }
         sleep(left.map_or(POLL, |left| POLL.min(left))).await;
@@ -58,7 +58,7 @@ pub(super) async fn wait(
 fn answer(all: &[NodeGpus], args: &WaitFreeArgs, partitions: &[String]) -> anyhow::Result<Option<Answer>> {
     let placements = fit::placements(all, &args.gpus, partitions);
     if placements.is_empty() {
-        let never = format!("no partition{} has {}", of(partitions), demand(args));
+        let never = format!("no partition{} has {} for one job", of(partitions), demand(args));
         return Answer::not_met(never).into_json_list(args.json).map(Some);
     }
     let found: Vec<&Placement> = placements.iter().filter(|placement| placement.fits_now).collect();
@@ -90,7 +90,7 @@ fn answer(all: &[NodeGpus], args: &WaitFreeArgs, partitions: &[String]) -> anyho
 
 fn demand(args: &WaitFreeArgs) -> String {
     let kind = args.gpus.kind.as_ref().map_or_else(String::new, |kind| format!(" of type {kind}"));
-    format!("{} free GPUs{kind} for one job", args.gpus.count)
+    format!("{} GPUs{kind}", args.gpus.count)
 }
 
 /// The selected partitions.
