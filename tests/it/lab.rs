@@ -9,6 +9,7 @@ mod divided;
 mod doctor;
 mod findings;
 mod jump_host;
+mod new_jobs;
 mod notes;
 mod page;
 mod recovery;
