@@ -284,6 +284,7 @@ impl ColumnFormat {
     /// Writes a number of the column.
     pub fn write(self, number: f64) -> String {
         match self.decimals {
+            _ if number >= 999.95 => text::grouped(number.round() as u64),
             0 => text::grouped(number.max(0.0).round() as u64),
             decimals => format!("{:.decimals$}", number.max(0.0)),
         }

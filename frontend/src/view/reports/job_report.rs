@@ -215,7 +215,7 @@ fn hours(report: &Report) -> AnyView {
         ("idle", "Idle", spent.idle, "time at 5 % utilisation or less"),
         ("unknown", "Not observed", spent.unobserved(), "no samples were taken"),
     ];
-    let format = ColumnFormat::of(parts.iter().map(|(_, _, hours, _)| *hours));
+    let format = ColumnFormat::of([spent.used, spent.partly_busy(), spent.hung, spent.idle]);
     let bars = parts.iter().map(|(class, _, hours, _)| {
         view! { <i class=format!("hours__{class}") style:--share=text::share(hours / allocated)></i> }
     });
