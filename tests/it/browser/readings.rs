@@ -65,7 +65,7 @@ const READINGS: &[Line] = &[
     ("Memory errors", "Rows remapped, corrected", "^1$", "^6$"),
     ("Memory errors", "Row remap pending", "^no", "^◆ yes.*next reset"),
     ("Memory errors", "Row remap failed", "^no", "^▲ yes.*must be replaced"),
-    ("Events", ".*", "", "Xid 79.*fell off the bus"),
+    ("Events", ".*", "", "▲ Xid 79"),
 ];
 
 /// Facts of the same GPU, with values that differ from the model's defaults.
