@@ -1,7 +1,7 @@
 //! Confirms what detectors see, keeps it while it lasts, and resolves it when it is over.
 
 use super::catalogue;
-use super::input::Now;
+use super::now::Now;
 use super::series::STEP_MS;
 use super::thresholds::Thresholds;
 use nodeglass_protocol::finding::{

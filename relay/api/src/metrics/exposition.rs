@@ -86,7 +86,7 @@ impl<'a> Exposition<'a> {
         self.chunk.push_str(&labels.0);
         // Writing to a string cannot fail.
         let _ = match value {
-            whole if whole >= 0.0 && whole < EXACT && whole.fract() == 0.0 => {
+            whole if (0.0..EXACT).contains(&whole) && whole.fract() == 0.0 => {
                 writeln!(self.chunk, " {}", whole as u64)
             }
             value => writeln!(self.chunk, " {value}"),

@@ -7,7 +7,7 @@
 mod frame;
 mod group;
 
-use super::input::Now;
+use super::now::Now;
 pub use group::{NodeAnswer, summary};
 use nodeglass_protocol::capture::{FindingCapture, MAX_PROCESSES};
 use nodeglass_protocol::finding::{Finding, FindingKind};

@@ -118,30 +118,6 @@ fn advice_on(name: &NodeName, reason: &str, is_of_jobs: bool) -> String {
     format!("{check}; the relay retries by itself, and shows the last known values until then")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_advice_about_an_unreachable_node_follows_its_cause() {
-        let advice = |reason, is_of_jobs| advice_on(&NodeName::new("gpu7").unwrap(), reason, is_of_jobs);
-        let unknown =
-            "the name gpu7 was not found: failed to lookup address information: Name or service not known";
-        assert!(advice(unknown, false).starts_with("Check the spelling of gpu7 in the list of machines"));
-        assert!(
-            advice(unknown, true)
-                .starts_with("Check whether the relay's machine knows the name (getent hosts gpu7)")
-        );
-        let refused = "could not connect to 10.0.0.7 port 18209: Connection refused (os error 111)";
-        assert!(advice(refused, false).starts_with("Check whether sshd runs on gpu7 at port 18209;"));
-        let silent = "could not connect to gpu7 port 22: no answer within 8 s";
-        assert!(advice(silent, true).starts_with("Check whether the node is up (sinfo -R -n gpu7);"));
-        for reason in ["", silent, refused, unknown] {
-            assert!(!advice(reason, false).contains("sinfo"), "SLURM does not know {reason}");
-        }
-    }
-}
-
 /// Returns why the GPUs of a node that is connected cannot be read.
 fn unreadable_gpus(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job]) -> Option<Detection> {
     let (name, error) = (&node.name, FindingSeverity::Error);
@@ -263,4 +239,28 @@ fn full_disks(input: &DetectorInput<'_>, node: &NodePicture) -> Option<Detection
         evidence,
         ..problem(FindingKind::DiskFull, FindingSeverity::Warning, node, title, reason)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_about_an_unreachable_node_follows_its_cause() {
+        let advice = |reason, is_of_jobs| advice_on(&NodeName::new("gpu7").unwrap(), reason, is_of_jobs);
+        let unknown =
+            "the name gpu7 was not found: failed to lookup address information: Name or service not known";
+        assert!(advice(unknown, false).starts_with("Check the spelling of gpu7 in the list of machines"));
+        assert!(
+            advice(unknown, true)
+                .starts_with("Check whether the relay's machine knows the name (getent hosts gpu7)")
+        );
+        let refused = "could not connect to 10.0.0.7 port 18209: Connection refused (os error 111)";
+        assert!(advice(refused, false).starts_with("Check whether sshd runs on gpu7 at port 18209;"));
+        let silent = "could not connect to gpu7 port 22: no answer within 8 s";
+        assert!(advice(silent, true).starts_with("Check whether the node is up (sinfo -R -n gpu7);"));
+        for reason in ["", silent, refused, unknown] {
+            assert!(!advice(reason, false).contains("sinfo"), "SLURM does not know {reason}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::Problem;
 use super::caller::Caller;
-use super::resources::everything;
+use super::everything::everything;
 use crate::WebState;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};

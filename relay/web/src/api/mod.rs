@@ -6,6 +6,7 @@
 mod audit;
 mod caller;
 mod events;
+mod everything;
 mod history;
 mod metrics;
 mod named_job;

@@ -1,8 +1,8 @@
 //! The raw id of a job that a request names, and the topic that `?job=` or `?node=` names.
 
 use super::caller::Charge;
+use super::everything::{everything, picture};
 use super::problem::Problem;
-use super::resources::{everything, picture};
 use crate::WebState;
 use crate::status::SlurmStatus;
 use axum::http::StatusCode;

@@ -1,6 +1,7 @@
 //! Jobs, nodes, GPUs and processes: lists with filters and field selection, and each by its identity.
 
-use super::caller::{Caller, Charge};
+use super::caller::Caller;
+use super::everything::everything;
 use super::named_job;
 use super::problem::Problem;
 use super::reply::{self, Page};
@@ -12,16 +13,10 @@ use axum::response::Response;
 use nodeglass_api::{
     ConnectionState, Fields, Finding, Gpu, Job, JobSelector, Node, NotOneJob, Process, Snapshot,
 };
+use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
-use nodeglass_protocol::{Picture, Text};
-use nodeglass_share::Viewer;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
-use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
-
-/// Time limit for a snapshot from the event loop; it normally takes less than a tick.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Filters of jobs. A job must match all that are given.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -213,24 +208,6 @@ pub(super) async fn from_snapshot<T: Serialize + Send + 'static>(
     let body = body.await.map_err(|_| Problem::shutting_down())??;
     charge.sends(body.len());
     Ok(reply::json(headers, body))
-}
-
-/// All that a viewer may see; the event loop's time is charged.
-pub(super) async fn everything(
-    web: &WebState,
-    viewer: Viewer,
-    charge: &mut Charge,
-) -> Result<Box<Picture>, Problem> {
-    let (picture, spent) = picture(web, viewer).await?;
-    charge.restart();
-    charge.add(spent);
-    Ok(picture)
-}
-
-/// All that a viewer may see, and the time that the event loop spent on it.
-pub(super) async fn picture(web: &WebState, viewer: Viewer) -> Result<(Box<Picture>, Duration), Problem> {
-    let picture = timeout(TIMEOUT, web.hub.everything(viewer)).await;
-    picture.ok().flatten().ok_or_else(Problem::shutting_down)
 }
 
 /// Reduces items to the page and the fields that the query asks for.

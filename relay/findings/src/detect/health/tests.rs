@@ -1,8 +1,8 @@
 //! Tests of [`super`]: which readings are problems, and their texts.
 
 use super::*;
-use crate::input::Now;
 use crate::job_log::JobLogs;
+use crate::now::Now;
 use crate::series::NodeSeries;
 use crate::thresholds::Thresholds;
 use crate::tracker::Detections;
