@@ -118,7 +118,7 @@ pub enum DriverStatus {
     /// remain unanswered.
     Replaced,
     /// A call for the driver as a whole hangs, so a replacement would hang too; or calls for all of
-    /// its GPUs do.
+    /// its GPUs do, if it has several.
     Hung {
         /// Duration of the call, of several the shortest.
         since: Duration,
@@ -188,11 +188,12 @@ impl DriverThread {
         }
     }
 
-    /// Returns since when calls for all GPUs hang, if so: then there is nothing to read.
+    /// Returns since when calls for all GPUs hang, if so: then there is nothing to read. Of a single GPU, it is not known
+    /// whether the driver hangs as a whole.
     fn all_hung(&self, now: Instant) -> Option<Duration> {
         let avoided = self.avoided(now);
         let gpus = &self.inventory.as_ref()?.gpus;
-        if gpus.iter().any(|facts| !avoided.contains_key(&facts.index)) {
+        if gpus.len() < 2 || gpus.iter().any(|facts| !avoided.contains_key(&facts.index)) {
             return None;
         }
         let last = avoided.keys().filter_map(|gpu| self.hung.get(gpu)).map(|hung| hung.at).max();
