@@ -52,15 +52,15 @@ impl ColourMap {
         [r, g, b, 255]
     }
 
-    /// Returns the colour of a strip's pixel. `step` counts time and `y` pixels, so that hatching moves with
+    /// Returns the colour of a strip's pixel. `x` counts pixels of all time and `y` those of the strip, so that hatching moves with
     /// time: a gap is hatched, a failed reading dashed, an unsupported one a line.
-    pub fn pixel(&self, point: Point, step: u64, y: usize, line: usize) -> [u8; 4] {
+    pub fn pixel(&self, point: Point, x: u64, y: usize, line: usize) -> [u8; 4] {
         let [r, g, b] = self.faint;
         let [bad_r, bad_g, bad_b] = self.bad;
         match point {
             Point::Value(share) => self.rgba(Some(share * 100.0)),
-            Point::Gap if (step + y as u64).is_multiple_of(5) => [r, g, b, 150],
-            Point::Failed if step % 6 < 3 => [bad_r, bad_g, bad_b, 255],
+            Point::Gap if (x + y as u64).is_multiple_of(5) => [r, g, b, 150],
+            Point::Failed if x % 6 < 3 => [bad_r, bad_g, bad_b, 255],
             Point::Unsupported if y == line / 2 => [r, g, b, 90],
             _ => [0; 4],
         }

@@ -37,6 +37,9 @@ impl Brush {
 /// Steps that are painted again after a shift, because samples of different nodes arrive at different times.
 const REPAINTED_STEPS: usize = 3;
 
+/// Width of a line in pixels of the canvas, at least: hatching would be coarse in the few cells of a short time.
+const MIN_WIDTH: usize = 500;
+
 /// Paints what is new since `last`.
 pub fn paint(
     canvas: &HtmlCanvasElement,
@@ -45,7 +48,9 @@ pub fn paint(
     last: &mut Option<Brush>,
     brush: Brush,
 ) {
-    let (width, height) = (brush.window.steps(), brush.strips.height().max(1));
+    let (steps, height) = (brush.window.steps(), brush.strips.height().max(1));
+    let cell = cell_width(steps);
+    let width = steps * cell;
     let context = canvas.get_context("2d").ok().flatten().map(|context| context.unchecked_into());
     let Some(context): Option<CanvasRenderingContext2d> = context else { return };
     let ahead =
@@ -53,8 +58,8 @@ pub fn paint(
     let first = match ahead {
         Some(ahead) => {
             let _ = context.set_global_composite_operation("copy");
-            let _ = context.draw_image_with_html_canvas_element(canvas, -(ahead as f64), 0.0);
-            width.saturating_sub(ahead + REPAINTED_STEPS)
+            let _ = context.draw_image_with_html_canvas_element(canvas, -((ahead * cell) as f64), 0.0);
+            steps.saturating_sub(ahead + REPAINTED_STEPS)
         }
         None => {
             canvas.set_width(width as u32);
@@ -63,26 +68,34 @@ pub fn paint(
         }
     };
     let pixels = pixels(store, groups, &brush, first);
-    if let Ok(image) = ImageData::new_with_u8_clamped_array(Clamped(&pixels), (width - first) as u32) {
-        let _ = context.put_image_data(&image, first as f64, 0.0);
+    if let Ok(image) = ImageData::new_with_u8_clamped_array(Clamped(&pixels), (width - first * cell) as u32) {
+        let _ = context.put_image_data(&image, (first * cell) as f64, 0.0);
     }
     *last = Some(brush);
 }
 
+/// Returns the width of a cell, in pixels of the canvas.
+fn cell_width(steps: usize) -> usize {
+    MIN_WIDTH.div_ceil(steps.max(1))
+}
+
 /// Returns the pixels of the steps from `first` on, row by row.
 fn pixels(store: &TopicStore, groups: &[NodeGroup], brush: &Brush, first: usize) -> Vec<u8> {
-    let (width, height) = (brush.window.steps() - first, brush.strips.height().max(1));
+    let (steps, height) = (brush.window.steps() - first, brush.strips.height().max(1));
+    let cell = cell_width(brush.window.steps());
+    let width = steps * cell;
     let mut pixels = vec![0; width * height * 4];
-    let oldest = brush.window.at_ms(first) / brush.window.step_ms();
+    // Hatching counts pixels of the canvas.
+    let oldest = brush.window.at_ms(first) / brush.window.step_ms() * cell as u64;
     let line = brush.strips.thickness();
     let gpus = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
     for ((group, gpu), top) in gpus.zip(brush.strips.tops()) {
         let points = group.points(store, gpu, brush.metric, &brush.window, first);
         for y in 0..line {
-            let row = (top + y) * width * 4;
-            for (step, point) in points.iter().enumerate() {
-                let pixel = brush.palette.pixel(*point, oldest + step as u64, y, line);
-                pixels[row + step * 4..row + step * 4 + 4].copy_from_slice(&pixel);
+            let row = (top + y) * width;
+            for x in 0..points.len().min(steps) * cell {
+                let pixel = brush.palette.pixel(points[x / cell], oldest + x as u64, y, line);
+                pixels[(row + x) * 4..(row + x + 1) * 4].copy_from_slice(&pixel);
             }
         }
     }
