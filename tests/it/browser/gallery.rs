@@ -225,6 +225,10 @@ async fn every_trouble_fits_every_screen() -> Result<()> {
     open(&browser, &relay).await?;
     let text = "(document.querySelector('main')?.innerText ?? '')";
     let failed = "document.querySelector('.attention__dismiss')";
+    // It follows what can still be helped.
+    let unfold = "(() => { const more = document.querySelector('.attention__more:not(.attention__restore)'); \
+        const is_folded = /more/.test(more?.innerText); if (is_folded) more.click(); return is_folded; })()";
+    browser.until("a list that is folded", unfold).await?;
     browser.until("the failed job", failed).await?;
     take(&browser, "troubles").await?;
     for place in [
@@ -238,6 +242,7 @@ async fn every_trouble_fits_every_screen() -> Result<()> {
         take_at(&browser, &relay, (place.0, place.1, &place.2)).await?;
     }
     open(&browser, &relay).await?;
+    browser.until("a list that is folded", unfold).await?;
     browser.until("the failed job", failed).await?;
     browser.eval(&format!("{failed}.click()")).await?;
     let restore = "document.querySelector('.attention__restore')";
@@ -245,6 +250,7 @@ async fn every_trouble_fits_every_screen() -> Result<()> {
         .until("the way back", &format!("!{failed} && {restore}?.innerText === 'Show 1 dismissed'"))
         .await?;
     browser.client().refresh().await?;
+    browser.until("a list that is folded", unfold).await?;
     browser.until("the dismissal, remembered", &format!("{restore} && !{failed}")).await?;
     browser.eval(&format!("{restore}.click()")).await?;
     browser.until("the failed job again", &format!("{failed} && !{restore}")).await
