@@ -142,7 +142,7 @@ mod tests {
         let all = GpuHours { allocated: 4.0, observed: 4.0, used: 4.0, ..GpuHours::default() };
         assert_eq!(all.sentence(), "4 GPU hours were observed: 4 used, 0 unused");
         let none = GpuHours { allocated: 12.0, ..GpuHours::default() };
-        assert_eq!(none.sentence(), "0 of 12 GPU hours were observed (0 %)");
+        assert_eq!(none.sentence(), "0 of 12.0 GPU hours were observed (0 %)");
         assert_eq!((none.pct_of_observed(0.0), GpuHours::default().observed_pct()), (None, None));
     }
 
