@@ -114,11 +114,12 @@ impl GpuHours {
 
 /// Formats hours: `0.25`, `64.4`, `2,511`.
 pub fn hours(hours: f64) -> String {
-    match hours {
-        999.95.. => text::grouped(hours.round() as u64),
+    let decimals = match hours {
+        999.95.. => return text::grouped(hours.round() as u64),
         9.995.. => text::tenths(hours),
-        _ => format!("{:.2}", hours.max(0.0)).trim_end_matches('0').trim_end_matches('.').to_owned(),
-    }
+        _ => format!("{:.2}", hours.max(0.0)),
+    };
+    decimals.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -142,7 +143,7 @@ mod tests {
         let all = GpuHours { allocated: 4.0, observed: 4.0, used: 4.0, ..GpuHours::default() };
         assert_eq!(all.sentence(), "4 GPU hours were observed: 4 used, 0 unused");
         let none = GpuHours { allocated: 12.0, ..GpuHours::default() };
-        assert_eq!(none.sentence(), "0 of 12.0 GPU hours were observed (0 %)");
+        assert_eq!(none.sentence(), "0 of 12 GPU hours were observed (0 %)");
         assert_eq!((none.pct_of_observed(0.0), GpuHours::default().observed_pct()), (None, None));
     }
 

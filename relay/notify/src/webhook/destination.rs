@@ -2,7 +2,7 @@
 //!
 //! A request from the login node reaches what the network admits from there: metadata services of clouds, programs on
 //! loopback, devices in private networks. The owner may name such a host, but a name must not resolve there unless
-//! the URL says so, or the host proves by its certificate that it is the one named.
+//! the URL says so, or the certificate of the host proves its name.
 
 use super::error::WebhookError;
 use super::url::{Host, WebhookUrl};
@@ -75,7 +75,7 @@ fn names_loopback(host: &Host) -> bool {
     }
 }
 
-/// Whether the owner wrote that a host of the private network is meant. A name without a dot is none of the public DNS.
+/// Whether the owner wrote that a host of the private network is meant. A name without a dot is not in the public DNS.
 fn names_private(url: &WebhookUrl) -> bool {
     match url.host() {
         Host::Address(_) => true,
@@ -195,8 +195,9 @@ mod tests {
         assert_eq!(checked("https://chat.example.org/", &["10.0.0.8"]), Ok(()));
         assert_eq!(checked("https://chat.example.org/", &["8.8.8.8"]), Ok(()));
         assert_eq!(checked("http://localhost:1/", &["127.0.0.1", "::1"]), Ok(()));
-        for told in ["http://10.0.0.8/", "http://mattermost:8065/", "http://chat.example.org/x#private"] {
-            assert_eq!(checked(told, &["10.0.0.8"]), Ok(()), "{told}");
+        for permitted in ["http://10.0.0.8/", "http://mattermost:8065/", "http://chat.example.org/x#private"]
+        {
+            assert_eq!(checked(permitted, &["10.0.0.8"]), Ok(()), "{permitted}");
         }
         assert_eq!(checked("http://127.0.0.1:1/", &["127.0.0.1"]), Ok(()));
         for (url, addresses) in [

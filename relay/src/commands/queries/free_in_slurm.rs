@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    /// A node with four GPUs, of which so many are in use.
+    /// A node with four GPUs, some of which are in use.
     fn node(name: &str, partition: &str, used: Option<u32>) -> String {
         let used = used.map_or_else(String::new, |used| format!(" GresUsed=gpu:h100:{used}(IDX:N/A)"));
         format!("NodeName={name} Gres=gpu:h100:4{used} State=MIXED Partitions={partition}\n")

@@ -78,9 +78,10 @@ pub(super) async fn id(
     if let Some(id) = find(charge).await? {
         return Ok(id);
     }
-    if !viewer.is_guest() {
-        newer_jobs(web, named).await?;
+    let unknown = || Problem::not_found(NotOneJob::None(*named).to_string());
+    if viewer.is_guest() {
+        return Err(unknown());
     }
-    let found = find(charge).await?;
-    found.ok_or_else(|| Problem::not_found(NotOneJob::None(*named).to_string()))
+    newer_jobs(web, named).await?;
+    find(charge).await?.ok_or_else(unknown)
 }
