@@ -1,8 +1,8 @@
 //! What detectors examine: jobs with their GPUs, and the readings of the last minutes.
 
+use super::held_rules::HeldRules;
 use super::job_log::JobLogs;
 use super::now::Now;
-use super::rule::HeldRules;
 use super::series::{GpuSeries, NodeSeries};
 use super::thresholds::Thresholds;
 use super::tracker::{KnownCause, Tracker};

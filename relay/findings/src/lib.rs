@@ -7,6 +7,7 @@
 pub mod capture;
 pub mod catalogue;
 mod detect;
+mod held_rules;
 mod input;
 mod insight;
 pub mod job_log;
@@ -19,6 +20,7 @@ mod tracker;
 
 use capture::{CaptureOrder, Captures};
 use detect::bottleneck;
+use held_rules::HeldRules;
 use input::DetectorInput;
 use job_log::JobLogs;
 use nodeglass_protocol::capture::FindingCapture;
@@ -28,7 +30,6 @@ use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 use nodeglass_protocol::{JobId, NodeName};
 pub use now::Now;
-use rule::HeldRules;
 use series::NodeSeries;
 use std::collections::{BTreeMap, BTreeSet};
 use thresholds::Thresholds;

@@ -1,10 +1,8 @@
-//! Rules of the settings on metrics of the catalogue, such as `hot=gpu.temp_c > 80 for 5m`, and since when each holds.
+//! Rules of the settings on metrics of the catalogue, such as `hot=gpu.temp_c > 80 for 5m`.
 
 use nodeglass_protocol::field::{Field, Unit, ValueKind};
 use nodeglass_protocol::finding::FindingSeverity;
-use nodeglass_protocol::picture::NodePicture;
-use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
-use std::collections::BTreeMap;
+use nodeglass_protocol::{GpuField, HostField, JobField};
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,10 +14,6 @@ const MAX_TEXT: usize = 200;
 /// Shortest and longest time for which a rule must hold, in s.
 const MIN_S: u64 = 10;
 const MAX_S: u64 = 86_400;
-/// Time between two samples in ms from which on readings are missing: that time neither confirms nor ends anything.
-const MAX_GAP_MS: u64 = 30_000;
-/// Maximum number of rows for which rules hold; further ones are not followed.
-const MAX_HELD: usize = 8_192;
 
 /// A rule: `NAME=METRIC OP NUMBER for TIME[, SEVERITY][, TEXT]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,7 +206,7 @@ impl RuleMetric {
 }
 
 impl Comparison {
-    fn holds(self, value: u64, limit: u64) -> bool {
+    pub(crate) fn holds(self, value: u64, limit: u64) -> bool {
         match self {
             Self::Above => value > limit,
             Self::AtLeast => value >= limit,
@@ -243,15 +237,7 @@ impl Comparison {
 
 /// Parses `5m`, `30s` or `2h` to s.
 fn seconds(raw: &str) -> Option<u64> {
-    let split = raw.find(|letter: char| !letter.is_ascii_digit())?;
-    let (number, unit) = raw.split_at(split);
-    let factor = match unit {
-        "s" => 1,
-        "m" | "min" => 60,
-        "h" => 3_600,
-        _ => return None,
-    };
-    let seconds = number.parse::<u64>().ok()?.checked_mul(factor)?;
+    let seconds = humantime::parse_duration(raw).ok()?.as_secs();
     (MIN_S..=MAX_S).contains(&seconds).then_some(seconds)
 }
 
@@ -326,110 +312,6 @@ impl fmt::Display for Rule {
         let (for_s, severity) = (self.for_ms / 1_000, self.severity.name());
         write!(f, "{}={metric} {symbol} {limit} for {for_s}s, {severity}", self.name)?;
         self.text.iter().try_for_each(|text| write!(f, ", {text}"))
-    }
-}
-
-/// The row that a rule holds for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RuleRow {
-    /// A GPU or MIG instance.
-    Gpu(GpuUuid),
-    /// The node.
-    Host,
-    /// A job on the node.
-    Job(JobId),
-}
-
-/// A row for which a rule holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// Since when, in ms of the relay's clock, without the time of missing readings.
-    pub since_ms: u64,
-    /// The newest sample in which it did, in ms of the relay's clock.
-    pub last_ms: u64,
-    /// The newest value, in the unit of the metric.
-    pub value: u64,
-    /// Whether it held with the first sample of its node.
-    pub or_earlier: bool,
-}
-
-/// The rows for which rules hold, by node, number of the rule, and row.
-#[derive(Debug, Default)]
-pub struct HeldRules(BTreeMap<(NodeName, usize, RuleRow), Held>);
-
-impl HeldRules {
-    /// Applies rules to the newest sample of a node. `is_first` if there is no earlier one.
-    pub fn record(&mut self, rules: &[Rule], node: &NodePicture, is_first: bool) {
-        let Some(at_ms) = node.sampled_at_ms else { return };
-        for (number, rule) in rules.iter().enumerate() {
-            let mut enter = |row: RuleRow, value: Option<u64>| {
-                if let Some(value) = value {
-                    self.enter((node.name.clone(), number, row), rule, value, at_ms, is_first);
-                }
-            };
-            match rule.metric {
-                RuleMetric::Gpu(field) => {
-                    node.gpus.iter().filter(|gpu| gpu.fault.is_none()).for_each(|gpu| {
-                        enter(RuleRow::Gpu(gpu.facts.uuid.clone()), gpu.row.value(field));
-                    })
-                }
-                RuleMetric::Host(field) => enter(RuleRow::Host, node.host.value(field)),
-                RuleMetric::Job(field) => node.job_usage.iter().for_each(|usage| {
-                    enter(RuleRow::Job(usage.job), usage.row.value(field));
-                }),
-            }
-        }
-    }
-
-    fn enter(
-        &mut self,
-        key: (NodeName, usize, RuleRow),
-        rule: &Rule,
-        value: u64,
-        at_ms: u64,
-        is_first: bool,
-    ) {
-        if !rule.comparison.holds(value, rule.limit) {
-            self.0.remove(&key);
-            return;
-        }
-        let is_full = self.0.len() >= MAX_HELD;
-        match self.0.get_mut(&key) {
-            Some(held) => {
-                let gap_ms = at_ms.saturating_sub(held.last_ms);
-                held.since_ms += if gap_ms > MAX_GAP_MS { gap_ms } else { 0 };
-                (held.last_ms, held.value) = (at_ms, value);
-            }
-            None if is_full => {}
-            None => {
-                let held = Held { since_ms: at_ms, last_ms: at_ms, value, or_earlier: is_first };
-                self.0.insert(key, held);
-            }
-        }
-    }
-
-    /// Drops what is known of other nodes.
-    pub fn retain(&mut self, is_known: impl Fn(&NodeName) -> bool) {
-        self.0.retain(|(node, ..), _| is_known(node));
-    }
-
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    /// Returns the rows of a node for which a rule holds, by the number of the rule.
-    pub fn of<'a>(
-        &'a self,
-        node: &NodeName,
-        number: usize,
-    ) -> impl Iterator<Item = (&'a RuleRow, &'a Held)> + 'a {
-        let from = (node.clone(), number, RuleRow::Gpu(GpuUuid::new("")));
-        let node = node.clone();
-        self.0
-            .range(from..)
-            .take_while(move |((name, of, _), _)| *name == node && *of == number)
-            .map(|((_, _, row), held)| (row, held))
     }
 }
 

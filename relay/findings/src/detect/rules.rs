@@ -1,7 +1,8 @@
 //! Rules of the settings that hold for as long as they state.
 
+use crate::held_rules::{Held, RuleRow};
 use crate::input::DetectorInput;
-use crate::rule::{Held, Rule, RuleMetric, RuleRow};
+use crate::rule::{Rule, RuleMetric};
 use crate::tracker::{Detection, Detections};
 use nodeglass_protocol::field::Unit;
 use nodeglass_protocol::finding::{FindingGpu, FindingKind};
