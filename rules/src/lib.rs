@@ -15,6 +15,7 @@ pub mod gpu_hours;
 pub mod health;
 pub mod job_events;
 pub mod job_names;
+pub mod node_faults;
 pub mod outcome;
 pub mod ownership;
 pub mod run;

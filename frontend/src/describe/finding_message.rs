@@ -5,6 +5,7 @@ use crate::domain::severity::Severity;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::job::Job;
+use nodeglass_rules::node_faults::is_node_fault;
 
 /// Most UUIDs that a message lists.
 const MAX_UUIDS: usize = 8;
@@ -38,25 +39,8 @@ pub fn message(item: &Item, job: Option<&Job>, when: &str, cost: Option<&str>, l
 
 /// Returns the nodes whose hardware a finding blames, so that a new start of the job should avoid them.
 pub fn blamed_nodes(item: &Item) -> &[NodeName] {
-    let is_hardware = match item.kind {
-        FindingKind::Straggler
-        | FindingKind::Thermal
-        | FindingKind::PowerBrake
-        | FindingKind::Slowdown
-        | FindingKind::MemoryErrors
-        | FindingKind::GpuLost
-        | FindingKind::NvlinkDown
-        | FindingKind::PcieNarrow
-        | FindingKind::SlowerThanModel
-        | FindingKind::DiskFull
-        | FindingKind::DriverHang
-        | FindingKind::NoGpu
-        | FindingKind::NodeUnreachable
-        | FindingKind::ClockSkew => true,
-        // A warning is about the program.
-        FindingKind::Xid => item.severity == Severity::Error,
-        _ => false,
-    };
+    let is_fault = is_node_fault(item.kind, item.severity == Severity::Error);
+    let is_hardware = is_fault || item.kind == FindingKind::DiskFull;
     if is_hardware { &item.nodes } else { &[] }
 }
 

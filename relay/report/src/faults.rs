@@ -3,27 +3,11 @@
 use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity};
 use nodeglass_protocol::report::Report;
 use nodeglass_protocol::{GpuUuid, JobId, NodeName};
+use nodeglass_rules::node_faults::is_node_fault;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Kinds that a node or a GPU causes, and not what a job does.
-const KINDS: [FindingKind; 14] = [
-    FindingKind::GpuLost,
-    FindingKind::DriverHang,
-    FindingKind::NoGpu,
-    FindingKind::NodeUnreachable,
-    FindingKind::MemoryErrors,
-    FindingKind::Xid,
-    FindingKind::Thermal,
-    FindingKind::PowerBrake,
-    FindingKind::Slowdown,
-    FindingKind::NvlinkDown,
-    FindingKind::PcieNarrow,
-    FindingKind::Straggler,
-    FindingKind::SlowerThanModel,
-    FindingKind::ClockSkew,
-];
 /// Maximum number of faults; further ones are left out.
 const MAX_FAULTS: usize = 2_000;
 
@@ -69,7 +53,9 @@ struct Collected {
 impl NodeFaults {
     /// Adds what was found during a job.
     pub fn add(&mut self, report: &Report) {
-        for finding in report.findings.iter().filter(|finding| is_fault(finding)) {
+        let is_fault =
+            |finding: &&Finding| is_node_fault(finding.kind, finding.severity == FindingSeverity::Error);
+        for finding in report.findings.iter().filter(is_fault) {
             for node in &finding.nodes {
                 let here = finding.gpus.iter().filter(|gpu| gpu.node == *node);
                 let index =
@@ -133,12 +119,6 @@ impl NodeFaults {
         faults.sort_by_key(|fault| (Reverse(fault.severity), Reverse(fault.last_ms)));
         faults
     }
-}
-
-/// Returns whether a finding shows a fault of its nodes; most Xids are errors of programs, which are warnings.
-fn is_fault(finding: &Finding) -> bool {
-    KINDS.contains(&finding.kind)
-        && (finding.kind != FindingKind::Xid || finding.severity == FindingSeverity::Error)
 }
 
 #[cfg(test)]
