@@ -2,18 +2,20 @@
 //! caller.
 
 mod count;
+mod counter;
 mod duration;
 mod followed;
 mod patterns;
 mod progress;
 
+pub use counter::Progress;
 pub use followed::FollowedLog;
 use nodeglass_protocol::{JobId, LongText};
 use nodeglass_redact::mask;
 pub use patterns::{CustomPattern, LogPattern, LogPatterns, MAX_CUSTOM, PatternError};
 use patterns::{is_exception, is_finite_again};
 use progress::ProgressTracker;
-pub use progress::{Progress, ReadTime};
+pub use progress::ReadTime;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
