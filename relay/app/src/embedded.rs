@@ -9,6 +9,7 @@ use nodeglass_actions::ActionService;
 use nodeglass_config::Config;
 use nodeglass_event_loop::Options;
 use nodeglass_live::Hub;
+use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::live::Welcome;
 use nodeglass_protocol::version::LIVE_WIRE;
 use nodeglass_share::{AccessGrant, ShareEndpoint};
@@ -61,6 +62,11 @@ impl Embedded {
     pub fn welcome(&self) -> Welcome {
         let web = &self.relay.web;
         self.relay.about.welcome(LIVE_WIRE, &web.shares.session(AccessGrant::Owner, Peer::owner()))
+    }
+
+    /// The clock of its pictures.
+    pub fn clock(&self) -> Clock {
+        self.relay.about.clock
     }
 
     /// Where its pictures come from.

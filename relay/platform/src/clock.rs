@@ -2,13 +2,20 @@
 
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::replay::REAL_TIME_PCT;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
+
+/// A smaller change of the system clock is not followed: between two readings of both clocks it is rounding.
+const STEP_MS: u64 = 100;
 
 /// The relay's monotonic clock. Cheap to copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
+    /// How far the system clock is ahead, in ms. One value for all times, so that a moment is always displayed as the same
+    /// time.
+    wall_ahead_ms: &'static AtomicI64,
     /// Of a relay that plays a recording: replaces real time.
     playback: Option<&'static Playback>,
 }
@@ -18,7 +25,7 @@ pub struct Clock {
 pub struct Playback {
     state: Mutex<State>,
     /// Time of day minus the recording relay's clock, in ms.
-    wall_ahead_ms: u64,
+    wall_ahead_ms: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,12 +39,17 @@ struct State {
 impl Clock {
     /// A clock that reads [`CLOCK_STARTS_AT_MS`] now.
     pub fn start() -> Self {
-        Self { start: Instant::now(), playback: None }
+        Self::new(None)
     }
 
     /// The clock of a recording.
     pub fn of(playback: &'static Playback) -> Self {
-        Self { start: Instant::now(), playback: Some(playback) }
+        Self::new(Some(playback))
+    }
+
+    /// There is one per process, which lives as long.
+    fn new(playback: Option<&'static Playback>) -> Self {
+        Self { start: Instant::now(), wall_ahead_ms: Box::leak(Box::new(AtomicI64::new(0))), playback }
     }
 
     /// Milliseconds since the relay started, plus [`CLOCK_STARTS_AT_MS`]; of a recording, its time.
@@ -50,12 +62,23 @@ impl Clock {
 
     /// Unix time in milliseconds that belongs to [`Clock::now_ms`]: of a recording, when it was recorded.
     pub fn displayed_wall_ms(&self) -> u64 {
-        self.playback.map_or_else(Self::wall_ms, |playback| playback.now_ms() + playback.wall_ahead_ms)
+        self.now_ms().saturating_add_signed(self.displayed_wall_ahead_ms())
     }
 
-    /// How far the system clock, in ms since 1970, is ahead of this one.
+    /// How far [`Clock::displayed_wall_ms`] is ahead of [`Clock::now_ms`], in ms.
+    pub fn displayed_wall_ahead_ms(&self) -> i64 {
+        self.playback.map_or_else(|| self.wall_ahead_ms(), |playback| playback.wall_ahead_ms)
+    }
+
+    /// How far the system clock, in ms since 1970, is ahead of this one. It changes only if the system clock is set.
     pub fn wall_ahead_ms(&self) -> i64 {
-        Self::wall_ms().cast_signed().saturating_sub(self.now_ms().cast_signed())
+        let ahead_ms = Self::wall_ms().cast_signed().saturating_sub(self.now_ms().cast_signed());
+        let known_ms = self.wall_ahead_ms.load(Ordering::Relaxed);
+        if ahead_ms.abs_diff(known_ms) < STEP_MS {
+            return known_ms;
+        }
+        self.wall_ahead_ms.store(ahead_ms, Ordering::Relaxed);
+        ahead_ms
     }
 
     /// Unix time in milliseconds by the system clock; for display, never for measuring.
@@ -67,7 +90,7 @@ impl Clock {
 
 impl Playback {
     /// Pauses at `at_ms` of a recording. There is one per process, which lives as long.
-    pub fn paused_at(at_ms: u64, wall_ahead_ms: u64) -> &'static Self {
+    pub fn paused_at(at_ms: u64, wall_ahead_ms: i64) -> &'static Self {
         let state = State { at_ms, since: Instant::now(), speed_pct: 0 };
         Box::leak(Box::new(Self { state: Mutex::new(state), wall_ahead_ms }))
     }
@@ -110,6 +133,18 @@ impl State {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_moment_has_one_time_of_day_until_the_system_clock_is_set() {
+        let clock = Clock::start();
+        let ahead_ms = clock.wall_ahead_ms();
+        // As if the two clocks were read a few milliseconds apart.
+        tokio::time::advance(Duration::from_millis(7)).await;
+        assert_eq!((clock.wall_ahead_ms(), clock.displayed_wall_ahead_ms()), (ahead_ms, ahead_ms));
+        // Here, time passes without the system clock, as if that were set back by an hour.
+        tokio::time::advance(Duration::from_secs(3_600)).await;
+        assert!((ahead_ms - clock.wall_ahead_ms()).abs_diff(3_600_000) < 60_000);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_recordings_time_runs_at_its_speed_and_can_be_set() {

@@ -72,7 +72,7 @@ impl Player {
         let (from_ms, to_ms, is_cut_short) = Reader::span(path)?;
         let mut reader = Reader::open(path)?;
         let info = reader.info();
-        let playback = Playback::paused_at(from_ms, info.wall_ms.saturating_sub(info.at_ms));
+        let playback = Playback::paused_at(from_ms, info.wall_ms.saturating_sub(info.at_ms).cast_signed());
         let status =
             ReplayStatus { from_ms, to_ms, at_ms: from_ms, speed_pct: 0, job: info.job, is_cut_short };
         let pending = reader.next_event().map_err(|error| RecordingError::new(path, error))?;

@@ -39,24 +39,19 @@ pub struct About {
 }
 
 impl About {
-    /// How far the time of day that clients display is ahead of the relay's clock, in ms.
-    pub fn wall_ahead_ms(&self) -> i64 {
-        let (wall_ms, now_ms) = (self.clock.displayed_wall_ms(), self.clock.now_ms());
-        wall_ms.cast_signed().saturating_sub(now_ms.cast_signed())
-    }
-
     /// The message that follows a successful authentication.
     pub fn welcome(&self, proto: u16, session: &ViewerSession) -> Welcome {
         // The label is the owner's note to themselves.
         let share =
             session.terms().map(|terms| Box::new(ShareTerms { label: Text::default(), ..terms.clone() }));
+        let at_ms = self.clock.now_ms();
         let role = if share.is_some() { Role::Guest } else { Role::Owner };
         Welcome {
             proto,
             build: self.build.clone(),
             epoch: self.epoch,
-            at_ms: self.clock.now_ms(),
-            wall_ms: self.clock.displayed_wall_ms(),
+            at_ms,
+            wall_ms: at_ms.saturating_add_signed(self.clock.displayed_wall_ahead_ms()),
             user: self.user.clone(),
             host: self.host.clone(),
             cluster: self.cluster.clone(),

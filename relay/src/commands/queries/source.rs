@@ -5,8 +5,8 @@ use hyper::Method;
 use nodeglass_api::{JobSelector, Snapshot};
 use nodeglass_app::embedded::Embedded;
 use nodeglass_app::remote::Remote;
+use nodeglass_app::terminal;
 use nodeglass_config::Config;
-use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::Picture;
 use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_rules::health::is_settled;
@@ -199,7 +199,7 @@ impl Source {
                 return Err(error);
             }
             if !is_told {
-                eprintln!("{error:#}; trying again for up to five minutes");
+                terminal::complain(format_args!("{error:#}; trying again for up to five minutes"));
                 is_told = true;
             }
             sleep(RETRY).await;
@@ -219,10 +219,8 @@ impl Source {
         match self {
             Self::Running(relay) => relay.json(Method::GET, "/api/v1/snapshot", String::new()).await,
             Self::Own(own) => {
-                let picture = picture(own).await?;
-                let wall_ahead_ms =
-                    Clock::wall_ms().cast_signed().saturating_sub(picture.at_ms.cast_signed());
-                Ok(Snapshot::new(&picture, wall_ahead_ms))
+                let wall_ahead_ms = own.clock().displayed_wall_ahead_ms();
+                Ok(Snapshot::new(&picture(own).await?, wall_ahead_ms))
             }
         }
     }

@@ -63,7 +63,7 @@ pub async fn history(
 ) -> Result<Response, Response> {
     let known = "job, node, metric, host_metric, from, to, step";
     let Query(query) = query.map_err(|error| Problem::query(&error, known))?;
-    let wall_ahead_ms = web.about.wall_ahead_ms();
+    let wall_ahead_ms = web.about.clock.displayed_wall_ahead_ms();
     let now_ms = web.about.clock.displayed_wall_ms();
     let to_ms = query.to.as_deref().map_or(Ok(now_ms), |to| moment(to, now_ms))?.min(now_ms);
     let from_ms =

@@ -47,7 +47,7 @@ pub async fn metrics(
         false => collectors,
     };
     let picture = everything(&web, viewer, &mut charge).await?;
-    let wall_ahead_ms = web.about.wall_ahead_ms();
+    let wall_ahead_ms = web.about.clock.displayed_wall_ahead_ms();
     let moment = |at_ms: u64| Timestamp::from_millis(at_ms.saturating_add_signed(wall_ahead_ms));
     let relay = RelayMetrics {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -200,7 +200,7 @@ pub(super) async fn from_snapshot<T: Serialize + Send + 'static>(
 ) -> Result<Response, Response> {
     let (viewer, mut charge) = caller.begin(web).await?;
     let picture = everything(web, viewer, &mut charge).await?;
-    let wall_ahead_ms = web.about.wall_ahead_ms();
+    let wall_ahead_ms = web.about.clock.displayed_wall_ahead_ms();
     let body = tokio::task::spawn_blocking(move || {
         let made = make(Snapshot::new(&picture, wall_ahead_ms))?;
         Ok::<_, Problem>(reply::body(&made))
