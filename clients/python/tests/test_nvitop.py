@@ -50,6 +50,25 @@ def test_a_node_that_is_not_watched_is_an_error_with_a_suggestion(client: Client
     assert client.gpus(node="desk01", vendor="amd") == []
 
 
+def test_a_job_that_is_not_listed_is_an_error_with_a_suggestion(client: Client) -> None:
+    attempts = [
+        lambda job: client.gpus(job=job),
+        lambda job: client.nodes(job=job),
+        lambda job: client.processes(job=job),
+        lambda job: client.findings(job=job),
+        lambda job: Device.all(job=job, client=client),
+    ]
+    for attempt in attempts:
+        with pytest.raises(NotFoundError, match=r"lists no job 48213_7; did you mean 48213"):
+            attempt("48213_7")
+    with pytest.raises(NotFoundError, match=r"lists no job 9; it lists \d+, .* and \d+ more$"):
+        client.gpus(job=9)
+    # A job without GPUs is known.
+    waiting = client.jobs(state="PENDING")
+    assert waiting and all(client.gpus(job=job.label) == [] for job in waiting)
+    assert client.gpus(job=48213, vendor="amd") == []
+
+
 def test_cuda_devices_are_those_of_the_environment(desk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [device.index for device in CudaDevice.all()] == [0, 1, 2, 3]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,1")
@@ -157,7 +176,8 @@ def test_a_collector_survives_a_relay_that_is_killed(own_demo: DemoRelay, caplog
         own_demo.kill()
         collector._sampled = -math.inf
         assert "run/gpu:0/temperature (C)/mean" in collector.collect()
-        assert [one.message.split(":")[0] for one in caplog.records] == ["metrics are not collected"]
+        own = [one.message for one in caplog.records if one.module == "collector"]
+        assert [message.split(":")[0] for message in own] == ["metrics are not collected"]
         collector.deactivate()
 
 

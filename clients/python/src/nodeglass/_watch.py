@@ -7,7 +7,7 @@ to positions in tables that a client would have to maintain, and follow the wire
 import threading
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING, Generator, Iterator, Optional
+from typing import TYPE_CHECKING, Callable, Generator, Iterator, Optional
 
 from . import models
 from ._transport import EventStream
@@ -103,24 +103,29 @@ def _stream(
 
 def _read(client: "Client", job: Optional[int], node: Optional[str]) -> models.Snapshot:
     if job is not None:
-        try:
-            jobs = [client.job(job)]
-        except NotFoundError:
-            # It has left SLURM's list; its nodes may still be shown.
-            jobs = []
-        return models.Snapshot(
-            jobs=jobs, nodes=client.nodes(job=job), gpus=client.gpus(job=job), processes=client.processes(job=job)
+        return _unless_gone(
+            lambda: models.Snapshot(
+                jobs=[client.job(job)],
+                nodes=client.nodes(job=job),
+                gpus=client.gpus(job=job),
+                processes=client.processes(job=job),
+            )
         )
     if node is not None:
-        try:
-            nodes = [client.node(node)]
-        except NotFoundError:
-            # No job of the user runs there any more; its next one brings it back.
-            return models.Snapshot()
-        return models.Snapshot(
-            jobs=client.jobs(node=node),
-            nodes=nodes,
-            gpus=client.gpus(node=node),
-            processes=client.processes(node=node),
+        return _unless_gone(
+            lambda: models.Snapshot(
+                jobs=client.jobs(node=node),
+                nodes=[client.node(node)],
+                gpus=client.gpus(node=node),
+                processes=client.processes(node=node),
+            )
         )
     return client.snapshot()
+
+
+def _unless_gone(read: Callable[[], models.Snapshot]) -> models.Snapshot:
+    """A snapshot; empty if the job has left SLURM's list, or no job runs on the node any more, which may return."""
+    try:
+        return read()
+    except NotFoundError:
+        return models.Snapshot()

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from . import _discover, _watch, models
 from ._decode import decode, parse
 from ._transport import Query, Transport
-from .errors import AuthenticationError, NotFoundError, ProtocolError, RelayUnavailableError
+from .errors import AuthenticationError, NodeglassError, NotFoundError, ProtocolError, RelayUnavailableError
 from .history import History
 
 Moment = Union[str, int, float, datetime]
@@ -25,7 +25,7 @@ Names = Union[str, Iterable[str]]
 T = TypeVar("T")
 
 LISTED_NAMES = 5
-"""Number of nodes that an error names."""
+"""Number of jobs or nodes that an error names."""
 
 
 class Client:
@@ -83,7 +83,7 @@ class Client:
     ) -> List[models.Job]:
         """The jobs that match all filters, running ones first."""
         query = {"user": user, "state": state, "partition": partition, "node": node}
-        return self._of_node(node, self._list(models.Job, "jobs", query))
+        return self._known(self._list(models.Job, "jobs", query), node=node)
 
     def job(self, job: JobId) -> models.Job:
         """A job by its id: `48461`, an array's task `"48440_16"`, or a component `"48511+0"`."""
@@ -91,14 +91,14 @@ class Client:
 
     def nodes(self, *, job: Optional[JobId] = None, connection: Optional[str] = None) -> List[models.Node]:
         """The nodes that match all filters, by name. `connection` is `live`, `late`, `silent`, `down`, `refused`, …"""
-        return self._list(models.Node, "nodes", {"job": job, "connection": connection})
+        return self._known(self._list(models.Node, "nodes", {"job": job, "connection": connection}), job=job)
 
     def node(self, node: str) -> models.Node:
         """A node by its name."""
         try:
             return self._get(models.Node, f"/api/v1/nodes/{quote(node, safe='')}")
         except NotFoundError as error:
-            raise self._unknown(node) or error from None
+            raise self._unknown_node(node) or error from None
 
     def gpus(
         self,
@@ -111,7 +111,7 @@ class Client:
         """The GPUs and MIG instances that match all filters, by node and index. A GPU is free if it can be read,
         belongs to no job, and has no processes."""
         query = {"job": job, "node": node, "vendor": vendor, "free": free}
-        return self._of_node(node, self._list(models.Gpu, "gpus", query))
+        return self._known(self._list(models.Gpu, "gpus", query), job, node)
 
     def gpu(self, uuid: str) -> models.Gpu:
         """A GPU or MIG instance by its UUID."""
@@ -127,7 +127,7 @@ class Client:
     ) -> List[models.Process]:
         """The processes that match all filters: an entry per process and GPU."""
         query = {"job": job, "node": node, "gpu": gpu, "user": user}
-        return self._of_node(node, self._list(models.Process, "processes", query))
+        return self._known(self._list(models.Process, "processes", query), job, node)
 
     def findings(
         self,
@@ -141,7 +141,7 @@ class Client:
         """The findings that match all filters: active ones, the worst first, then those that ended within the last
         hour. `severity` is the least: `info`, `warning` or `error`."""
         query = {"job": job, "node": node, "kind": kind, "severity": severity, "active": active}
-        return self._of_node(node, self._list(models.Finding, "findings", query))
+        return self._known(self._list(models.Finding, "findings", query), job, node)
 
     def silences(self) -> List[models.Silence]:
         """What is silenced. Needs the owner's key."""
@@ -263,25 +263,38 @@ class Client:
             raise ProtocolError(f"expected a list of {name}; the relay may be of another version")
         return [decode(cls, one) for one in listed]
 
-    def _of_node(self, node: Optional[str], found: List[T]) -> List[T]:
-        """What was found on a node. A list that is empty because the name is wrong would look like an idle node."""
-        error = None if node is None or found else self._unknown(node)
+    def _known(self, found: List[T], job: Optional[JobId] = None, node: Optional[str] = None) -> List[T]:
+        """What was found of a job and a node. A list that is empty because one of them is wrong would look like an idle
+        one."""
+        error = None
+        if not found and job is not None:
+            error = self._unknown_job(job)
+        if not found and node is not None:
+            error = error or self._unknown_node(node)
         if error is not None:
             raise error
         return found
 
-    def _unknown(self, node: str) -> Optional[NotFoundError]:
+    def _unknown_job(self, job: JobId) -> Optional[NotFoundError]:
+        """That a job is not listed, with those that are; `None` if it is."""
+        try:
+            self.job(job)
+        except NotFoundError:
+            labels = [one.label for one in self.jobs()]
+            return NotFoundError(f"the relay lists no job {job}{_instead(str(job), labels, 'lists')}", 404)
+        except NodeglassError as error:
+            # The id of an array means several jobs.
+            if error.status != 400:
+                raise
+        return None
+
+    def _unknown_node(self, node: str) -> Optional[NotFoundError]:
         """That a node is not watched, with those that may be meant; `None` if it is watched."""
         names = [one.name for one in self.nodes()]
         if node in names:
             return None
         short = node.partition(".")[0]
-        close = [short] if short in names else get_close_matches(short, names, 3)
-        if close:
-            hint = f"; did you mean {' or '.join(close)}?"
-        else:
-            rest = "" if len(names) <= LISTED_NAMES else f" and {len(names) - LISTED_NAMES} more"
-            hint = f"; it watches {', '.join(names[:LISTED_NAMES])}{rest}" if names else ""
+        hint = f"; did you mean {short}?" if short in names else _instead(short, names, "watches")
         return NotFoundError(f"the relay watches no node {node}{hint}", 404)
 
     def _request(self, path: str, query: Optional[Query]) -> bytes:
@@ -308,6 +321,15 @@ class Client:
         self._transport.close()
         self._transport = Transport(address, self._timeout, self._tls)
         return True
+
+
+def _instead(name: str, known: List[str], verb: str) -> str:
+    """Which of the known names may be meant, or which there are."""
+    close = get_close_matches(name, known, 3)
+    if close:
+        return f"; did you mean {' or '.join(close)}?"
+    rest = "" if len(known) <= LISTED_NAMES else f" and {len(known) - LISTED_NAMES} more"
+    return f"; it {verb} {', '.join(known[:LISTED_NAMES])}{rest}" if known else ""
 
 
 def _job(job: JobId) -> str:

@@ -135,6 +135,9 @@ class Sampler:
                 stats = self._read(client)
                 delay = self._interval
             except Exception as error:
+                # After the end of the training, nothing is missing.
+                if stop.is_set():
+                    return
                 # Whatever it is, the training goes on.
                 self._warn(error)
                 delay = RETRY_S
