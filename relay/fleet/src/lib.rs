@@ -4,6 +4,7 @@
 //! socket, clock, thread or signal. Every `…_ms` is of the relay's clock unless its name says `wall`.
 
 mod backfill;
+mod bounds;
 mod changes;
 mod event;
 mod joblist;

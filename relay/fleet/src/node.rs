@@ -4,6 +4,7 @@ mod apply;
 mod confined;
 mod merge;
 
+use super::bounds;
 use super::changes::NodeChanges;
 use super::ownership;
 use super::replay::Replay;
@@ -153,8 +154,11 @@ impl Node {
                 self.picture.head.notes.retain(|note| !note.as_str().ends_with(LOST));
                 self.note(Text::new(format!("{lines} × {sample} {LOST}")), changes);
             }
-            NodeEvent::Line(line) => {
+            NodeEvent::Line(mut line) => {
                 self.last_line_ms = now_ms;
+                if let Some(excess) = bounds::truncate(&mut line) {
+                    self.note(excess, changes);
+                }
                 self.apply_line(*line, now_ms, changes);
             }
         }
