@@ -3,6 +3,7 @@
 use super::duration::{self, DURATION};
 use nodeglass_redact::mask;
 use regex::{Captures, Regex, RegexSet};
+use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Maximum length of a line that is searched, in bytes.
@@ -23,6 +24,10 @@ pub(super) struct Count {
     pub(super) done: Option<f64>,
     /// Of how many.
     pub(super) total: Option<f64>,
+    /// Whether it counts only once it was seen to grow: `[3/8] ` may be a rank as well.
+    pub(super) is_weak: bool,
+    /// Whether the bar is a part of what its label counts: `Fold 2/5:  45%|`.
+    pub(super) is_part: bool,
     /// The epoch in which they are counted.
     pub(super) epoch: Option<Epoch>,
     /// Whether the line names an epoch and nothing else: what follows is within it.
@@ -57,20 +62,34 @@ const NUMBER: &str = r"[0-9]+(?:[,_][0-9]{3})*(?:\.[0-9]+)?";
 const RANK: &str = r"^(?:\[(?:rank|default|node|[0-9]+,)\s?[0-9]+\](?:<std(?:out|err)>)?:?\s?|[0-9]+: |\([^)]*pid=[^)]*\)\s)*";
 
 /// Formats from specific to general; the first that matches a line applies. Each is a label and an expression. Groups:
-/// `done` and `total` with an optional `done_scale` and `total_scale`, or `pct`; `label` overrides the label; `epoch`;
-/// the remaining time as `left` or `left2` (of the counter), `eta` (of the program), or `until` (a date); `rest`, what
-/// is not done; `last_epoch`, empty, where epochs count from zero to the one behind the
-/// slash. A format without `done` and `pct` excludes its lines.
+/// `done` and `total` with an optional `done_scale` and `total_scale`, or `pct`; `label` overrides the label; `epoch` and
+/// `epochs`, of how many; `weak`, empty, where the count must grow to be believed; the remaining time as `left` or
+/// `left2` (of the counter), `eta` (of the program), or `until` (a date); `rest`, what is not done; `last_epoch`, empty,
+/// where epochs count from zero to the one behind the slash. A format without `done` and `pct` excludes its lines.
 const FORMATS: &[(&str, &str)] = &[
-    // Neither evaluations between epochs nor downloads are the program's progress.
+    // Evaluations between epochs are not the program's progress; WeNet's batches are `EPOCH/BATCH`.
+    ("", r"\b(?:Epoch|Iter)\((?:val|test)\)|\b(?:TRAIN|CV) Batch [0-9]"),
+    // Downloads by tqdm; pip, AWS and containers; rsync and scp; wget; curl; Git.
     (
-        "",
-        r"\b(?:Epoch|Iter)\((?:val|test)\)|\[[^\]]*,\s*[0-9.]+\s?[kKMGT]i?B/s(?:,[^\]]*)?\]|[0-9]/[0-9.]+ [kKMGT]i?B\s",
+        "download",
+        r"%\s?\|[^|]*\|\s*(?P<done>S)(?P<done_scale>[kKMGT]?)i?B?/(?P<total>S)(?P<total_scale>[kKMGT]?)i?B?\s*\[[^<\]]*<(?:(?P<left>D))?[^,\]]*,\s*[0-9.?]+\s?[kKMGT]?i?B/s",
     ),
-    // tqdm; torchtune, YOLO, Lightning and others by their labels.
+    (
+        "download",
+        r"(?P<done>S)\s?(?:(?P<done_scale>[kKMGT]?)i?B\s?)?/\s?~?(?P<total>S)\s?(?P<total_scale>[kKMGT]?)i?B\s*(?:\[[^\]]*\]\s*[0-9]{1,3}\s?%\s*)?[(|•·,]?\s*[0-9.]+\s?[kKMGT]?i?B/s",
+    ),
+    ("download", r"\b(?P<pct>[0-9]{1,3})%\s+(?:[0-9.]+[kKMGT]?B\s+)?[0-9.]+\s?[kKMGT]?i?B/s\s+(?P<left>C)"),
+    ("download", r"\b(?P<pct>[0-9]{1,3})%\[[=>+<\s]*\]"),
+    ("download", r"^\s*[0-9]+K[\s.,]{10,}\s(?P<pct>[0-9]{1,3})%\s+[0-9.]+[KMG]?\s+(?P<left>D)$"),
+    ("download", r"^\s*(?P<pct>[0-9]{1,3})(?:\s+[0-9.]+[kKMGTP]?){7}(?:\s+[0-9:-]+){2}\s+(?P<left>C)\s"),
+    (
+        "download",
+        r"\b(?:Receiving|Counting|Compressing) objects:\s+[0-9]+% \((?P<done>N)/(?P<total>N)\)|\b(?:Resolving deltas|Updating files|Filtering content):\s+(?P<pct>[0-9]{1,3})% \(",
+    ),
+    // tqdm; torchtune, YOLO, Lightning, vLLM and others by their labels.
     (
         "",
-        r"^(?P<label>.*?)\s*[0-9]{1,3}(?:\.[0-9]+)?%\s?\|[^|]*\|\s*(?P<done>N)(?P<done_scale>[kKMGT]?)i?B?/(?P<total>N)(?P<total_scale>[kKMGT]?)i?B?\s*\[(?:[^<\]]*<(?P<left>D))?",
+        r"^(?P<label>.*?)\s*[0-9]{1,3}(?:\.[0-9]+)?%\s?(?:Completed )?\|(?:[^|]*\|)?\s*(?P<done>N)(?P<done_scale>[kKMGT]?)i?B?/(?P<total>N)(?P<total_scale>[kKMGT]?)i?B?\s*\[(?:[^<\]]*<(?P<left>D))?",
     ),
     // Julia's ProgressMeter.
     ("", r"^(?P<label>.*?)\s*(?P<pct>[0-9]{1,3})%\s?\|[^|]*\|\s+ETA:\s+(?P<left>D)"),
@@ -91,15 +110,25 @@ const FORMATS: &[(&str, &str)] = &[
     // rich, and what is made with it: with counts, with a percentage alone.
     (
         "",
-        r"^(?P<label>[^━]*?)\s*(?:[0-9]{1,3}%)?\s*[━╸╺─]{4,}\s+(?:[0-9]{1,3}%\s+)?(?P<done>N)/(?P<total>N)(?:\s+[0-9:]+\s[•·]?\s?(?P<left>C)|\s[^<]*<(?P<left2>D))?",
+        r"^(?P<label>[^━]*?)\s*(?:[0-9]{1,3}%)?\s*[━╸╺─]{4,}\s+(?:[0-9]{1,3}%\s+)?(?P<done>N)/(?P<total>N)(?:\s+[0-9:]+\s[•·]?\s?(?P<left>C)|\s[^<]*<\s?(?P<left2>D))?",
     ),
     ("%", r"[━╸╺]{4,}\s+(?P<pct>[0-9]{1,3}(?:\.[0-9]+)?)%"),
     // torchvision: the time that is left in the epoch; mmcv, ImageNet examples: in the training.
     ("", r"Epoch:\s*\[(?P<epoch>[0-9]+)\]\s+\[\s*(?P<done>N)/(?P<total>N)\]\s+eta:\s*(?P<left>D)"),
     ("", r"Epoch:?\s?(?:\(train\))?\s*\[(?P<epoch>[0-9]+)\]\s*\[\s*(?P<done>N)/(?P<total>N)\]"),
     ("iter", r"Iter\(train\)\s*\[\s*(?P<done>N)/(?P<total>N)\]"),
-    // timm, and the examples of PyTorch.
-    ("", r"^Train(?: Epoch)?:\s*(?P<epoch>[0-9]+)\s*\[\s*(?P<done>N)/(?P<total>N)\s*\("),
+    // Swin; MetricLogger of any name.
+    (
+        "",
+        r"\[(?P<epoch>[0-9]+)/(?P<epochs>[0-9]+)\]\s*\[\s*(?P<done>N)/(?P<total>N)\](?:\s+eta:?\s+(?P<left>D))?",
+    ),
+    ("", r"^(?P<label>.*[A-Za-z]):?\s+\[\s*(?P<done>N)/(?P<total>N)\]\s+eta:\s*(?P<left>D)"),
+    // NeMo, PaddleSeg: the iterations of the run, although the line names an epoch.
+    ("iteration", r"\bTraining epoch [0-9]+, iteration (?P<done>N)/(?P<total>N)"),
+    ("iter", r"\[TRAIN\] epoch: [0-9]+, iter: (?P<done>N)/(?P<total>N)(?:.*\bETA (?P<left>C))?"),
+    // VITS; timm, OpenCLIP, and the examples of PyTorch.
+    ("%", r"\bEpoch:?\s*(?P<epoch>[0-9]+):?\s*[\[(]\s*(?P<pct>[0-9]{1,3})%[\])]"),
+    ("", r"\bTrain(?: Epoch)?:\s*(?P<epoch>[0-9]+)\s*\[\s*(?P<done>N)/(?P<total>N)\s*\("),
     // fairseq.
     ("", r"\bepoch\s+(?P<epoch>[0-9]+):\s+(?P<done>N)\s*/\s*(?P<total>N)\b"),
     // GROMACS, NAMD, AMBER, OpenMM.
@@ -109,16 +138,19 @@ const FORMATS: &[(&str, &str)] = &[
     ),
     ("step", r"^TIMING:\s+(?P<done>N)\s.*?(?P<eta>[0-9.]+ hours) remaining"),
     ("step", r"Total steps\s*:\s*(?P<total>N)\s*\|\s*Completed\s*:\s*(?P<done>N)"),
-    ("%", r"^(?P<pct>[0-9]+(?:\.[0-9]+)?)%(?:,|\s+)[0-9]+(?:,|\s+)-?[0-9.]+(?:.*[,\s](?P<eta>C)$)?"),
+    ("%", r"^(?P<pct>[0-9]+\.[0-9]+)%(?:,|\s+)[0-9]+(?:,|\s+)-?[0-9.]+(?:.*[,\s](?P<eta>C)$)?"),
     // CatBoost, joblib, nerfstudio.
     ("iteration", r"^(?P<done>[0-9]+):\s+learn:.*\bremaining:\s+(?P<eta>D)"),
     ("task", r"\[Parallel\([^)]*\)\]: Done\s+(?P<done>N) out of\s+(?P<total>N).*\bremaining:\s+(?P<eta>D)"),
     ("%", r"^[0-9]+ \((?P<pct>[0-9.]+)%\)\s+[0-9.]+ ms\s+(?P<eta>D)"),
     // CLU of Flax; Fluent; ESPnet; ORCA; Spark; rclone.
-    ("step", r"[0-9.]+% \((?P<done>N)/(?P<total>N)\)(?:, ETA: (?P<left>D))?"),
+    (
+        "step",
+        r"(?:\bsteps/s, |(?i:\bprogress)\W{1,3})[0-9.]+% \((?P<done>N)/(?P<total>N)\)(?:, ETA: (?P<left>D))?",
+    ),
     ("iteration", r"^\s*(?P<done>[0-9]+)(?:\s+-?[0-9.]+e[+-][0-9]+){3,}\s+(?P<eta>C)\s+(?P<rest>[0-9]+)$"),
     ("epoch", r"\b(?P<done>[0-9]+)/(?P<total>[0-9]+)epoch started\. Estimated time to finish: (?P<eta>D)"),
-    ("", r"(?P<label>[a-z]{3,})\s+(?P<done>N) \(of\s+(?P<total>N)\)"),
+    ("", r"\bdisplaced (?P<label>[a-z]{3,})\s+(?P<done>N) \(of\s+(?P<total>N)\)"),
     ("task", r"\[Stage [0-9]+:[=>\s]*\((?P<done>N) \+ [0-9]+\) / (?P<total>N)\]"),
     ("%", r"Transferred:\s+[0-9.]+ \S+ / [0-9.]+ \S+, (?P<pct>[0-9]+)%.*\bETA (?P<left>D)"),
     // SpeechBrain: the epoch of the bar that follows.
@@ -128,11 +160,14 @@ const FORMATS: &[(&str, &str)] = &[
     ("task", r"\[\s*[0-9]{1,3}%\] (?P<done>N) of (?P<total>N)"),
     ("%", r"^\[\s*(?P<pct>[0-9]{1,3})%\] (?:Building|Linking|Built|Generating)\b"),
     ("target", r"^\[(?P<done>N)/(?P<total>N)\] (?:Building|Linking|Compiling|Generating|Copying|Running)\b"),
+    // Other builds, quantization of llama.cpp; pytest.
+    ("item", r"^\[\s*(?P<done>N)\s?/\s?(?P<total>N)\]\s(?P<weak>)"),
+    ("%", r"^\S+(?:::\S+)? (?:[.FEsxX]+|[A-Z]+) *\[ {0,2}(?P<pct>[0-9]{1,3})%\]$"),
     // click; R's text bars.
     ("%", r"\[[#=>\-\s.]{5,}\]\s+(?P<pct>[0-9]{1,3}(?:\.[0-9]+)?)%(?:\s+(?P<left>C))?"),
     ("%", r"^\s*\|[=\s-]{10,}\|\s+(?P<pct>[0-9]{1,3})%$"),
     // Sentences.
-    ("%", r"(?i)\bprogress\b[^0-9a-z]{0,12}(?P<pct>[0-9]{1,3}(?:\.[0-9]+)?)\s?%"),
+    ("%", r"(?i)\bprog(?:ress)?\b[^0-9a-z]{0,12}(?P<pct>[0-9]{1,3}(?:\.[0-9]+)?)\s?%"),
     ("%", r"(?i)(?P<pct>[0-9]{1,3}(?:\.[0-9]+)?)\s?% (?:completed?|done|finished|processed)\b"),
     (
         "%",
@@ -140,41 +175,41 @@ const FORMATS: &[(&str, &str)] = &[
     ),
     (
         "",
-        r"(?i)\b(?:processed|completed|finished|trained|done)[\s:]+(?P<done>N)\s*(?:/|of|out of)\s*(?P<total>N)\s+(?P<label>[a-z]{3,})",
+        r"(?i)\b(?:processed|completed|finished|trained|done)[\s:]+(?P<done>N)(?P<done_scale>[kM]?)\s*(?:/|of|out of)\s*(?P<total>N)(?P<total_scale>[kM]?)\s+(?P<label>[a-z]{3,})",
     ),
 ];
 
 /// `Epoch [3/10]`, `step: 1,200/5,000`, `iteration 1200 of 5000`, `step 5k/10k`; `other` follows in dates and other
 /// numbers.
 static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i)(?-u:\b)(?P<label>epoch|(global[_ ]?)?step|timestep|iter(ation)?|batch|round|episode|update|frame|chunk|generation|sweep|cycle|image|sample|query)s?(?-u:\b)\s*[:=#]?\s*[\[(]?\s*(?P<done>[0-9][0-9,_]*)(?P<done_scale>[kM]?)\s*(/|of)\s*(?P<total>[0-9][0-9,_]*)(?P<total_scale>[kM]?)(?P<other>[/\w]|\.[0-9])?",
-    )
+    Regex::new(&r#"(?i)(?-u:\b)(?P<work>(?:eval|val|test)[a-z]*[\]\s_:-]{1,3})?(?:(?:max|train)_)?(?P<label>epoch|(global[_ ]?)?step|timestep|iter(ation)?|batch|round|episode|update|frame|chunk|generation|sweep|cycle|image|sample|query)s?(?-u:\b)["']?\s*[:=#]?\s*["'\[(]?\s*(?P<done>N)(?P<done_scale>[kM]?)\s*(/|of)\s*(?P<total>N)(?P<total_scale>[kM]?)(?P<other>[/\w]|\.[0-9])?"#
+    .replace(">N)", ">[0-9]+(?:[,_][0-9]{3})*)"))
     .ok()
 });
 
 /// The epoch of a bar by its label: `Epoch 3`, `Train epoch [3/10]`; YOLO's `3/100  7.21G`.
 static EPOCH: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)(?-u:\b)(?:epoch\s*[:=#]?\s*[\[(]?\s*(?P<epoch>[0-9]+)(?:\s*(?:/|of)\s*(?P<epochs>[0-9]+))?)|^\s*(?P<epoch2>[0-9]+)/(?P<epochs2>[0-9]+)\s+[0-9.]+G\s").ok()
+    Regex::new(r#"(?i)(?-u:\b)(?:epoch["']?\s*[:=#]?\s*[\[(]?\s*(?P<epoch>[0-9]+)(?:\s*(?:/|of)\s*(?P<epochs>[0-9]+))?(?P<fraction>\.[0-9])?)|^\s*(?P<epoch2>[0-9]+)/(?P<epochs2>[0-9]+)\s+[0-9.]+G\s"#).ok()
 });
 
 /// A step of which the total is not stated: `iter: 2019`.
 static STEP: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)(?-u:\b)(?P<label>step|iter|iteration|batch|update)s?(?-u:\b)[\s:=#\[]{0,4}(?P<done>[0-9]{1,15})").ok()
+    Regex::new(r#"(?i)(?-u:\b)(?:current_)?(?P<label>step|iter|iteration|batch|update)s?(?-u:\b)["'\s:=#\[]{0,4}(?P<done>[0-9]{1,15})"#).ok()
 });
 
 /// The time that is left for the whole program, by its name: `eta: 1:12:25`, `remaining time: 2.8 hours`.
 static ETA: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let source = r"(?i)(?-u:\b)(?:eta|(?:time|wall[- ]?time) (?:left|remaining)|remaining(?: time)?|time to (?:finish|completion))(?: \([a-z:]+\))?\s*[:=]\s*(?P<eta>D)";
+    let source = r#"(?i)(?-u:\b)(?:eta|(?:time|wall[- ]?time)[_ ](?:left|remaining)|remaining(?:[_ ]time)?|time to (?:finish|complet(?:e|ion)))(?: \([a-z:]+\))?["']?\s*(?P<named>[:=])?\s*["']?(?P<eta>D)|(?P<eta2>D)\s?(?:left|remaining|to go)(?-u:\b)"#;
     Regex::new(&expand(source)).ok()
 });
 
-/// Replaces the abbreviations of [`FORMATS`]: `N` a number, `D` a duration, `C` a duration with colons.
+/// Replaces the abbreviations of [`FORMATS`]: `N` a number, `S` a size, `D` a duration, `C` a duration with colons.
 fn expand(source: &str) -> String {
     source
         // A Unicode boundary would make the set leave its DFA at the first non-ASCII byte: in every bar.
         .replace(r"\b", r"(?-u:\b)")
         .replace(">N)", &format!(">{NUMBER})"))
+        .replace(">S)", r">[0-9]+(?:\.[0-9]+)?)")
         .replace(">D)", &format!(">{DURATION})"))
         .replace(">C)", r">[0-9]+(?::[0-9]{1,2}){1,3})")
 }
@@ -201,15 +236,17 @@ pub(super) fn parse(line: &str) -> Option<Count> {
     let count = match format_of(line).or_else(|| format_of(without_rank(line)?)) {
         Some((at, found)) => of_format(at, &found)?,
         None => {
-            let (left, run_steps) = (eta(line), run_steps(line));
-            let count = named(line).or_else(|| step(line));
+            let run = RunSteps::of(line);
+            let count = named(line).or_else(|| step(line, run.as_ref()));
+            let left = eta(line, count.is_some());
+            let run_steps = run.filter(|run| !run.is_maximum || count.is_some()).map(|run| run.steps);
             let is_known = left.is_some() || run_steps.is_some();
             return Some(Count { left, run_steps, ..count.or(is_known.then(Count::default))? });
         }
     };
     // A bar that is complete states the time that it took.
     let is_complete = count.total.is_some() && count.done == count.total;
-    let left = count.left.or_else(|| if is_complete { None } else { eta(line) });
+    let left = count.left.or_else(|| if is_complete { None } else { eta(line, true) });
     Some(Count { left, ..count })
 }
 
@@ -234,13 +271,16 @@ fn without_rank(line: &str) -> Option<&str> {
 
 fn of_format(at: usize, found: &Captures<'_>) -> Option<Count> {
     let text = |name: &str| found.name(name).map(|text| text.as_str());
-    let raw_label = text("label");
+    let raw_label = text("label").map(|label| without_rank(label).unwrap_or(label));
     let epoch = match text("epoch") {
         Some(number) => {
-            Some(Epoch { number: number.parse().ok().filter(|number| *number < MAX_TOTAL)?, total: None })
+            let number = number.parse().ok().filter(|number| *number < MAX_TOTAL)?;
+            let total = text("epochs").and_then(|total| total.parse().ok());
+            Some(Epoch { number, total: total.filter(|total| (number..MAX_TOTAL).contains(total)) })
         }
         None => raw_label.and_then(epoch_in),
     };
+    let is_part = epoch.is_none() && raw_label.is_some_and(ends_with_fraction);
     let epoch = match (epoch, found.name("last_epoch")) {
         (Some(Epoch { number, total: Some(last) }), Some(_)) => {
             Some(Epoch { number: number + 1.0, total: Some(last + 1.0) })
@@ -253,7 +293,7 @@ fn of_format(at: usize, found: &Captures<'_>) -> Option<Count> {
             let Some(done) = text("done") else {
                 return epoch.map(|epoch| Count { epoch: Some(epoch), is_header: true, ..Count::default() });
             };
-            let done = scaled(done, text("done_scale"))?;
+            let done = scaled(done, text("done_scale").or_else(|| text("total_scale")))?;
             let rest = text("rest").and_then(|rest| Some(done + rest.parse::<f64>().ok()?));
             match text("total") {
                 Some(total) => (done, Some(scaled(total, text("total_scale"))?)),
@@ -274,7 +314,8 @@ fn of_format(at: usize, found: &Captures<'_>) -> Option<Count> {
     let until = || text("until").and_then(duration::parse_date).map(Left::Until);
     // A bar that is complete states the time that it took.
     let left = counter.filter(|_| !is_complete).or_else(program).or_else(until);
-    Some(Count { format: Some(at), label, done: Some(done), total, epoch, left, ..Count::default() })
+    let (format, done, is_weak) = (Some(at), Some(done), found.name("weak").is_some());
+    Some(Count { format, label, done, total, is_weak, is_part, epoch, left, ..Count::default() })
 }
 
 /// The counts that a line names: a step, within an epoch if it names one as well.
@@ -287,7 +328,8 @@ fn named(line: &str) -> Option<Count> {
         if total <= 1.0 || done > total || total >= MAX_TOTAL {
             continue;
         }
-        let label = found["label"].to_lowercase();
+        let work = text("work").map_or("", |work| work.trim_end_matches([']', ' ', '_', ':', '-']));
+        let label = format!("{work} {}", &found["label"]).trim_start().to_lowercase();
         let known = count.get_or_insert_default();
         if label == "epoch" {
             let is_last = found
@@ -298,35 +340,64 @@ fn named(line: &str) -> Option<Count> {
         } else if known.done.is_none() {
             known.is_header = false;
             (known.label, known.done, known.total) = (label, Some(done), Some(total));
+            // An epoch that is named before the count, without their number.
+            let before = found.get(0).map_or("", |whole| &line[..whole.start()]);
+            known.epoch = known.epoch.or_else(|| epoch_in(before));
         }
     }
     count
 }
 
 /// A step of which the line states no total.
-fn step(line: &str) -> Option<Count> {
-    let found = STEP.as_ref()?.captures(line)?;
+fn step(line: &str, run: Option<&RunSteps>) -> Option<Count> {
+    let is_other = |found: &Captures<'_>| {
+        let start = found.get(0).map_or(0, |whole| whole.start());
+        run.is_none_or(|run| !run.range.contains(&start))
+    };
+    let found = STEP.as_ref()?.captures_iter(line).find(is_other)?;
     let (label, done) = (found["label"].to_lowercase(), found["done"].parse().ok()?);
     Some(Count { label, done: Some(done), ..Count::default() })
 }
 
-/// The number of steps of the whole run: `Total optimization steps = 3,000`, `total steps 1000`, `50000 steps,  100.0 ps.`
-fn run_steps(line: &str) -> Option<f64> {
-    static STEPS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        let source = r"(?i)(?-u:\b)total (?:(?:optimization|training|train) )?steps\s*[:=]?\s*(?P<a>N)|^(?P<b>N) steps,\s+[0-9.]+ ps";
-        Regex::new(&source.replace(">N)", &format!(">{NUMBER})"))).ok()
-    });
-    let found = STEPS.as_ref()?.captures(line)?;
-    let steps = scaled(found.name("a").or_else(|| found.name("b"))?.as_str(), None);
-    steps.filter(|steps| (2.0..MAX_TOTAL).contains(steps))
+/// The number of steps of the whole run, and where a line states it.
+struct RunSteps {
+    steps: f64,
+    range: Range<usize>,
+    /// Whether the line calls it the maximum, which may be that of something else: it counts beside a step.
+    is_maximum: bool,
 }
 
-fn eta(line: &str) -> Option<Left> {
-    Some(Left::Program(duration::parse(&ETA.as_ref()?.captures(line)?["eta"])?))
+impl RunSteps {
+    /// `Total optimization steps = 3,000`, `total steps 1000`, `50000 steps,  100.0 ps.`, `"max_steps": 5000`
+    fn of(line: &str) -> Option<Self> {
+        static STEPS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+            let source = r#"(?i)(?-u:\b)(?:total|(?P<max>max))[ _](?:(?:optimization|training|train)[ _])?steps["']?\s*[:=]?\s*(?P<a>N)|^(?P<b>N) steps,\s+[0-9.]+ ps"#;
+            Regex::new(&source.replace(">N)", &format!(">{NUMBER})"))).ok()
+        });
+        let found = STEPS.as_ref()?.captures(line)?;
+        let steps = scaled(found.name("a").or_else(|| found.name("b"))?.as_str(), None)?;
+        let known = Self { steps, range: found.get(0)?.range(), is_maximum: found.name("max").is_some() };
+        (2.0..MAX_TOTAL).contains(&steps).then_some(known)
+    }
+}
+
+/// The remaining time that a line states. On a line without a count, it must be named: `eta: 1:12:25`.
+fn eta(line: &str, has_count: bool) -> Option<Left> {
+    let found = ETA.as_ref()?.captures(line).filter(|found| has_count || found.name("named").is_some())?;
+    Some(Left::Program(duration::parse(found.name("eta").or_else(|| found.name("eta2"))?.as_str())?))
+}
+
+/// Returns whether a label ends with a count of its own: `Episode [1/2]:`.
+fn ends_with_fraction(label: &str) -> bool {
+    let end = label.trim_end_matches([':', ' ', ']', ')']);
+    let Some((before, last)) = end.rsplit_once('/') else { return false };
+    !last.is_empty()
+        && last.bytes().all(|byte| byte.is_ascii_digit())
+        && before.ends_with(|c: char| c.is_ascii_digit())
 }
 
 fn epoch_in(label: &str) -> Option<Epoch> {
-    let found = EPOCH.as_ref()?.captures(label)?;
+    let found = EPOCH.as_ref()?.captures(label).filter(|found| found.name("fraction").is_none())?;
     let number = |name: &str, other: &str| {
         found.name(name).or_else(|| found.name(other)).and_then(|text| text.as_str().parse::<f64>().ok())
     };

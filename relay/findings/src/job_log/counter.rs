@@ -11,7 +11,7 @@ const MIN_SPAN_MS: u64 = 60_000;
 /// Time in ms after which a counter that stands still no longer counts as the program's progress.
 pub(super) const STALE_MS: u64 = 3_600_000;
 /// Number of consecutive reads with a lower count after which a counter has restarted: ranks interleave their lines.
-const MAX_LOWER_READS: u32 = 3;
+pub(super) const MAX_LOWER_READS: u32 = 3;
 /// Time in ms after which a program's own estimate no longer counts.
 const ESTIMATE_MS: u64 = 600_000;
 /// A program's own estimate counts while it differs from the measured rate by at most this factor.
@@ -57,8 +57,8 @@ pub(super) struct Counter {
     pub(super) is_part: bool,
     /// The epoch in which the last observation was made.
     pub(super) epoch: Option<EpochProgress>,
-    /// Whether an epoch with the number 0 was seen.
-    pub(super) is_zero_based: bool,
+    /// Whether it is one: of a weak format, it must have grown.
+    pub(super) is_sure: bool,
     /// In how many readings in a row it stood below the last observation.
     lower_reads: u32,
     /// The program's own estimate of the end, and when it was read, in ms of the relay's clock.
@@ -83,6 +83,8 @@ pub(super) struct Reading {
     pub(super) done: f64,
     /// Whether it counts within one epoch while the number of epochs is unknown.
     pub(super) is_part: bool,
+    /// Whether its format is not weak, or it was seen to grow.
+    pub(super) is_sure: bool,
     pub(super) epoch: Option<EpochProgress>,
     /// The time that is left for the whole counter, in s.
     pub(super) left_s: Option<f64>,
@@ -101,6 +103,12 @@ impl Reading {
         is_next_epoch || is_back && (before >= total || self.done <= 0.1 * total && before >= 0.5 * total)
     }
 
+    /// Returns whether it counts a shorter part of the same epoch: the evaluation that ends it.
+    pub(super) fn is_evaluation_in(&self, epoch: Option<EpochProgress>) -> bool {
+        let (Some(known), Some(now)) = (epoch, self.epoch) else { return false };
+        known.number == now.number && now.total < known.total
+    }
+
     pub(super) fn begins_again(&self, next: &Self) -> bool {
         next.is_restart_of(self.done, self.epoch)
     }
@@ -112,7 +120,7 @@ impl Counter {
             observations: VecDeque::from([(now_ms, reading.done)]),
             is_part: reading.is_part,
             epoch: None,
-            is_zero_based: false,
+            is_sure: reading.is_sure,
             lower_reads: 0,
             estimate: None,
             left_s: None,
@@ -125,7 +133,6 @@ impl Counter {
     /// Takes over the epoch and the estimate that a line states.
     fn apply_epoch_and_estimate(&mut self, reading: &Reading, now_ms: u64) {
         self.epoch = reading.epoch.or(self.epoch);
-        self.is_zero_based |= self.epoch.is_some_and(|epoch| epoch.number == 0.0);
         self.left_s = reading.left_s;
         if let Some(left_s) = reading.left_s {
             self.estimate = Some((now_ms.saturating_add((1_000.0 * left_s) as u64), now_ms));
@@ -145,8 +152,10 @@ impl Counter {
 
     pub(super) fn observe(&mut self, reading: &Reading, now_ms: u64) {
         self.is_part |= reading.is_part;
+        self.is_sure |= reading.is_sure;
         match (self.epoch, reading.epoch) {
             (Some(_), None) => return,
+            (known, _) if reading.is_evaluation_in(known) => return,
             (None, Some(_)) => self.observations.clear(),
             _ => {}
         }
@@ -173,7 +182,8 @@ impl Counter {
                 }
                 return;
             }
-            _ => {}
+            Some(_) => self.is_sure = true,
+            None => {}
         }
         self.lower_reads = 0;
         self.apply_epoch_and_estimate(reading, now_ms);

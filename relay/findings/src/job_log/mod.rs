@@ -266,12 +266,15 @@ impl LogScanner {
             }
             self.step = Some(step);
         }
+        let mut is_of_traceback = false;
         if let Some(open) = self.messages.iter_mut().find(|found| found.is_open)
             && is_exception(line)
         {
-            (open.message.line, open.is_open) = (cut(line), false);
+            (open.message.line, open.is_open, is_of_traceback) = (cut(line), false, true);
         }
-        let Some(pattern) = self.patterns.find(line).cloned() else {
+        let found =
+            self.patterns.find(line).filter(|found| !is_of_traceback || found.name.as_str() != "exception");
+        let Some(pattern) = found.cloned() else {
             self.forget_handled(line, chunk);
             return;
         };

@@ -122,11 +122,10 @@ impl LogPatterns {
 
     /// The first pattern that a line matches: the list is ordered from specific to general.
     pub fn find(&self, line: &str) -> Option<&Arc<LogPattern>> {
-        // It retries what it reports there.
-        if line.contains("NCCL INFO") || states_initial_best(line) {
-            return None;
-        }
-        self.all.get(self.set.matches(line).iter().next()?)
+        let found = self.all.get(self.set.matches(line).iter().next()?)?;
+        // NCCL retries what it reports there; a batch script goes on in the environment that it has.
+        let is_hint = line.contains("NCCL INFO") || line.contains("'conda init'");
+        (!is_hint && !states_initial_best(line) && !states_metric(line)).then_some(found)
     }
 
     /// The patterns in their order.
@@ -137,6 +136,9 @@ impl LogPatterns {
 
 /// What tools write before each line: `[rank0]: `, `3: ` (srun), `(Worker pid=12) ` (Ray).
 const PREFIX: &str = r"^(\[[^\]]*\]:?\s*|[0-9]+:\s|\([^)]*\)\s)*";
+
+/// The prefix of a rank alone: what follows the date of a logger is no end of a program.
+const RANK: &str = r"^(\[rank[0-9]+\]:\s|[0-9]+:\s|\([^)]*pid=[^)]*\)\s)*";
 
 /// The last line of a Python traceback: `RuntimeError: …`, `torch.cuda.OutOfMemoryError: …`.
 pub fn is_exception(line: &str) -> bool {
@@ -155,6 +157,15 @@ fn states_initial_best(line: &str) -> bool {
         .ok()
     });
     BEST.as_ref().is_some_and(|regex| regex.is_match(line)) && !line.to_ascii_lowercase().contains("nan")
+}
+
+/// Returns whether a line states the value of a metric that is named like an exception: `MeanSquaredError: 0.012`.
+fn states_metric(line: &str) -> bool {
+    static METRIC: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(&format!(r"{PREFIX}[A-Za-z]+(Error|Exception): [-+]?([0-9]|nan|inf)[0-9.e+-]*([\s,;|]|$)"))
+            .ok()
+    });
+    METRIC.as_ref().is_some_and(|regex| regex.is_match(line))
 }
 
 /// The losses that a line states: the name of each, with the word before it, and whether it is a number.
@@ -178,7 +189,7 @@ pub fn is_finite_again(line: &str, before: &str) -> bool {
 }
 
 /// From specific to general: a line counts for the first that it matches. `^~` is the start of a line, or of what a
-/// launcher lets through.
+/// launcher lets through; `^@` follows the number of a rank at most.
 fn built_in() -> Vec<LogPattern> {
     use FindingSeverity::{Error, Warning};
     let pattern = |name: &str, summary: &str, severity, is_final, advice, source: &str| LogPattern {
@@ -188,7 +199,7 @@ fn built_in() -> Vec<LogPattern> {
         advice,
         is_final,
         outlasts_progress: matches!(name, "nan_loss" | "xid"),
-        source: source.replace("^~", PREFIX),
+        source: source.replace("^~", PREFIX).replace("^@", RANK),
     };
     vec![
         pattern(
@@ -197,7 +208,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Use a smaller batch, gradient accumulation or activation checkpointing, or more GPUs to shard the model",
-            r"RuntimeError: (CUDA|HIP) out of memory|CUDA error: out of memory|torch(\.cuda)?\.OutOfMemoryError|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED: (Out of memory|.*while trying to allocate)|CUBLAS_STATUS_ALLOC_FAILED",
+            r"(CUDA|HIP) out of memory\. Tried to allocate|RuntimeError: (CUDA|HIP) out of memory(\.|$)|CUDA error: out of memory|(torch|cuda|memory)\.OutOfMemoryError|(cuda|hip)Malloc failed: out of memory|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED: (Out of memory|.*while trying to allocate)|CUBLAS_STATUS_ALLOC_FAILED|Out of memory error on GPU [0-9]|^~(ERROR: )?Out of (GPU memory trying to allocate|memory on device)",
         ),
         pattern(
             "nccl_timeout",
@@ -205,7 +216,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "One rank did not reach the collective: compare the ranks' logs and stacks, and restart from the last checkpoint",
-            r"Watchdog caught collective operation timeout|(?i:nccl).{0,80}(?i:timed out)|(?i:nccl (operation|watchdog|communicator|error)).{0,80}(?i:timeout after)|Some NCCL operations have failed or timed out",
+            r"Watchdog caught collective operation timeout|(?i:nccl).{0,80}(?i:timed out)|(?i:nccl (operation|watchdog|communicator|error)).{0,80}(?i:timeout after)|Some NCCL operations have failed or timed out|due to ProcessGroupNCCL watchdog hang",
         ),
         pattern(
             "nccl_error",
@@ -213,7 +224,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Run with NCCL_DEBUG=INFO; a remote process that exited, a link or a network device are usual causes",
-            r"ncclSystemError|ncclInternalError|ncclRemoteError|ncclUnhandledCudaError|ncclInvalidUsage|NCCL error|RCCL error",
+            r"ncclSystemError|ncclInternalError|ncclRemoteError|ncclUnhandledCudaError|ncclInvalidUsage|(N|R)CCL [Ee]rror( in|:| at|,| [0-9])",
         ),
         pattern("nccl_warning", "NCCL warning", Warning, true, "See the lines around it", r"(N|R)CCL WARN"),
         pattern(
@@ -230,7 +241,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "Run with CUDA_LAUNCH_BLOCKING=1 to find the kernel; restart from the last checkpoint",
-            r"CUDA error: |cudaError[A-Z]\w+|CUDA_ERROR_[A-Z]|CUBLAS_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)|CUDNN_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)|device-side assert triggered",
+            r"CUDA error: |cudaError[A-Z]\w+([^\w(.]|$)|(?-u:\b)CUDA_ERROR_[A-Z_]+([^A-Z_=]|$)|GPUassert: |CUDA Runtime Error|an illegal memory access was encountered|CUBLAS_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)|CUDNN_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)|device-side assert triggered",
         ),
         pattern(
             "nan_loss",
@@ -239,7 +250,7 @@ fn built_in() -> Vec<LogPattern> {
             false,
             "Stop the job: all further steps are wasted. Restart from an earlier checkpoint with a lower learning rate or clipped gradients",
             // Without a separator, a word after it would make it a sentence: `loss NaN check enabled`.
-            r#"(?i)(^|[^a-z_])([a-z0-9]+_)*loss(_[a-z0-9]+)*(['"]?(\s+is|\s*[:=])\s*['"]?(tensor\()?[-+]?(nan|inf(inity)?)([^\w-]|$)|\s+[-+]?(nan|inf)(\s*[,;|)\]}]|\s*$|\s+\(|\s{2,}|\s+\S+\s+[-+]?[0-9.(]))"#,
+            r#"(?i)(^|[^a-z_])([a-z0-9]+_)*loss(_[a-z0-9]+)*(['"]?(\s+is|\s*[:=])\s*['"]?(tensor\()?[-+]?(nan|inf(inity)?)([^\w-]|$)|\s+[-+]?(nan|inf)(\s*[,;|)\]}]|\s*$|\s+\(|\s{2,}|\s+\S+\s+[-+]?[0-9.(]))|'loss': 0\.0, 'grad_norm': nan"#,
         ),
         pattern(
             "no_space",
@@ -247,7 +258,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Delete what is not needed, or write to another file system",
-            r"No space left on device|Disk quota exceeded|\[Errno (28|122)\]",
+            r"No space left on device|Disk quota exceeded|\[Errno (28|122)\]|: Wrote only [0-9]+ of [0-9]+ bytes",
         ),
         pattern(
             "file_system_error",
@@ -280,7 +291,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Request more memory (--mem), or use fewer data loader workers",
-            r"(?-u:\b)oom[-_ ]kill(er|ed)|Out of memory: Killed process|Detected [1-9]\d* oom|DataLoader worker \(pid.{0,40}killed by signal: Killed|srun: error: .*: tasks? .*: Out Of Memory",
+            r"(?i:(invoked|by( the)?( linux)?) oom[-_ ]killer|been oom[- ]killed)|cgroup out-of-memory handler|Out of memory: Killed process|Detected [1-9]\d* oom|DataLoader worker \(pid.{0,40}killed by signal: Killed|srun: error: .*: tasks? .*: Out Of Memory",
         ),
         pattern(
             "no_memory",
@@ -304,7 +315,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Restart from the last checkpoint without that node (--exclude), and tell the administrators",
-            r"srun: error: Node failure on|CANCELLED AT .* DUE TO NODE FAILURE",
+            r"srun: error: Node failure on|(PRTE|ORTE) has lost communication with a remote daemon|CANCELLED AT .* DUE TO NODE FAILURE",
         ),
         pattern(
             "segmentation_fault",
@@ -312,7 +323,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "A native library crashed: run with PYTHONFAULTHANDLER=1, and check that its versions match",
-            r"Segmentation fault|(?i:(killed by|received|caught|fatal|got) signal)[: ]+(SIGSEGV|SIGBUS|11|7)(?-u:\b)|Signal: (Segmentation fault|Bus error) \((11|7)\)|Fatal Python error|core dumped\)|signal \(?(4|6|7|8|11)(\.[0-9]+)?\)?( \([0-9-]+\))?: (Segmentation fault|Aborted|Bus error|Illegal instruction|Floating|Arithmetic)|srun: error: .*: tasks? .*: (Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)|Program received signal SIG(SEGV|BUS|ABRT|FPE|ILL)",
+            r"(^~|[0-9:(*]\s*)Segmentation fault|: segfault at [0-9a-f]+ ip |(^~|[0-9:]\s+)[A-Z][a-z ]{3,30}\(core dumped\)(\s|$)|(?i:(killed by|received|caught|fatal|got) signal)[: ]+(SIGSEGV|SIGBUS|11|7)(?-u:\b)|Signal: (Segmentation fault|Bus error) \((11|7)\)|Fatal Python error|fatal error has been detected by the Java Runtime|signal \(?(4|6|7|8|11)(\.[0-9]+)?\)?( \([0-9-]+\))?: (Segmentation fault|Aborted|Bus error|Illegal instruction|Floating|Arithmetic)|srun: error: .*: tasks? .*: (Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)|Program received signal SIG(SEGV|BUS|ABRT|FPE|ILL)",
         ),
         pattern(
             "traceback",
@@ -320,7 +331,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "See the lines before it; if the other ranks wait, end the job",
-            r"Traceback \(most recent call last\):?\s*$",
+            r"Traceback \(most recent call last\):?[\s─╮]*$",
         ),
         pattern(
             "mpi_abort",
@@ -328,7 +339,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "The output of the rank in the line, before it, states why",
-            r"MPI_ABORT was invoked|MPI_Abort\(|BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES|(mpirun|prterun|mpiexec) (noticed|has exited|detected) |Fatal error in (internal_|P?MPI_)",
+            r"MPI_ABORT was invoked|\*\*\* An error occurred in MPI_|MPI_Abort\(|BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES|(mpirun|prterun|mpiexec) (noticed|has exited|detected) |Fatal error in (internal_|P?MPI_)",
         ),
         pattern(
             "aborted",
@@ -352,7 +363,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "See the lines around it",
-            r#"Exception in thread "|^~ERROR: LoadError: |^~ERROR: [A-Z][A-Za-z]+(Error|Exception|Mismatch)(?-u:\b)|^~thread '.*' (\([0-9]+\) )?panicked at|^~panic: |^~Execution halted"#,
+            r#"Exception in thread "|^~ERROR: LoadError: |^~ERROR: [A-Z][A-Za-z]+(Error|Exception|Mismatch)(?-u:\b)|^~thread '.*' (\([0-9]+\) )?panicked at|^~panic: |^~Execution halted|^@([A-Za-z_]\w*\.)*[A-Z]\w*(Error|Exception)(: \S|$)"#,
         ),
         pattern(
             "fatal_error",
@@ -360,15 +371,15 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "See the lines around it",
-            r"^~\s*(Fatal error:|FATAL ERROR:|FATAL: +[a-z]|ERROR: Lost atoms|Error termination (via|request))",
+            r"^~\s*(Fatal error:|(--> FOAM )?FATAL (IO )?ERROR:|FATAL: +[a-z]|ERROR( on proc [0-9]+)?: .*\(\S*[a-z]\.cpp:[0-9]+\)|ERROR: Lost atoms|Error termination (via|request)|Error in routine \w+ \([0-9]+\)|A USER ERROR has occurred)|^\s*\*\s+\[ABORT\]|I REFUSE TO CONTINUE WITH THIS SICK JOB|VERY BAD NEWS! internal error|finished by error termination",
         ),
         pattern(
             "rank_failed",
-            "torchrun reports a rank that failed",
+            "a rank failed, as its launcher reports",
             Error,
             true,
             "The log of that rank, before this, states why; SIGKILL is mostly the kernel's, for lack of memory",
-            r"ChildFailedError|traceback : Signal [0-9]+ \(SIG[A-Z]+\) received",
+            r"ChildFailedError|traceback : Signal [0-9]+ \(SIG[A-Z]+\) received|failed \(exitcode: -?[0-9]+\) local_rank|exits with return code = -?[1-9]",
         ),
         pattern(
             "driver_mismatch",
@@ -377,6 +388,14 @@ fn built_in() -> Vec<LogPattern> {
             false,
             "The driver was updated while the node ran: it needs a reboot. Use another node (--exclude), and tell the administrators",
             r"Driver/library version mismatch",
+        ),
+        pattern(
+            "launch_failed",
+            "a program could not be started",
+            Error,
+            true,
+            "Check the modules, the container and the paths of the batch script, and that they exist on every node",
+            r"error while loading shared libraries: |: version `\S+' not found \(required by|srun: error: .*launch.* failed|slurmstepd: error: (execve\(\)|spank: required plugin|pyxis: (failed|couldn't))|^~Can't locate \S+ in @INC",
         ),
         pattern(
             "workflow_error",
@@ -392,7 +411,7 @@ fn built_in() -> Vec<LogPattern> {
             Warning,
             true,
             "See who ended it: the batch script, a time limit, or a person",
-            r"^([0-9]+:\s)?(\S+: line \d+:\s+\d+ )?(Killed|Terminated)(\s{2,}|$)|SIGTERM handler called|srun: error: .*: tasks? .*: (Killed|Terminated|Exited)|\*\*\* (JOB|STEP) .* CANCELLED AT .* DUE TO (TIME LIMIT|PREEMPTION|JOB REQUEUE)",
+            r"^([0-9]+:\s)?(\S+: line \d+:\s+\d+ )?(Killed|Terminated)(\s{2,}|$)|SIGTERM handler called|srun: error: .*: tasks? .*: (Killed|Terminated|Exited)|\*\*\* (JOB|STEP) \S+ ON \S+ CANCELLED AT ",
         ),
     ]
 }
@@ -454,6 +473,32 @@ mod tests {
                 "terminated",
             ),
             ("srun: error: gpu-01: task 3: Killed", "terminated"),
+            ("ERROR: Out of GPU memory trying to allocate 8.000 GiB", "cuda_out_of_memory"),
+            ("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8 bytes", "cuda_out_of_memory"),
+            ("Rank 2] Terminating the process, due to ProcessGroupNCCL watchdog hang.", "nccl_timeout"),
+            ("GPUassert: out of memory src/main.cu 123", "cuda_error"),
+            ("cudaMemcpy failed an illegal memory access was encountered", "cuda_error"),
+            ("tar: a.bin: Wrote only 4096 of 10240 bytes", "no_space"),
+            ("PRTE has lost communication with a remote daemon.", "node_failure"),
+            ("python[4123]: segfault at 10 ip 00007f1 sp 00007f2 error 4", "segmentation_fault"),
+            ("[gn01:4123:0:4123] Caught signal 11 (Segmentation fault: address", "segmentation_fault"),
+            ("[gn01:4123] *** An error occurred in MPI_Recv", "mpi_abort"),
+            ("--> FOAM FATAL ERROR: (openfoam-2312)", "fatal_error"),
+            (
+                "ERROR on proc 3: Bond atoms 12 13 missing at step 9 (src/ntopo_bond_all.cpp:60)",
+                "fatal_error",
+            ),
+            ("     Error in routine cdiaghg (159):", "fatal_error"),
+            (" * [ABORT]                                              *", "fatal_error"),
+            ("|    I REFUSE TO CONTINUE WITH THIS SICK JOB ... BYE!!!  |", "fatal_error"),
+            ("[ERROR] [launch.py:325] ['python', 'train.py'] exits with return code = -9", "rank_failed"),
+            ("api.py:869] failed (exitcode: -9) local_rank: 3 (pid: 4123) of binary: python", "rank_failed"),
+            ("./sim: error while loading shared libraries: libcudart.so.12: cannot open", "launch_failed"),
+            ("./sim: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by ./sim)", "launch_failed"),
+            ("slurmstepd: error: pyxis: failed to import docker image", "launch_failed"),
+            ("slurmstepd: error: *** STEP 17.0 ON gn01 CANCELLED AT 2026-11-26T10:00:00 ***", "terminated"),
+            ("PermissionError: [Errno 13] Permission denied: '/scratch/ckpt.pt'", "exception"),
+            ("[rank3]: AssertionError", "exception"),
         ] {
             assert_eq!(name_of(line).as_deref(), Some(name), "{line}");
         }
@@ -486,6 +531,10 @@ mod tests {
             "the room killed the mood",
             "ProcessGroupNCCL options: timeout after 1800000 ms",
             "loss NaN check enabled",
+            "[2026-11-26 10:00:00] ConnectionError: retrying in 3 s",
+            "ValueError: 0.3",
+            "val_loss improved from inf to 0.51231, saving model",
+            "tests/test_io.py::test_segmentation_fault PASSED [ 20%]",
             "UCX_ERROR_SIGNALS=SIGILL,SIGSEGV,SIGBUS,SIGFPE",
             "",
         ] {

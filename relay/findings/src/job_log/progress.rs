@@ -1,7 +1,7 @@
 //! How far a program is by the counters in its log.
 
 use super::count::{self, Count, Epoch, Left};
-use super::counter::{Counter, Key, Progress, Reading};
+use super::counter::{Counter, Key, MAX_LOWER_READS, Progress, Reading};
 use nodeglass_protocol::insight::EpochProgress;
 use std::cmp::Ordering;
 
@@ -19,6 +19,8 @@ pub struct ProgressTracker {
     in_epoch: Option<EpochProgress>,
     /// The total of steps that count through all epochs, although lines name the epoch as well.
     run_total: Option<f64>,
+    /// The number of epochs that are counted from zero.
+    zero_based: Option<f64>,
     /// The total of steps that began again in an epoch.
     epoch_total: Option<f64>,
 }
@@ -47,14 +49,17 @@ fn by_relevance(a: &Progress, b: &Progress) -> Ordering {
         let end_ms = progress.end_ms.map_or(0, |(_, latest)| latest);
         let is_complete = progress.total.is_some_and(|total| progress.done >= total);
         let is_whole = progress.total.is_some() || progress.end_ms.is_some();
-        (!is_auxiliary(progress.label.as_str()), is_whole, !is_complete, end_ms, progress.advanced_ms)
+        // A bar of which the end is known may be a part of them.
+        let is_run_of_epochs = progress.label.as_str() == "epoch" && progress.total.is_some() && !is_complete;
+        let is_main = !is_auxiliary(progress.label.as_str());
+        (is_main, is_run_of_epochs, is_whole, !is_complete, end_ms, progress.advanced_ms)
     };
     key(a).cmp(&key(b))
 }
 
 /// Returns whether the label names setup or evaluation work rather than the main loop.
 fn is_auxiliary(label: &str) -> bool {
-    const WORK: [&str; 16] = [
+    const WORK: [&str; 23] = [
         "download",
         "load",
         "fetch",
@@ -71,6 +76,13 @@ fn is_auxiliary(label: &str) -> bool {
         "predict",
         "resolving",
         "extract",
+        "captur",
+        "compil",
+        "warm",
+        "scan",
+        "cach",
+        "prepar",
+        "index",
     ];
     let label = label.to_ascii_lowercase();
     WORK.iter().any(|work| label.starts_with(work))
@@ -88,7 +100,7 @@ fn is_step(label: &str) -> bool {
 
 /// Returns whether a line states a count.
 pub(super) fn is_count(line: &str) -> bool {
-    count::parse(line).is_some_and(|count| count.done.is_some() || count.epoch.is_some())
+    count::parse(line).is_some_and(|count| !count.is_weak && (count.done.is_some() || count.epoch.is_some()))
 }
 
 impl ProgressTracker {
@@ -97,6 +109,7 @@ impl ProgressTracker {
         // All were written since the last reading: of each counter the largest counts, as ranks write theirs in any
         // order, unless it began again in between.
         let mut newest: Vec<Reading> = Vec::new();
+        let mut resumed = Resumed::default();
         let mut before: Option<Key> = None;
         for count in lines.filter_map(count::parse) {
             self.run_steps = count.run_steps.or(self.run_steps);
@@ -113,12 +126,15 @@ impl ProgressTracker {
                 // Whether the number of an epoch alone is that of one that begins or ends is not known.
                 Some(at) if newest[at].epoch.is_some() && reading.epoch.is_none() => {}
                 Some(at) if newest[at].epoch.is_none() && reading.epoch.is_some() => newest[at] = reading,
+                Some(at) if reading.is_evaluation_in(newest[at].epoch) => {}
                 Some(at) if newest[at].begins_again(&reading) => {
                     newest[at] = Reading { is_part: true, ..reading };
                 }
-                Some(at) if reading.done >= newest[at].done => {
+                Some(at) if reading.done >= newest[at].done || resumed.is_seen(at, reading.done) => {
                     let is_part = reading.is_part || newest[at].is_part;
-                    newest[at] = Reading { is_part, ..reading };
+                    let is_sure = newest[at].is_sure || reading.done > newest[at].done;
+                    resumed = Resumed::default();
+                    newest[at] = Reading { is_part, is_sure, ..reading };
                 }
                 None if newest.len() < MAX_COUNTERS => newest.push(reading),
                 Some(_) | None => {}
@@ -161,13 +177,17 @@ impl ProgressTracker {
                 return None;
             }
             let key = Key { format: count.format, label: count.label, total };
-            return Some(Reading { key, done, is_part: false, epoch: None, left_s });
+            let is_sure = !count.is_weak;
+            return Some(Reading { key, done, is_part: count.is_part, is_sure, epoch: None, left_s });
         };
         let in_epoch = part.map(|(done, total)| EpochProgress { number: epoch.number, done, total });
         let (key, done) = match epoch.total {
             Some(total) => {
                 let key = Key { format: None, label: "epoch".to_owned(), total: Some(total) };
-                let is_zero_based = epoch.number == 0.0 || self.is_zero_based(&key);
+                if epoch.number == 0.0 {
+                    self.zero_based = epoch.total;
+                }
+                let is_zero_based = self.zero_based == epoch.total;
                 let before = if is_zero_based { epoch.number } else { epoch.number - 1.0 };
                 let of_part = |(done, total): (f64, f64)| {
                     (before + done / total).clamp(0.0, epoch.total.unwrap_or(0.0))
@@ -178,7 +198,8 @@ impl ProgressTracker {
         };
         // The time that is left of an epoch is not that of the program.
         let left_s = seconds(count.left, now, false);
-        Some(Reading { key, done, is_part: epoch.total.is_none(), epoch: in_epoch, left_s })
+        let (is_part, is_sure) = (epoch.total.is_none(), !count.is_weak);
+        Some(Reading { key, done, is_part, is_sure, epoch: in_epoch, left_s })
     }
 
     /// Steps that do not begin again in the next epoch count through all of them. Two readings may be an epoch apart:
@@ -198,10 +219,6 @@ impl ProgressTracker {
         }
     }
 
-    fn is_zero_based(&self, key: &Key) -> bool {
-        self.counters.iter().any(|known| known.key == *key && known.is_zero_based)
-    }
-
     fn observe(&mut self, reading: Reading, now_ms: u64) {
         if let Some(counter) = self.counters.iter_mut().find(|known| known.key == reading.key) {
             counter.observe(&reading, now_ms);
@@ -219,14 +236,39 @@ impl ProgressTracker {
         let current =
             |counter: &&Counter| now_ms.saturating_sub(counter.last_ms()) <= counter.stale_after_ms();
         // Without an epoch, the progress of a part says nothing about the program.
-        let is_known = |counter: &&Counter| !counter.is_part || counter.epoch.is_some();
+        let is_known = |counter: &&Counter| counter.is_sure && (!counter.is_part || counter.epoch.is_some());
         // Setup that is complete is not the program.
         let is_over = |progress: &Progress| {
             is_auxiliary(progress.label.as_str())
                 && progress.total.is_some_and(|total| progress.done >= total)
         };
         let current = self.counters.iter().filter(current).filter(is_known);
-        current.map(|counter| counter.progress(now_ms)).filter(|known| !is_over(known)).max_by(by_relevance)
+        let known: Vec<Progress> =
+            current.map(|counter| counter.progress(now_ms)).filter(|known| !is_over(known)).collect();
+        // The outer one of nested bars has no estimate until its first part is done.
+        let outer = known.iter().find(|progress| !is_auxiliary(progress.label.as_str()));
+        match outer.filter(|outer| outer.done == 0.0 && outer.total.is_some() && outer.end_ms.is_none()) {
+            Some(outer) => Some(outer.clone()),
+            None => known.into_iter().max_by(by_relevance),
+        }
+    }
+}
+
+/// A counter whose lines state less than before: ranks interleave, but of a program that resumed from a checkpoint, the
+/// lower counts grow.
+#[derive(Default)]
+struct Resumed {
+    /// The position of the counter, and its last count below the largest.
+    last: Option<(usize, f64)>,
+    growths: u32,
+}
+
+impl Resumed {
+    /// Takes in a count below the largest of a counter.
+    fn is_seen(&mut self, at: usize, done: f64) -> bool {
+        self.growths += u32::from(self.last.is_some_and(|(counter, last)| counter == at && done > last));
+        self.last = Some((at, done));
+        self.growths >= MAX_LOWER_READS
     }
 }
 
