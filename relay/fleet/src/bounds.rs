@@ -63,8 +63,10 @@ pub(crate) fn truncate(line: &mut ParsedLine) -> Option<Text> {
 mod tests {
     use super::*;
     use crate::Fleet;
-    use crate::scene::{health, hello, line, name, node, sample};
-    use nodeglass_protocol::probe::GpuPath;
+    use crate::scene::{health, heartbeat, hello, job, jobs, line, name, node, process, sample};
+    use nodeglass_protocol::Reading;
+    use nodeglass_protocol::job::Job;
+    use nodeglass_protocol::probe::{GpuPath, MAX_PROCESSES, ProcessList};
 
     /// More than anything has.
     const MANY: u32 = 20_000;
@@ -96,5 +98,30 @@ mod tests {
         line(&mut fleet, "large", hello("large", &Vec::from_iter(0..MAX_GPUS as u32)), 1_000);
         let large = node(&fleet, "large");
         assert_eq!((large.gpus.len(), large.head.notes.len()), (MAX_GPUS, 0));
+    }
+
+    /// Deriving owners from each line, or for each GPU from all processes, takes minutes here.
+    #[test]
+    fn t18_full_lists_that_change_with_every_line_do_not_occupy_the_relay() {
+        let jobs_here: Vec<_> =
+            (1..=16).map(|id| Job { gpus: vec![], ..job(id, &[("evil", &[])]) }).collect();
+        let mut fleet = Fleet::new();
+        jobs(&mut fleet, jobs_here, 0);
+        line(&mut fleet, "evil", hello("evil", &Vec::from_iter(0..MAX_GPUS as u32)), 1_000);
+        for list in 0..20 {
+            let entry = |pid: u32| {
+                let ProbeLine::Processes(mut one) = process("evil", pid % MAX_GPUS as u32, pid, Some(99))
+                else {
+                    unreachable!()
+                };
+                one.processes[0].facts.command = Reading::Value(format!("{list}").into());
+                one.processes.remove(0)
+            };
+            let processes = (0..MAX_PROCESSES as u32).map(entry).collect();
+            let all = ProcessList { processes, ..ProcessList::default() };
+            line(&mut fleet, "evil", ProbeLine::Processes(all), 1_000);
+            (0..50).for_each(|_| line(&mut fleet, "evil", heartbeat(None), 1_000));
+        }
+        assert_eq!(node(&fleet, "evil").processes.len(), MAX_PROCESSES);
     }
 }

@@ -72,6 +72,13 @@ impl NodeChanges {
         other.were.into_iter().for_each(|(gpu, health)| self.was(&gpu, health));
     }
 
+    /// Takes the changes of which GPUs, processes and devices of jobs there are.
+    pub(crate) fn take_members(&mut self) -> Self {
+        let Self { gpus, processes, job_devices, .. } = self;
+        let (gpus, processes) = (std::mem::take(gpus), std::mem::take(processes));
+        Self { gpus, processes, job_devices: std::mem::take(job_devices), ..Self::default() }
+    }
+
     /// Returns whether a link or the health of a GPU changed.
     pub fn may_be_fault(&self) -> bool {
         self.fresh || self.head || self.gpus || !self.were.is_empty()

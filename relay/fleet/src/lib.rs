@@ -485,6 +485,8 @@ impl Fleet {
     ) {
         if let Some(node) = self.nodes.get_mut(name) {
             let changes = self.changes.node(name);
+            // What this update does not change need not be derived again, however many lines a node sends.
+            let earlier = changes.take_members();
             let before_ms = node.picture().sampled_at_ms;
             update(node, changes);
             if node.picture().sampled_at_ms != before_ms {
@@ -497,6 +499,7 @@ impl Fleet {
                 node.settle_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
                 node.settle_owners(self.jobs.list(), changes);
             }
+            changes.add(earlier);
         }
     }
 

@@ -5,7 +5,8 @@ use super::visible_devices::{self, GpuLayout};
 use nodeglass_protocol::job::{GpuSet, Job};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Owner, ProcessPicture};
 use nodeglass_protocol::probe::{Confinement, JobDevices};
-use nodeglass_protocol::{JobId, NodeName, Reading};
+use nodeglass_protocol::{GpuUuid, JobId, NodeName, Reading};
+use std::collections::HashSet;
 
 /// A node whose GPUs are attributed.
 #[derive(Debug)]
@@ -51,21 +52,22 @@ pub fn owners(
     };
     let allocated: Vec<Vec<JobId>> = (0..gpus.len()).map(is_owner).collect();
     // SLURM has stated all GPUs of these jobs on the node. What else their processes use is not theirs.
-    let has_stated_all = |job: &Job| {
+    let has_stated_all = |job: &&&Job| {
         let known = allocated.iter().filter(|owners| owners.contains(&job.id)).count();
         let stated = count(view.name, job);
         stated > 0 && known >= stated
     };
+    let stated: HashSet<JobId> = here.iter().filter(has_stated_all).map(|job| job.id).collect();
     let claims = visible_devices::claims(node, view.job_devices, &here, &allocated);
 
     // What SLURM can allocate: MIG instances, and GPUs without MIG.
     let devices = (0..gpus.len()).filter(|position| !node.is_divided(*position)).count().max(invisible);
+    // Once, as a hostile node may list as many GPUs and processes as it is allowed to, and change them all the time.
+    let uses: HashSet<(&GpuUuid, JobId)> =
+        processes.iter().filter_map(|process| Some((&process.facts.gpu, process.facts.job?))).collect();
     let evidence = |position: usize, job: &Job| {
-        let is_used = || {
-            let here = processes.iter().filter(|process| process.facts.gpu == gpus[position].facts.uuid);
-            here.map(|process| process.facts.job).any(|of| of == Some(job.id))
-        };
-        if has_stated_all(job) {
+        let is_used = || uses.contains(&(&gpus[position].facts.uuid, job.id));
+        if stated.contains(&job.id) {
             return of_slurm(position, job);
         }
         let has_all = || devices > 0 && count(view.name, job) >= devices;
