@@ -21,6 +21,7 @@ pub struct Limits {
     graphics_clock_mhz: Option<u32>,
     video_clock_mhz: Option<u32>,
     shutdown_c: Option<u32>,
+    mem_max_c: Option<u32>,
     /// Data rate of the PCIe link in one direction.
     pub pcie_bytes_s: Option<u64>,
     /// Data rate of all NVLinks in one direction.
@@ -38,6 +39,7 @@ impl Limits {
             graphics_clock_mhz: stated(&facts.graphics_clock_max_mhz),
             video_clock_mhz: stated(&facts.video_clock_max_mhz),
             shutdown_c: stated(&facts.temp_shutdown_c),
+            mem_max_c: stated(&facts.temp_mem_max_c),
             ..Self::default()
         }
     }
@@ -56,6 +58,8 @@ impl Limits {
             (&mut sample.graphics_clock_mhz, wide(self.graphics_clock_mhz), "MHz"),
             (&mut sample.video_clock_mhz, wide(self.video_clock_mhz), "MHz"),
             (&mut sample.temp_c, wide(self.shutdown_c), "°C"),
+            (&mut sample.hotspot_temp_c, wide(self.shutdown_c), "°C"),
+            (&mut sample.mem_temp_c, wide(self.mem_max_c), "°C"),
         ] {
             check(reading, limit, MAX_SHARE, reporter, unit);
         }
@@ -96,6 +100,7 @@ mod tests {
             power_default_mw: Value(400_000),
             sm_clock_max_mhz: Value(2_520),
             temp_shutdown_c: Value(100),
+            temp_mem_max_c: Value(95),
             ..GpuFacts::new(GpuUuid::new("GPU-1"), 0)
         };
         Limits { pcie_bytes_s: Some(32_000), ..Limits::of(&facts) }
@@ -108,6 +113,7 @@ mod tests {
             power_limit_mw: Value(450_000),
             sm_clock_mhz: Value(9_999),
             temp_c: Value(190),
+            mem_temp_c: Value(188),
             pcie_tx_bytes_s: Value(90_000),
             ..GpuSample::default()
         };
@@ -116,6 +122,7 @@ mod tests {
         assert_eq!(sample.power_limit_mw, Value(450_000));
         assert_eq!(sample.sm_clock_mhz, Failed("NVML reported 9999 MHz, of at most 2520".into()));
         assert!(matches!((sample.temp_c, sample.pcie_tx_bytes_s), (Failed(_), Failed(_))));
+        assert_eq!(sample.mem_temp_c, Failed("NVML reported 188 °C, of at most 95".into()));
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod intel;
 mod limits;
 pub mod multi;
 pub mod nvml;
+mod plausible;
 mod proc_files;
 pub mod scripted;
 pub mod tpu;

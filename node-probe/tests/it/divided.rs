@@ -3,7 +3,7 @@
 use crate::harness::Node;
 use nodeglass_protocol::Reading::{Failed, Unsupported, Value};
 use nodeglass_protocol::gpu::MigFacts;
-use nodeglass_protocol::probe::JobDevices;
+use nodeglass_protocol::probe::{JobDevices, ProbeLine};
 use nodeglass_protocol::{GpuUuid, JobId};
 use serde_json::{Value as Json, json};
 use std::process::Command;
@@ -71,25 +71,54 @@ fn an_instance_is_read_where_its_gpu_refuses() {
         "nvmlDeviceGetMaxMigDeviceCount",
         "nvmlDeviceGetMemoryInfo",
         "nvmlDeviceGetMemoryInfo_v2",
-        "nvmlDeviceGetComputeRunningProcesses_v3",
-        "nvmlDeviceGetGraphicsRunningProcesses_v3",
-        "nvmlDeviceGetMPSComputeRunningProcesses_v3",
     ];
-    let mut state = divided();
-    let errors: serde_json::Map<_, _> = refused.iter().map(|call| ((*call).to_owned(), json!(4))).collect();
-    state["gpus"][0]["errors_of_gpu"] = errors.into();
-    state["gpus"][0]["mig"][0]["mem_used_mib"] = json!(9_000);
-    let node = Node::new(&state);
-    let mut probe = node.start(&[]);
-    let sample = probe.sample(|sample| sample.gpus.len() == 3);
-    assert!(matches!(sample.gpus[0].mem_used_bytes, Failed(_)));
-    assert_eq!(sample.gpus[1].mem_used_bytes, Value(9_000 << 20));
-    let list = probe.processes(|list| !list.processes.is_empty());
-    let process = &list.processes[0];
-    assert_eq!((process.facts.gpu.as_str(), process.facts.pid), ("MIG-a", 4_000_001));
-    assert_eq!(process.now.gpu_mem_bytes, Value(50 << 20));
-    let gaps: Vec<_> = list.gaps.iter().map(|gap| gap.gpu.as_str()).collect();
-    assert_eq!(gaps, ["GPU-0"], "the instances are complete");
+    let lists = ["Compute", "Graphics", "MPSCompute"].into_iter().flat_map(|kind| {
+        ["", "_v2", "_v3"].map(|version| format!("nvmlDeviceGet{kind}RunningProcesses{version}"))
+    });
+    let refused: Vec<_> = refused.into_iter().map(str::to_owned).chain(lists).collect();
+    for code in [3, 4, 999] {
+        let mut state = divided();
+        let errors: serde_json::Map<_, _> = refused.iter().map(|call| (call.clone(), json!(code))).collect();
+        state["gpus"][0]["errors_of_gpu"] = errors.into();
+        state["gpus"][0]["mig"][0]["mem_used_mib"] = json!(9_000);
+        let node = Node::new(&state);
+        let mut probe = node.start(&[]);
+        let sample = probe.sample(|sample| sample.gpus.len() == 3);
+        let of_gpu = &sample.gpus[0].mem_used_bytes;
+        assert!(if code == 3 { *of_gpu == Unsupported } else { matches!(of_gpu, Failed(_)) }, "{of_gpu:?}");
+        assert_eq!(sample.gpus[1].mem_used_bytes, Value(9_000 << 20), "{code}");
+        let list = probe.processes(|list| !list.processes.is_empty());
+        let process = &list.processes[0];
+        assert_eq!((process.facts.gpu.as_str(), process.facts.pid), ("MIG-a", 4_000_001));
+        assert_eq!(process.now.gpu_mem_bytes, Value(50 << 20));
+        let gaps: Vec<_> = list.gaps.iter().map(|gap| gap.gpu.as_str()).collect();
+        assert_eq!(gaps, ["GPU-0"], "the instances are complete: {code}");
+    }
+}
+
+#[test]
+fn instances_behind_a_free_position_are_listed() {
+    let at = |position: u32, uuid: &str| json!({"uuid": uuid, "gi": position + 3, "position": position});
+    let state = |instances: &[Json]| json!({"gpus": [{"card": "h100", "uuid": "GPU-0", "mig": instances}]});
+    let node = Node::new(&state(&[at(0, "MIG-a"), at(2, "MIG-c"), at(5, "MIG-f")]));
+    let mut probe = node.start_patient();
+    let uuids = |probe: &mut crate::harness::Probe, count: usize| {
+        let hello = probe.hello(|hello| hello.gpus.len() == count);
+        hello.gpus.iter().map(|gpu| gpu.uuid.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(uuids(&mut probe, 4), ["GPU-0", "MIG-a", "MIG-c", "MIG-f"]);
+    // Unchanged instances are no reason for another inventory.
+    let is_inventory = |line: &ProbeLine| matches!(line, ProbeLine::Hello(_));
+    let settled = probe.until(|line| match line {
+        ProbeLine::Sample(sample) if sample.seq >= 4 => Some(true),
+        line if is_inventory(&line) => Some(false),
+        _ => None,
+    });
+    assert!(settled, "another inventory");
+    node.set(&state(&[at(0, "MIG-a"), at(1, "MIG-b"), at(2, "MIG-c"), at(5, "MIG-f")]));
+    assert_eq!(uuids(&mut probe, 5)[2], "MIG-b");
+    node.set(&state(&[at(0, "MIG-a"), at(2, "MIG-c")]));
+    assert_eq!(uuids(&mut probe, 3)[2], "MIG-c");
 }
 
 #[test]

@@ -203,15 +203,15 @@ fn a_forbidden_field_fails_without_affecting_others() {
 
 #[test]
 fn unsupported_queries_are_repeated_with_the_next_inventory() {
-    let refusing = json!({"field:82": 3, "nvmlDeviceGetPowerUsage": 3, "nvmlGpmQueryDeviceSupport": 3});
+    let refusing = json!({"field:82": 3, "nvmlDeviceGetPerformanceState": 3, "nvmlGpmQueryDeviceSupport": 3});
     let node = Node::new(&with(json!({"card": "h100", "errors": refusing})));
     let mut probe = node.start(&[]);
     let gpu = settled(&mut probe, 0).gpus.remove(0);
-    assert_eq!([&gpu.mem_temp_c, &gpu.power_mw, &gpu.sm_active_pct], [&Unsupported; 3]);
+    assert_eq!([&gpu.mem_temp_c, &gpu.p_state, &gpu.sm_active_pct], [&Unsupported; 3]);
     node.set(&with(json!({"card": "h100"})));
     probe.sample(|sample| {
         let gpu = &sample.gpus[0];
-        [&gpu.mem_temp_c, &gpu.power_mw, &gpu.sm_active_pct].iter().all(|reading| reading.value().is_some())
+        [&gpu.mem_temp_c, &gpu.p_state, &gpu.sm_active_pct].iter().all(|reading| reading.value().is_some())
     });
 }
 
@@ -237,7 +237,9 @@ fn a_dedicated_gpu_never_gets_the_host_memory_size() {
     let silent = |lists: bool| {
         let mut errors = json!({"nvmlDeviceGetMemoryInfo": 3, "nvmlDeviceGetMemoryInfo_v2": 3});
         for kind in ["Compute", "Graphics", "MPSCompute"].iter().filter(|_| !lists) {
-            errors[format!("nvmlDeviceGet{kind}RunningProcesses_v3")] = json!(3);
+            for version in ["", "_v2", "_v3"] {
+                errors[format!("nvmlDeviceGet{kind}RunningProcesses{version}")] = json!(3);
+            }
         }
         errors
     };

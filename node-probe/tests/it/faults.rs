@@ -320,6 +320,39 @@ fn the_xid_of_a_gpu_that_fell_off_the_bus_names_that_gpu() {
     }
 }
 
+#[test]
+fn a_lost_gpu_is_not_taken_for_the_one_that_had_its_index() {
+    let of = |uuid: &str| json!({"uuid": uuid});
+    let node = Node::new(&json!({"gpus": [of("GPU-a"), of("GPU-b"), of("GPU-c")]}));
+    let mut probe = node.start(&[]);
+    probe.hello(|hello| hello.gpus.len() == 3);
+    // The driver was reloaded without the first GPU, and the last one is not well.
+    let lost = json!({"uuid": "GPU-c", "lost_at_enumeration": true});
+    node.set(&json!({"gpus": [of("GPU-b"), lost]}));
+    let hello = probe.hello(|hello| hello.gpus.len() == 2);
+    let uuids: Vec<_> = hello.gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
+    assert_eq!(uuids, ["GPU-b", "LOST-1"]);
+}
+
+#[test]
+fn a_gpu_that_refuses_events_does_not_silence_the_others() {
+    for code in [3, 4, 999] {
+        let gpus = |xids: &[u64]| {
+            json!({"gpus": [
+                {"errors": {"nvmlDeviceRegisterEvents": code}},
+                {"uuid": "GPU-b", "xids": xids},
+                {"errors": {"nvmlDeviceRegisterEvents": code}},
+            ]})
+        };
+        let node = Node::new(&gpus(&[]));
+        let mut probe = node.start(&[]);
+        probe.sample(|sample| sample.gpus.len() == 3);
+        node.set(&gpus(&[79]));
+        let reported = event(&mut probe);
+        assert_eq!((reported.xid, reported.gpu.unwrap().as_str()), (Some(79), "GPU-b"), "{code}");
+    }
+}
+
 /// A driver that can be replaced by a newer one.
 fn of_generation(generation: u32, stays_loaded: bool, util: u32) -> Json {
     json!({"generation": generation, "stays_loaded": stays_loaded, "gpus": [{"util": util}]})

@@ -67,6 +67,56 @@ fn temperature_falls_back_to_the_older_call() {
 }
 
 #[test]
+fn a_reading_comes_from_whichever_call_the_driver_offers() {
+    let calls = [
+        ("nvmlDeviceGetFanSpeed_v2", "nvmlDeviceGetFanSpeed"),
+        ("nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetCurrentClocksEventReasons"),
+        ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"),
+        ("nvmlDeviceGetTotalEnergyConsumption", "field:83"),
+        ("nvmlDeviceGetPowerUsage", "field:186"),
+        ("nvmlDeviceGetClockInfo", "nvmlDeviceGetClock"),
+        ("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo"),
+    ];
+    let of = |names: &[&str], code: u32| {
+        let errors: serde_json::Map<_, _> = names.iter().map(|name| ((*name).into(), code.into())).collect();
+        let gpu = sample_of(json!({
+            "card": "rtx4090", "fan": 41, "throttle": 4, "power_mw": 200_000, "sm_clock": 2_500, "errors": errors,
+        }));
+        let GpuSample {
+            fan_pct, throttle_reasons, power_limit_mw, energy_mj, power_mw, sm_clock_mhz, ..
+        } = gpu;
+        [fan_pct, throttle_reasons, power_limit_mw, energy_mj, power_mw, sm_clock_mhz, gpu.mem_total_bytes]
+    };
+    let (first, second) = calls.iter().copied().unzip::<_, _, Vec<_>, Vec<_>>();
+    let values = of(&[], 0);
+    for code in [3, 13, 25] {
+        for names in [&first, &second] {
+            for (position, reading) in of(names, code).iter().enumerate() {
+                // The energy grows meanwhile.
+                let is_same = *reading == values[position] || position == 3 && reading.value().is_some();
+                assert!(is_same, "{code} {}: {reading:?}, not {:?}", names[position], values[position]);
+            }
+        }
+    }
+    assert!(of(&[&first[..], &second[..]].concat(), 3).iter().all(|reading| *reading == Unsupported));
+}
+
+#[test]
+fn processes_come_from_whichever_list_the_driver_offers() {
+    let newest = ["nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"];
+    for (count, code) in [(1, 3), (2, 13), (2, 25)] {
+        let errors: serde_json::Map<_, _> =
+            newest[..count].iter().map(|name| ((*name).into(), code.into())).collect();
+        let node = Node::new(&json!({"gpus": [{
+            "card": "a100-80g", "errors": errors, "processes": [{"pid": 4_000_001, "mem_mib": 100}],
+        }]}));
+        let list = node.start(&[]).processes(|list| !list.processes.is_empty() || !list.gaps.is_empty());
+        assert_eq!((list.processes.len(), list.gaps.len()), (1, 0), "{code}: {:?}", list.gaps);
+        assert_eq!(list.processes[0].now.gpu_mem_bytes, Value(100 << 20), "{code}");
+    }
+}
+
+#[test]
 fn health_facts_and_processes_are_bounded_too() {
     let node = Node::new(&json!({"driver": "580.90.07", "gpus": [{
         "card": "h100", "sm_clock_max": ALL, "temp_slowdown": ALL, "processes": [{"pid": 101, "mem_mib": 1 << 30}],

@@ -238,7 +238,10 @@ fn a_driver_without_process_lists_is_not_an_empty_list() {
         let errors: serde_json::Map<_, _> = ["Compute", "Graphics", "MPSCompute"]
             .into_iter()
             .filter(|_| code > 0)
-            .map(|kind| (format!("nvmlDeviceGet{kind}RunningProcesses_v3"), json!(code)))
+            .flat_map(|kind| {
+                ["", "_v2", "_v3"].map(|version| format!("nvmlDeviceGet{kind}RunningProcesses{version}"))
+            })
+            .map(|call| (call, json!(code)))
             .collect();
         json!({"gpus": [{"uuid": "GPU-a", "processes": [{"pid": 4_000_000}], "errors": errors}]})
     };

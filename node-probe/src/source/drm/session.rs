@@ -8,6 +8,7 @@ use crate::clock;
 use crate::source::bound;
 use crate::source::calls::CallTracker;
 use crate::source::limits::Limits;
+use crate::source::plausible;
 use crate::source::{
     Absent, DriverEvent, GpuProcess, GpuProcessList, HIDDEN_PROCESSES, Inventory, LOST_DEVICE, Session,
     Source,
@@ -23,6 +24,8 @@ use std::{
     sync::Arc,
 };
 
+/// What reported a value, in messages.
+const REPORTER: &str = "the driver";
 /// Why nothing is read from a suspended GPU.
 const ASLEEP: &str = "the GPU is suspended, and reading it would wake it";
 
@@ -134,6 +137,7 @@ impl<D: Device> Gpu<D> {
         let is_awake = self.power() == Power::Awake;
         let Some(device) = self.device.as_mut().filter(|_| !self.has_facts) else { return };
         self.facts = device.facts(is_awake);
+        plausible::facts(&mut self.facts, REPORTER);
         self.has_facts = is_awake;
     }
 
@@ -155,7 +159,8 @@ impl<D: Device> Gpu<D> {
         let sample = match power {
             Power::Awake => {
                 let mut sample = device.read(&mut reader, mono_ns);
-                Limits::of(&self.facts).check(&mut sample, "the driver");
+                plausible::sample(&mut sample, REPORTER);
+                Limits::of(&self.facts).check(&mut sample, REPORTER);
                 sample
             }
             Power::Suspended => asleep(),
@@ -351,9 +356,10 @@ impl<D: Device> Session for DrmSession<'_, D> {
             let is_awake = gpu.power() == Power::Awake && self.calls.avoided(gpu.facts.index).is_none();
             self.calls.begin_gpu_call(gpu.facts.index);
             let device = gpu.device.as_mut().filter(|_| is_awake);
-            reports.push(
-                device.map(|device| device.health(&mut Reader::tracked(self.calls))).unwrap_or_default(),
-            );
+            let mut health =
+                device.map(|device| device.health(&mut Reader::tracked(self.calls))).unwrap_or_default();
+            plausible::health(&mut health, REPORTER);
+            reports.push(health);
         }
         reports
     }

@@ -1,8 +1,8 @@
 //! Enumeration of GPUs and MIG instances, including GPUs that were lost before they reported their
 //! UUID.
 
-use super::{error, ffi, plausible};
-use crate::source::calls::CallTracker;
+use super::{error, ffi};
+use crate::source::{calls::CallTracker, plausible};
 use nodeglass_protocol::{GpuUuid, Reading, Text};
 use nvml_wrapper::{Device, Nvml, error::NvmlError};
 use std::{collections::HashSet, sync::Arc};
@@ -52,6 +52,8 @@ impl HandleError {
 pub struct Instance {
     /// Its GPU.
     pub parent: GpuUuid,
+    /// Its position among the instances that NVML numbers.
+    pub position: u32,
     /// GPU instance id and compute instance id, which process lists refer to.
     pub ids: Option<(u32, u32)>,
 }
@@ -77,7 +79,7 @@ pub fn enumerate<'nvml>(nvml: &'nvml Nvml, calls: &Arc<CallTracker>, known: u32)
             handle.instances = Reading::Failed(error::of(&error).into());
             Vec::new()
         });
-        for (position, instance) in instances.iter_mut().enumerate() {
+        for (position, instance) in (0..).zip(&mut instances) {
             set_distinct(&mut instance.uuid, &mut seen, || of_position(&handle, position));
         }
         handles.push(handle);
@@ -96,7 +98,7 @@ fn set_distinct(uuid: &mut GpuUuid, seen: &mut HashSet<GpuUuid>, substitute: imp
 }
 
 /// Substitute for the UUID of an instance.
-fn of_position(parent: &DeviceHandle<'_>, position: usize) -> String {
+fn of_position(parent: &DeviceHandle<'_>, position: u32) -> String {
     format!("{}/mig-{position}", parent.uuid.as_str())
 }
 
@@ -123,7 +125,7 @@ fn avoided<'nvml>(index: u32, why: &Text, calls: &Arc<CallTracker>) -> Vec<Devic
     let known = calls.known().map(|known| known.gpus.as_slice()).unwrap_or_default();
     let rows = known.iter().filter(|facts| facts.index == index).map(|facts| {
         let ids = facts.mig.as_ref().map(|mig| (mig.gpu_instance, mig.compute_instance));
-        let mig = facts.mig_parent.clone().map(|parent| Instance { parent, ids });
+        let mig = facts.mig_parent.clone().map(|parent| Instance { parent, position: 0, ids });
         handle(facts.uuid.clone(), mig)
     });
     let rows: Vec<_> = rows.collect();
@@ -182,7 +184,7 @@ impl DeviceHandle<'_> {
     /// Whether the GPU changed since the enumeration: it recovered, its MIG mode was switched, or
     /// its instances changed. Free of cost for an unchanged GPU, except in MIG mode, in which no
     /// other query would notice.
-    pub fn has_changed(&self, nvml: &Nvml, instances: usize) -> bool {
+    pub fn has_changed(&self, nvml: &Nvml, instances: &[Self]) -> bool {
         let device = match &self.device {
             Ok(device) => device,
             Err(HandleError::Avoided(_)) => return false,
@@ -203,20 +205,22 @@ impl DeviceHandle<'_> {
     }
 }
 
-/// Whether the number of instances differs from `instances`.
-fn has_other_instances(gpu: &Device<'_>, instances: usize) -> bool {
-    let exists = |position: usize| {
-        u32::try_from(position).is_ok_and(|position| gpu.mig_device_by_index(position).is_ok())
-    };
-    exists(instances) || instances.checked_sub(1).is_some_and(|last| !exists(last))
+/// Whether there are other instances: one at the first position that was free, or none at the last one that
+/// was not.
+fn has_other_instances(gpu: &Device<'_>, instances: &[DeviceHandle<'_>]) -> bool {
+    let exists = |position: u32| gpu.mig_device_by_index(position).is_ok();
+    let positions = || instances.iter().filter_map(|handle| handle.mig.as_ref()).map(|mig| mig.position);
+    let first_free = (0..).zip(positions()).find(|(at, position)| at != position);
+    let first_free = first_free.map_or(instances.len() as u32, |(at, _)| at);
+    exists(first_free) || positions().next_back().is_some_and(|last| !exists(last))
 }
 
-/// Whether MIG mode is enabled. In a container with an instance alone, the GPU may refuse to state it,
-/// but has the instance.
+/// Whether MIG mode is enabled. In a container with an instance alone, the GPU may not state it, but has
+/// the instance.
 fn divided(gpu: &Device<'_>) -> Option<bool> {
     match gpu.mig_mode() {
         Ok(mode) => Some(mode.current == 1),
-        Err(error) if error::unsupported(&error) || error::fault(&error).is_some() => None,
+        Err(error) if error::fault(&error).is_some() => None,
         Err(_) => gpu.mig_device_by_index(0).is_ok().then_some(true),
     }
 }
@@ -228,23 +232,22 @@ fn instances<'nvml>(
     if parent.divided != Some(true) {
         return Ok(Vec::new());
     }
-    // The reported count is the maximum; existing instances come first, followed by NotFound.
-    let most = match gpu.mig_device_count() {
-        Err(NvmlError::NoPermission) => plausible::MAX_INSTANCES,
-        count => ffi::within(count.unwrap_or(0), plausible::MAX_INSTANCES)?,
-    };
+    // The reported count is the maximum, and instances that were destroyed leave positions free.
+    let most = gpu.mig_device_count().unwrap_or(plausible::MAX_INSTANCES);
+    let most = ffi::within(most, plausible::MAX_INSTANCES)?;
     Ok((0..most)
-        .map_while(|position| gpu.mig_device_by_index(position).ok())
-        .enumerate()
-        .map(|(position, device)| instance(parent, position, device))
+        .filter_map(|position| {
+            parent.calls.begin_next_call();
+            Some(instance(parent, position, gpu.mig_device_by_index(position).ok()?))
+        })
         .collect())
 }
 
-fn instance<'nvml>(parent: &DeviceHandle<'_>, position: usize, device: Device<'nvml>) -> DeviceHandle<'nvml> {
+fn instance<'nvml>(parent: &DeviceHandle<'_>, position: u32, device: Device<'nvml>) -> DeviceHandle<'nvml> {
     parent.calls.begin_next_call();
     let uuid = device.uuid().map_or_else(|_| GpuUuid::new(of_position(parent, position)), GpuUuid::new);
     let ids = super::ffi_compat::instance_ids(&device);
-    let mig = Some(Instance { parent: parent.uuid.clone(), ids });
+    let mig = Some(Instance { parent: parent.uuid.clone(), position, ids });
     DeviceHandle {
         uuid,
         answers: true,

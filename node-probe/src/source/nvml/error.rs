@@ -96,6 +96,20 @@ pub fn unsupported(error: &NvmlError) -> bool {
     }
 }
 
+/// Returns the result of the first of two calls that the driver offers.
+///
+/// # Errors
+/// Those of that call.
+pub fn first_offered<T>(
+    preferred: Result<T, NvmlError>,
+    other: impl FnOnce() -> Result<T, NvmlError>,
+) -> Result<T, NvmlError> {
+    match preferred {
+        Err(error) if unsupported(&error) => other(),
+        result => result,
+    }
+}
+
 /// Whether the library lacks the function, which is final for this driver.
 pub fn missing(error: &NvmlError) -> bool {
     matches!(error, NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_))

@@ -1,7 +1,8 @@
 //! Facts of a GPU that do not change while the driver is loaded, except for its modes.
 
 use super::device::{DeviceHandle, HandleError};
-use super::{affinity, error, ffi, plausible};
+use super::{REPORTER, affinity, error, ffi};
+use crate::source::plausible;
 use nodeglass_protocol::gpu::{MigFacts, Virtualization};
 use nodeglass_protocol::probe::GpuFacts;
 use nodeglass_protocol::{Reading, Text, Vendor};
@@ -38,7 +39,7 @@ pub fn of(nvml: &Nvml, handle: &DeviceHandle<'_>) -> GpuFacts {
                 mig: instance(device, handle, &facts),
                 ..facts
             };
-            plausible::facts(&mut facts);
+            plausible::facts(&mut facts, REPORTER);
             facts
         }
         Err(HandleError::Forbidden) => GpuFacts { name: Reading::Failed(error::FORBIDDEN.into()), ..blank },

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "NVML through its C ABI, where the wrapper has no method")]
 
 use super::ffi_compat::{checked, missing};
-use super::plausible;
+use crate::source::plausible;
 use nvml_wrapper::{Device, Nvml, error::NvmlError};
 use nvml_wrapper_sys::bindings as sys;
 use std::ptr;

@@ -1,7 +1,8 @@
 //! Calls of old drivers, instance ids, and raw process lists, which the wrapper does not support.
 #![expect(unsafe_code, reason = "NVML through its C ABI, where the wrapper has no method")]
 
-use super::plausible::MAX_LIST_ENTRIES;
+use super::error;
+use crate::source::plausible::MAX_LIST_ENTRIES;
 use nvml_wrapper::{Device, error::NvmlError};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlMemory_t, nvmlReturn_t};
 
@@ -74,7 +75,7 @@ pub struct RawList {
     pub words: Vec<u64>,
 }
 
-/// Reads a process list into `raw` with the newest version of the call.
+/// Reads a process list into `raw` with the newest version of the call that the driver offers.
 ///
 /// # Errors
 /// Errors of NVML, or a missing symbol if there is no version.
@@ -83,11 +84,15 @@ pub fn processes(device: &Device<'_>, list: List, raw: &mut RawList) -> Result<(
     // The versions differ in the entry type, for which the buffer is large enough.
     macro_rules! newest {
         ($($symbol:ident),*) => {{
+            let mut result = Err(NvmlError::FunctionNotFound);
             $(if let Ok(call) = &lib.$symbol {
                 // SAFETY: `fill` hands over a live handle, a count, and that many of the widest entries.
-                return fill(device, raw, |handle, count, words| unsafe { call(handle, count, words.cast()) });
+                result = fill(device, raw, |handle, count, words| unsafe { call(handle, count, words.cast()) });
+                if !result.as_ref().is_err_and(error::unsupported) {
+                    return result;
+                }
             })*
-            Err(NvmlError::FunctionNotFound)
+            result
         }};
     }
     match list {

@@ -30,6 +30,8 @@ pub const NVLINK_DL_ERRORS: [u32; 3] = [
 ];
 /// Time in ns for which the power limit held the clocks down, since the driver was loaded.
 pub const POWER_CAPPED_NS: u32 = field_id::NVML_FI_DEV_PERF_POLICY_POWER;
+/// Energy in mJ since the driver was loaded.
+pub const ENERGY: u32 = field_id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION;
 /// Scope that means all NVLinks together.
 pub const ALL_LINKS: u32 = u32::MAX;
 
@@ -104,6 +106,16 @@ pub fn query(device: &Device<'_>, fields: &mut [Field]) -> Result<(), NvmlError>
     // SAFETY: the handle is live as long as `device`; `Field` has the layout of the struct that it
     // wraps, and there are `count` of them.
     checked(unsafe { call(device.handle(), count, fields.as_mut_ptr().cast()) })
+}
+
+/// Queries one field that is not about a part of the GPU.
+///
+/// # Errors
+/// As [`query`] and [`Field::answer`].
+pub fn single(device: &Device<'_>, id: u32) -> Result<u64, NvmlError> {
+    let mut field = [Field::new(id, 0)];
+    query(device, &mut field)?;
+    field[0].answer()
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use super::device_state::{DeviceState, LinkState};
 use super::fields::{self, Field};
 use super::nvlinks;
 use super::query_cache::{Query, QueryCache};
-use super::{error, ffi, license, plausible};
+use super::{REPORTER, error, ffi, license};
 use crate::clock;
 use crate::source::calls::CallTracker;
 use crate::source::limits::check_rate;
+use crate::source::plausible;
 use nodeglass_protocol::gpu::{GpuHealth, NvLink, Vgpu, VgpuLicense};
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::Device;
@@ -43,7 +44,7 @@ pub fn of(handle: &DeviceHandle<'_>, device_state: &mut DeviceState<'_>) -> GpuH
     }
     let nvlinks = if handle.mig.is_none() { links(device, device_state, &handle.calls) } else { Vec::new() };
     let mut health = GpuHealth { nvlinks, ..health };
-    plausible::health(&mut health);
+    plausible::health(&mut health, REPORTER);
     health
 }
 
@@ -203,8 +204,8 @@ fn rates(
                 if up(state) { (answer(), answer()) } else { (Reading::Unsupported, Reading::Unsupported) };
             let limit = link.max_bytes_s().map(|limit| limit >> 20);
             let mut rates = (link.rx.rate(rx, mono_ns).map(mib), link.tx.rate(tx, mono_ns).map(mib));
-            check_rate(&mut rates.0, limit, "NVML", "MiB/s");
-            check_rate(&mut rates.1, limit, "NVML", "MiB/s");
+            check_rate(&mut rates.0, limit, REPORTER, "MiB/s");
+            check_rate(&mut rates.1, limit, REPORTER, "MiB/s");
             rates
         })
         .collect()

@@ -13,7 +13,6 @@ mod health;
 mod license;
 mod nvlinks;
 mod pcie;
-mod plausible;
 mod processes;
 mod query_cache;
 mod readings;
@@ -32,11 +31,20 @@ use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuPath, GpuSample, SourceV
 use nvml_wrapper::{Nvml, error::NvmlError};
 use pcie::MeasurementSchedule;
 use readings::ReadContext;
-use std::{collections::HashMap, ffi::OsString, path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::OsString,
+    path::PathBuf,
+    sync::Arc,
+    time::Instant,
+};
 use xid::{HandleMap, XidWatch};
 
 /// File name of the installed library.
 const LIBRARY: &str = "libnvidia-ml.so.1";
+
+/// What reported a value, in messages.
+const REPORTER: &str = "NVML";
 
 /// The NVML source of this machine.
 pub struct NvmlSource {
@@ -128,12 +136,16 @@ struct NvmlSession<'nvml> {
 }
 
 impl NvmlSession<'_> {
-    /// Returns the facts of all handles. A lost GPU keeps its previous facts.
+    /// Returns the facts of all handles. A lost GPU keeps its previous facts, unless the GPU that had its index
+    /// has another one now.
     fn facts(&mut self) -> Vec<GpuFacts> {
         let mut gpus = Vec::with_capacity(self.handles.len());
+        let answering = self.handles.iter().filter(|handle| handle.answers);
+        let present: HashSet<_> = answering.map(|handle| handle.uuid.clone()).collect();
         for handle in &mut self.handles {
             self.calls.begin_gpu_call(handle.index);
             let known = self.known.get(&handle.index).filter(|_| handle.mig.is_none());
+            let known = known.filter(|known| !present.contains(&known.uuid));
             let known = known.or_else(|| self.calls.known_facts(&handle.uuid));
             let facts = match known {
                 Some(known) if !handle.answers => known.clone(),
@@ -169,10 +181,10 @@ impl NvmlSession<'_> {
             if let Some(why) = device_state.queries.gone() {
                 return Err(Absent::new(why.clone()));
             }
-            let instances =
-                self.handles[position + 1..].iter().take_while(|handle| handle.mig.is_some()).count();
+            let rest = &self.handles[position + 1..];
+            let instances = rest.iter().take_while(|handle| handle.mig.is_some()).count();
             self.is_stale |=
-                contradicts(self.nvml, (handle, instances), device_state, sample.fault.is_some());
+                contradicts(self.nvml, (handle, &rest[..instances]), device_state, sample.fault.is_some());
             samples.push(sample);
         }
         Ok(samples)
@@ -193,7 +205,7 @@ impl NvmlSession<'_> {
 /// Whether the readings of a GPU or instance show that the inventory is out of date.
 fn contradicts(
     nvml: &Nvml,
-    (handle, instances): (&DeviceHandle<'_>, usize),
+    (handle, instances): (&DeviceHandle<'_>, &[DeviceHandle<'_>]),
     device_state: &mut DeviceState<'_>,
     is_faulty: bool,
 ) -> bool {

@@ -55,11 +55,13 @@ pub fn gpu_processes(
                         take(&mut found[position], entry, kind);
                     }
                 }
-                Err(Reading::Failed(why)) => {
+                Err(reason) => {
                     let unread = list_instances(handles, handle, (list, kind), raw, &mut found, calls);
-                    gpu_process_list.unread(unread, kind, (*why).clone())
+                    match reason {
+                        Reading::Failed(why) => gpu_process_list.unread(unread, kind, (*why).clone()),
+                        _ => gpu_process_list.unsupported(unread, kind),
+                    }
                 }
-                Err(_) => gpu_process_list.unsupported(family(handles, handle), kind),
             }
         }
         if invalid > 0 {
@@ -112,12 +114,6 @@ fn take(found: &mut BTreeMap<u32, Found>, entry: Entry, kind: ProcessKind) {
     // A process in two lists has the same memory in both, but it may be unknown in one.
     process.mem_bytes = process.mem_bytes.max(entry.mem_bytes);
     process.kind = process.kind.union(kind);
-}
-
-/// Returns the UUIDs of a GPU and its instances.
-fn family(handles: &[DeviceHandle<'_>], gpu: &DeviceHandle<'_>) -> Vec<GpuUuid> {
-    let of_it = |handle: &&DeviceHandle<'_>| handle.mig.as_ref().is_some_and(|mig| mig.parent == gpu.uuid);
-    [&gpu.uuid].into_iter().chain(handles.iter().filter(of_it).map(|handle| &handle.uuid)).cloned().collect()
 }
 
 /// Reads one list of a GPU. The error is the resulting reading: unsupported or failed.

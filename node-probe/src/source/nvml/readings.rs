@@ -5,12 +5,13 @@ use super::fields::{self, FIELD_READINGS, Field};
 use super::gpm::{Metric, Metrics};
 use super::pcie::{Measure, PerDirection};
 use super::query_cache::{Query, QueryCache};
-use super::{device_state::DeviceState, error, facts, ffi, ffi_compat, plausible, processes};
+use super::{REPORTER, device_state::DeviceState, error, facts, ffi, ffi_compat, processes};
+use crate::source::plausible;
 use crate::{clock, host};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::GpuSample;
 use nvml_wrapper::Device;
-use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
+use nvml_wrapper::enum_wrappers::device::{Clock, ClockId, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper::error::NvmlError;
 
 /// Bytes per KiB, the unit of NVLink counters.
@@ -54,8 +55,8 @@ pub fn of<'nvml>(
     }
     let rates = pcie(over_pcie, counted, handle, device_state, context.measure_pcie);
     (sample.pcie_tx_bytes_s, sample.pcie_rx_bytes_s) = (rates.tx, rates.rx);
-    plausible::sample(&mut sample);
-    device_state.limits.check(&mut sample, "NVML");
+    plausible::sample(&mut sample, REPORTER);
+    device_state.limits.check(&mut sample, REPORTER);
     device_state.mem_total_bytes = sample.mem_total_bytes.value().copied();
     sample
 }
@@ -69,7 +70,10 @@ fn forbidden() -> GpuSample {
 
 fn query_all(device: &Device<'_>, queries: &mut QueryCache) -> GpuSample {
     let rates = queries.query(Query::Utilization, || device.utilization_rates());
-    let mut clock = |query, clock| queries.number(query, || device.clock_info(clock));
+    let mut clock = |query, kind| {
+        let of_now = || device.clock(kind, ClockId::Current);
+        queries.number(query, || error::first_offered(device.clock_info(kind), of_now))
+    };
     let (sm, mem) = (clock(Query::SmClock, Clock::SM), clock(Query::MemClock, Clock::Memory));
     let (graphics, video) =
         (clock(Query::GraphicsClock, Clock::Graphics), clock(Query::VideoClock, Clock::Video));
@@ -85,8 +89,12 @@ fn query_all(device: &Device<'_>, queries: &mut QueryCache) -> GpuSample {
         ecc_corrected: ecc(Query::EccCorrected, MemoryError::Corrected),
         temp_c: temperature(device, queries),
         power_mw: queries.number(Query::Power, || device.power_usage()),
-        power_limit_mw: queries.number(Query::PowerLimit, || device.enforced_power_limit()),
-        energy_mj: queries.number(Query::Energy, || device.total_energy_consumption()),
+        power_limit_mw: queries.number(Query::PowerLimit, || {
+            error::first_offered(device.enforced_power_limit(), || device.power_management_limit())
+        }),
+        energy_mj: queries.number(Query::Energy, || {
+            error::first_offered(device.total_energy_consumption(), || fields::single(device, fields::ENERGY))
+        }),
         throttle_reasons: queries.number(Query::Throttle, || throttle_reasons(device)),
         p_state: queries.number(Query::PState, || ffi::performance_state(device)),
         fan_pct: fastest_fan(device, queries),
@@ -103,10 +111,8 @@ fn query_all(device: &Device<'_>, queries: &mut QueryCache) -> GpuSample {
 
 /// Uses the old symbol, which current drivers still have, or else the new one.
 fn throttle_reasons(device: &Device<'_>) -> Result<u64, NvmlError> {
-    match device.current_throttle_reasons() {
-        Err(NvmlError::FailedToLoadSymbol(_)) => ffi::clocks_event_reasons(device),
-        result => result.map(|reasons| reasons.bits()),
-    }
+    let by_old_name = device.current_throttle_reasons().map(|reasons| reasons.bits());
+    error::first_offered(by_old_name, || ffi::clocks_event_reasons(device))
 }
 
 /// Temperature in °C from the call that supports negative values, or from the older one, which
@@ -140,10 +146,9 @@ fn fastest_fan(device: &Device<'_>, queries: &mut QueryCache) -> Reading<u64> {
 
 fn fan_speed(device: &Device<'_>, fan: u32) -> Result<u32, NvmlError> {
     match device.fan_speed(fan) {
-        Err(NvmlError::FailedToLoadSymbol(_)) => ffi_compat::fan_speed(device),
         // A GPU without fans may report an invalid fan index.
         Err(NvmlError::InvalidArg) => Err(NvmlError::NotSupported),
-        result => result,
+        result => error::first_offered(result, || ffi_compat::fan_speed(device)),
     }
 }
 
@@ -267,6 +272,11 @@ fn counted(
             Conversion::Rate(factor) => rate(value).map(|rate| rate.saturating_mul(factor)),
             Conversion::ShareOfTime => rate(value).map(share_of_time),
         };
+    }
+    // Drivers may state the power of this moment only.
+    if let (Reading::Unsupported, instant @ Reading::Value(_)) = (&sample.power_mw, &sample.power_instant_mw)
+    {
+        sample.power_mw = instant.clone();
     }
     let [tx, rx] = [&mut sample.pcie_tx_bytes_s, &mut sample.pcie_rx_bytes_s].map(std::mem::take);
     (PerDirection { tx, rx }, mono_ns)

@@ -1,9 +1,9 @@
 //! GPU utilization of each process since the last query.
 
 use super::ffi::{self, Utilization};
-use super::plausible::{self, Quantity};
-use super::{device::DeviceHandle, device_state::DeviceState, query_cache::Query};
+use super::{REPORTER, device::DeviceHandle, device_state::DeviceState, query_cache::Query};
 use crate::clock;
+use crate::source::plausible::{self, Quantity};
 use crate::source::{GpuProcess, calls::CallTracker};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::ProcessReadings;
@@ -32,7 +32,7 @@ pub fn fill<'nvml>(
         let latest = samples.map(|samples| device_state.usage.latest(&samples, now_us));
         here.for_each(|gpu_process| {
             set_utilization(&mut gpu_process.now, gpu_process.pid, &latest);
-            plausible::gpu_process(gpu_process, device_state.mem_total_bytes);
+            plausible::gpu_process(gpu_process, device_state.mem_total_bytes, REPORTER);
         });
     }
 }
@@ -42,7 +42,7 @@ fn set_utilization(now: &mut ProcessReadings, pid: u32, latest: &Reading<HashMap
     let share = |of: fn(&Utilization) -> u32| match latest {
         Reading::Value(active) => {
             let share = active.get(&pid).map_or(0, |sample| of(sample).into());
-            plausible::checked(Reading::Value(share), Quantity::Percent)
+            plausible::checked(Reading::Value(share), Quantity::Percent, REPORTER)
         }
         Reading::Unsupported => Reading::Unsupported,
         Reading::Failed(why) => Reading::Failed(why.clone()),

@@ -8,6 +8,8 @@ use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::{EventSet, Nvml};
 use std::collections::HashMap;
 
+/// The events that are registered.
+const XID: EventTypes = EventTypes::CRITICAL_XID_ERROR;
 /// Maximum number of events per poll.
 const MOST: usize = 16;
 
@@ -36,16 +38,38 @@ pub struct XidWatch<'nvml> {
 impl<'nvml> XidWatch<'nvml> {
     /// Registers the GPUs; `None` if the driver does not support events.
     pub fn start(nvml: &'nvml Nvml, handles: &[DeviceHandle<'nvml>], calls: &CallTracker) -> Option<Self> {
-        let mut set = nvml.create_event_set().ok()?;
-        for handle in handles.iter().filter(|handle| handle.mig.is_none()) {
-            let Ok(device) = &handle.device else { continue };
+        let offers = |handle: &&DeviceHandle<'_>| {
+            let (None, Ok(device)) = (&handle.mig, &handle.device) else { return false };
             calls.begin_gpu_call(handle.index);
-            let offered = device.supported_event_types();
-            if offered.is_ok_and(|types| types.contains(EventTypes::CRITICAL_XID_ERROR)) {
-                set = device.register_events(EventTypes::CRITICAL_XID_ERROR, set).ok()?;
+            device.supported_event_types().is_ok_and(|types| types.contains(XID))
+        };
+        let mut gpus: Vec<_> = handles.iter().filter(offers).collect();
+        // A GPU that refuses ends the set, which then begins again without it.
+        loop {
+            match Self::registered(nvml, &gpus, calls) {
+                Ok(set) => return Some(Self { set, registered: names(handles) }),
+                Err(refuses) => _ = gpus.remove(refuses?),
             }
         }
-        Some(Self { set, registered: names(handles) })
+    }
+
+    /// Returns a set with these GPUs.
+    ///
+    /// # Errors
+    /// The position of a GPU that refuses; `None` if there cannot be a set.
+    fn registered(
+        nvml: &'nvml Nvml,
+        gpus: &[&DeviceHandle<'nvml>],
+        calls: &CallTracker,
+    ) -> Result<EventSet<'nvml>, Option<usize>> {
+        let mut set = nvml.create_event_set().map_err(|_| None)?;
+        for (position, handle) in gpus.iter().enumerate() {
+            calls.begin_gpu_call(handle.index);
+            if let Ok(device) = &handle.device {
+                set = device.register_events(XID, set).map_err(|_| Some(position))?;
+            }
+        }
+        Ok(set)
     }
 
     /// Whether the event set covers these GPUs.

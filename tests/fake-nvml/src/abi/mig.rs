@@ -1,7 +1,7 @@
 //! MIG: instances of a GPU, their ids, and their parent.
 
 use super::{Answer, DeviceContext, NOT_FOUND, exports::getters, handle};
-use crate::state::Profile;
+use crate::state::{Mig, Profile};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlDeviceAttributes_t};
 
 /// Maximum number of instances of any GPU.
@@ -32,8 +32,10 @@ getters! {
         let instances = &ctx.board()?.mig;
         // A driver that reports a huge count has an instance for each number.
         let is_endless = ctx.gpu.numbers.contains_key("nvmlDeviceGetMaxMigDeviceCount");
-        let position = if is_endless { position as usize % instances.len().max(1) } else { position as usize };
-        instances.get(position).map(|_| handle(ctx.index, Some(position))).ok_or(NOT_FOUND)
+        let position = if is_endless { position % instances.len().max(1) as u32 } else { position };
+        let is_there = |(at, mig): &(usize, &Mig)| mig.position.unwrap_or(*at as u32) == position;
+        let found = instances.iter().enumerate().find(is_there);
+        found.map(|(at, _)| handle(ctx.index, Some(at))).ok_or(NOT_FOUND)
     };
     nvmlDeviceGetDeviceHandleFromMigDeviceHandle() -> nvmlDevice_t = |ctx| Ok(handle(ctx.index, None));
     nvmlDeviceIsMigDeviceHandle() -> u32 = |ctx| Ok(u32::from(ctx.mig.is_some()));

@@ -13,6 +13,8 @@ pub struct Mig {
     pub name: Option<String>,
     /// UUID; by default derived from GPU and position.
     pub uuid: Option<String>,
+    /// Position by which NVML finds it; by default that in this list. Destroyed instances leave positions free.
+    pub position: Option<u32>,
     /// GPU instance id; instances with the same one share a GPU instance.
     pub gi: u32,
     /// Compute instance id.
@@ -35,6 +37,7 @@ impl Default for Mig {
             profile: "1g.10gb".into(),
             name: None,
             uuid: None,
+            position: None,
             gi: 1,
             ci: 0,
             mem_total_mib: None,

@@ -80,58 +80,59 @@ impl Quantity {
     }
 }
 
-/// Returns the reading if it is plausible, otherwise a failure with the reported value.
-pub fn checked<T: Copy + Into<u64>>(reading: Reading<T>, quantity: Quantity) -> Reading<T> {
-    match reading {
-        Reading::Value(value) if value.into() > quantity.bound().0 => {
-            Reading::Failed(reported(value.into(), quantity).into())
-        }
-        reading => reading,
-    }
+/// Returns the reading if it is plausible, otherwise a failure with the value that `reporter` reported.
+pub fn checked<T: Copy + Into<u64>>(
+    mut reading: Reading<T>,
+    quantity: Quantity,
+    reporter: &str,
+) -> Reading<T> {
+    check(&mut reading, quantity, reporter);
+    reading
 }
 
-fn reported(value: u64, quantity: Quantity) -> Text {
+fn reported(value: u64, quantity: Quantity, reporter: &str) -> Text {
     let (_, unit) = quantity.bound();
     match u32::try_from(value).map(u32::cast_signed) {
         // A negative temperature stored in an unsigned number.
         Ok(signed) if signed < 0 && quantity == Quantity::Celsius => {
-            format!("NVML reported {signed}{unit}").into()
+            format!("{reporter} reported {signed}{unit}").into()
         }
-        _ if quantity == Quantity::PState => format!("NVML reported P-state {value}").into(),
-        _ => format!("NVML reported {value}{unit}").into(),
+        _ if quantity == Quantity::PState => format!("{reporter} reported P-state {value}").into(),
+        _ => format!("{reporter} reported {value}{unit}").into(),
     }
 }
 
-fn check<T: Copy + Into<u64>>(reading: &mut Reading<T>, quantity: Quantity) {
-    // Nearly all readings are plausible, so nothing is moved then.
-    if matches!(reading, Reading::Value(value) if (*value).into() > quantity.bound().0) {
-        *reading = checked(std::mem::take(reading), quantity);
+fn check<T: Copy + Into<u64>>(reading: &mut Reading<T>, quantity: Quantity, reporter: &str) {
+    if let Reading::Value(value) = reading
+        && (*value).into() > quantity.bound().0
+    {
+        *reading = Reading::Failed(reported((*value).into(), quantity, reporter).into());
     }
 }
 
 /// Checks that a part of memory does not exceed the total. A total of 0 is itself implausible then.
-fn check_part(part: &mut Reading<u64>, whole: &mut Reading<u64>) {
+fn check_part(part: &mut Reading<u64>, whole: &mut Reading<u64>, reporter: &str) {
     if let (Reading::Value(used), Reading::Value(total)) = (&*part, &*whole)
         && used > total
     {
-        let failed = Reading::Failed(format!("NVML reported {used} of {total} bytes").into());
+        let failed = Reading::Failed(format!("{reporter} reported {used} of {total} bytes").into());
         *(if *total == 0 { whole } else { part }) = failed;
     }
 }
 
-/// Checks the readings of a sample, each by its unit in the catalogue.
-pub fn sample(sample: &mut GpuSample) {
+/// Checks the readings of a sample, each by its unit in the catalogue; `reporter` is what reported them.
+pub fn sample(sample: &mut GpuSample, reporter: &str) {
     for (field, reading) in GpuField::ALL.iter().zip(sample.readings_mut()) {
         if let Some(quantity) = quantity(*field) {
-            check(reading, quantity);
+            check(reading, quantity, reporter);
         }
     }
     let total = &mut sample.mem_total_bytes;
     if *total == Reading::Value(0) {
-        *total = Reading::Failed("NVML reported a memory of 0 bytes".into());
+        *total = Reading::Failed(format!("{reporter} reported a memory of 0 bytes").into());
     }
-    check_part(&mut sample.mem_used_bytes, total);
-    check_part(&mut sample.mem_reserved_bytes, total);
+    check_part(&mut sample.mem_used_bytes, total, reporter);
+    check_part(&mut sample.mem_reserved_bytes, total, reporter);
 }
 
 /// What a reading measures; `None` if every value is plausible.
@@ -153,12 +154,13 @@ fn quantity(field: GpuField) -> Option<Quantity> {
 }
 
 /// Checks the facts of a GPU.
-pub fn facts(facts: &mut GpuFacts) {
+pub fn facts(facts: &mut GpuFacts, reporter: &str) {
     use Quantity::{Celsius, Megahertz, Milliwatts, Number, Pcie};
-    for (reading, quantity) in [
-        (&mut facts.minor, Number),
-        (&mut facts.cores, Number),
-        (&mut facts.numa_node, Number),
+    for reading in [&mut facts.minor, &mut facts.cores, &mut facts.numa_node] {
+        check(reading, Number, reporter);
+    }
+    check(&mut facts.power_min_mw, Milliwatts, reporter);
+    for (limit, quantity) in [
         (&mut facts.sm_clock_max_mhz, Megahertz),
         (&mut facts.mem_clock_max_mhz, Megahertz),
         (&mut facts.graphics_clock_max_mhz, Megahertz),
@@ -168,17 +170,34 @@ pub fn facts(facts: &mut GpuFacts) {
         (&mut facts.temp_mem_max_c, Celsius),
         (&mut facts.temp_gpu_max_c, Celsius),
         (&mut facts.power_default_mw, Milliwatts),
-        (&mut facts.power_min_mw, Milliwatts),
         (&mut facts.power_max_mw, Milliwatts),
         (&mut facts.pcie_gen_max, Pcie),
         (&mut facts.pcie_width_max, Pcie),
     ] {
-        check(reading, quantity);
+        check_limit(limit, quantity, reporter);
+    }
+}
+
+/// Checks a limit: one of 0 is none, and below one that is too low every reading would be implausible.
+fn check_limit(limit: &mut Reading<u32>, quantity: Quantity, reporter: &str) {
+    let lowest = match quantity {
+        Quantity::Celsius => 40,
+        // 1 W, so that watts are not taken for mW.
+        Quantity::Milliwatts => 1_000,
+        Quantity::Megahertz => 50,
+        _ => 1,
+    };
+    match limit {
+        Reading::Value(0) => *limit = Reading::Unsupported,
+        Reading::Value(value) if *value < lowest => {
+            *limit = Reading::Failed(reported((*value).into(), quantity, reporter).into());
+        }
+        _ => check(limit, quantity, reporter),
     }
 }
 
 /// Checks the health of a GPU.
-pub fn health(health: &mut GpuHealth) {
+pub fn health(health: &mut GpuHealth, reporter: &str) {
     use Quantity::{Bytes, Count, MibPerSecond, Pcie};
     for (reading, quantity) in [
         (&mut health.ecc_life_corrected, Count),
@@ -193,27 +212,27 @@ pub fn health(health: &mut GpuHealth) {
         (&mut health.bar1_used_bytes, Bytes),
         (&mut health.bar1_total_bytes, Bytes),
     ] {
-        check(reading, quantity);
+        check(reading, quantity, reporter);
     }
-    check_part(&mut health.bar1_used_bytes, &mut health.bar1_total_bytes);
+    check_part(&mut health.bar1_used_bytes, &mut health.bar1_total_bytes, reporter);
     for vgpu in &mut health.vgpus {
-        check(&mut vgpu.mem_used_bytes, Bytes);
-        check(&mut vgpu.mem_total_bytes, Bytes);
-        check_part(&mut vgpu.mem_used_bytes, &mut vgpu.mem_total_bytes);
+        check(&mut vgpu.mem_used_bytes, Bytes, reporter);
+        check(&mut vgpu.mem_total_bytes, Bytes, reporter);
+        check_part(&mut vgpu.mem_used_bytes, &mut vgpu.mem_total_bytes, reporter);
     }
     for link in &mut health.nvlinks {
-        check(&mut link.rx_mib_s, MibPerSecond);
-        check(&mut link.tx_mib_s, MibPerSecond);
-        check(&mut link.errors, Count);
+        check(&mut link.rx_mib_s, MibPerSecond, reporter);
+        check(&mut link.tx_mib_s, MibPerSecond, reporter);
+        check(&mut link.errors, Count, reporter);
     }
 }
 
 /// Checks the memory usage of a process against the GPU's `total` bytes, if known.
-pub fn gpu_process(gpu_process: &mut GpuProcess, total: Option<u64>) {
+pub fn gpu_process(gpu_process: &mut GpuProcess, total: Option<u64>, reporter: &str) {
     let bytes = &mut gpu_process.now.gpu_mem_bytes;
-    check(bytes, Quantity::Bytes);
+    check(bytes, Quantity::Bytes, reporter);
     if let Some(total) = total {
-        check_part(bytes, &mut Reading::Value(total));
+        check_part(bytes, &mut Reading::Value(total), reporter);
     }
 }
 
@@ -232,7 +251,7 @@ mod tests {
             (u64::MAX, Quantity::Bytes, "NVML reported 18446744073709551615 bytes"),
             (99, Quantity::PState, "NVML reported P-state 99"),
         ] {
-            assert_eq!(checked(Value(value), quantity), Failed(why.into()));
+            assert_eq!(checked(Value(value), quantity, "NVML"), Failed(why.into()));
         }
     }
 
@@ -246,30 +265,52 @@ mod tests {
             (14_001, Quantity::Megahertz),
             (15, Quantity::PState),
         ] {
-            assert_eq!(checked(Value(value), quantity), Value(value));
+            assert_eq!(checked(Value(value), quantity, "NVML"), Value(value));
         }
-        assert_eq!(checked(Unsupported::<u64>, Quantity::Percent), Unsupported);
+        assert_eq!(checked(Unsupported::<u64>, Quantity::Percent, "NVML"), Unsupported);
+    }
+
+    #[test]
+    fn a_limit_of_zero_is_none_and_one_below_all_readings_fails() {
+        let mut gpu = GpuFacts {
+            sm_clock_max_mhz: Value(0),
+            temp_shutdown_c: Value(1),
+            temp_slowdown_c: Value(87),
+            power_min_mw: Value(0),
+            power_max_mw: Value(700),
+            pcie_gen_max: Value(0),
+            pcie_width_max: Value(1),
+            ..GpuFacts::default()
+        };
+        facts(&mut gpu, "NVML");
+        assert_eq!((gpu.sm_clock_max_mhz, gpu.pcie_gen_max), (Unsupported, Unsupported));
+        assert_eq!(gpu.temp_shutdown_c, Failed("NVML reported 1 °C".into()));
+        assert_eq!(gpu.power_max_mw, Failed("NVML reported 700 mW".into()));
+        assert_eq!(
+            (gpu.temp_slowdown_c, gpu.power_min_mw, gpu.pcie_width_max),
+            (Value(87), Value(0), Value(1))
+        );
     }
 
     #[test]
     fn a_memory_of_no_size_is_implausible_itself() {
         let mut gpu =
             GpuSample { mem_used_bytes: Value(7), mem_total_bytes: Value(0), ..GpuSample::default() };
-        sample(&mut gpu);
+        sample(&mut gpu, "NVML");
         assert_eq!(gpu.mem_used_bytes, Value(7));
         assert_eq!(gpu.mem_total_bytes, Failed("NVML reported a memory of 0 bytes".into()));
         let (mut used, mut total) = (Value(7), Value(0));
-        check_part(&mut used, &mut total);
+        check_part(&mut used, &mut total, "NVML");
         assert_eq!((used, total), (Value(7), Failed("NVML reported 7 of 0 bytes".into())));
     }
 
     #[test]
     fn a_part_larger_than_the_total_fails() {
         let (mut used, mut total) = (Value(999), Value(85));
-        check_part(&mut used, &mut total);
+        check_part(&mut used, &mut total, "NVML");
         assert_eq!(used, Failed("NVML reported 999 of 85 bytes".into()));
         let (mut used, mut unknown) = (Value(999), Unsupported);
-        check_part(&mut used, &mut unknown);
+        check_part(&mut used, &mut unknown, "NVML");
         assert_eq!(used, Value(999));
     }
 }
