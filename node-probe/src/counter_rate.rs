@@ -39,12 +39,7 @@ impl CounterRate {
     /// reading yields no rate. Use [`CounterRate::rate_below`] for a 32-bit counter that may overflow
     /// more than once between two readings.
     pub fn rate(&mut self, count: Reading<u64>, mono_ns: u64) -> Reading<u64> {
-        let count = match count {
-            Reading::Value(count @ IMPOSSIBLE..) => {
-                Reading::Failed(format!("the counter reads {count}").into())
-            }
-            count => count,
-        };
+        let count = possible(count);
         let Reading::Value(count) = count else {
             self.last = None;
             return count;
@@ -84,6 +79,14 @@ impl CounterRate {
     fn increment(&self, previous: u64, count: u64) -> Option<u64> {
         let wrapped = || (self.width == Width::Unknown).then(|| count + WRAP - previous);
         count.checked_sub(previous).or_else(wrapped)
+    }
+}
+
+/// Returns the count, which fails if no counter reaches it.
+pub fn possible(count: Reading<u64>) -> Reading<u64> {
+    match count {
+        Reading::Value(count @ IMPOSSIBLE..) => Reading::Failed(format!("the counter reads {count}").into()),
+        count => count,
     }
 }
 

@@ -19,6 +19,7 @@ use node_probe::{
     takeover::RelayId,
 };
 use nodeglass_protocol::Vendor;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     io::{IsTerminal, Write},
     path::PathBuf,
@@ -41,6 +42,8 @@ Exit status:
   4  with --expect: the build id differs";
 /// Nice value of the probe.
 const NICENESS: i32 = 10;
+/// Wanted limit of open files.
+const OPEN_FILES: u64 = 65_536;
 
 /// Samples this node's GPUs, processes and host once a second.
 ///
@@ -124,10 +127,22 @@ fn run(arguments: &Arguments) -> std::io::Result<u8> {
     if arguments.once {
         return print_once(sources, arguments);
     }
+    raise_open_files();
     // A failure keeps the inherited priority.
     let _ = rustix::process::setpriority_process(None, NICENESS);
     probe::run(sources, &settings(arguments))?;
     Ok(0)
+}
+
+/// Raises the limit of open files, which is often 1,024: the probe keeps some forty attributes of each AMD or
+/// Intel GPU open.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
+    if limit.current.is_some_and(|current| current < wanted) {
+        // Without it, readings beyond the limit fail with a message.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
+    }
 }
 
 /// The sources of this node, in the order of their GPUs.

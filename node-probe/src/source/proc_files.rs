@@ -44,6 +44,12 @@ impl ProcFiles {
         Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
     }
 
+    /// Whether `/proc` does not even list the processes of other people, as with `hidepid=2`: every machine and
+    /// container has a process 1, which is not this user's.
+    pub fn hides_others(&self, pids: &[u32]) -> bool {
+        self.own_uid != 0 && !pids.contains(&1)
+    }
+
     /// Returns the folder of a process.
     pub fn folder(&self, pid: u32) -> PathBuf {
         self.proc.join(pid.to_string())
@@ -72,5 +78,18 @@ impl ProcFiles {
 
     fn is_of_others(&self, folder: &Path) -> bool {
         fs::metadata(folder).is_ok_and(|folder| folder.uid() >= FIRST_UID && folder.uid() != self.own_uid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_without_the_first_process_hides_others_except_from_root() {
+        let of = |own_uid| ProcFiles { proc: PathBuf::new(), own_uid };
+        assert!(of(1_000).hides_others(&[4_711, 4_712]));
+        assert!(!of(1_000).hides_others(&[1, 4_711]));
+        assert!(!of(0).hides_others(&[4_711]));
     }
 }

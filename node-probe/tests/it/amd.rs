@@ -20,7 +20,8 @@ pub fn mi210() -> Tree {
     tree
 }
 
-fn add_mi210(tree: &Tree, number: u32, pci: &str, unique_id: &str) {
+/// Adds such a card.
+pub fn add_mi210(tree: &Tree, number: u32, pci: &str, unique_id: &str) {
     tree.card(
         number,
         pci,
@@ -452,63 +453,56 @@ fn a_fan_that_only_counts_turns_has_a_share_of_its_highest_speed() {
     assert_eq!(gpu(&tree.report())["fan_pct"], 50);
 }
 
-/// An MI300X that is divided into eight partitions, seven of which have cards of their own.
-fn divided() -> Tree {
+#[test]
+fn the_second_die_of_a_card_has_no_power_of_its_own() {
+    let tree = mi210();
+    add_mi210(&tree, 2, "0000:c6:00.0", "1111111111111111");
+    let of_second = ["power1_average", "power1_input", "power1_cap", "power1_cap_max", "power1_cap_default"];
+    for name in of_second {
+        tree.attributes("0000:c6:00.0", &[(&format!("hwmon/hwmon4/{name}"), "0")]);
+    }
+    let report = tree.report();
+    let (facts, gpus) = (&report["hello"]["gpus"], &report["sample"]["gpus"]);
+    assert!(gpus[0]["power_mw"].is_u64() && gpus[0]["power_limit_mw"].is_u64(), "{report}");
+    for name in ["power_mw", "power_limit_mw"] {
+        assert_eq!(gpus[1][name], "unsupported", "{name}");
+    }
+    for name in ["power_max_mw", "power_default_mw"] {
+        assert_eq!(facts[1][name], "unsupported", "{name}");
+    }
+}
+
+#[test]
+fn implausible_values_of_any_vendor_fail() {
     let tree = Tree::new();
+    // Nothing limits the power of the GPU of a processor.
     tree.card(
         0,
         PCI,
         "amdgpu",
         &[
-            ("device", "0x74a1"),
-            ("unique_id", "2b3f0a1c5d6e7f80"),
-            ("gpu_busy_percent", "5"),
-            ("mem_info_vram_used", "2147483648"),
-            ("mem_info_vram_total", "206158430208"),
-            ("current_compute_partition", "CPX"),
-            ("hwmon/hwmon3/power1_input", "134000000"),
+            ("device", "0x744c"),
+            ("mem_info_vram_used", "30000000000"),
+            ("mem_info_vram_total", "25753026560"),
+            ("mem_info_gtt_used", "18446744073709551615"),
+            ("hwmon/hwmon3/power1_average", "4294967295000000"),
+            ("hwmon/hwmon3/freq1_input", "65535000000000"),
+            ("hwmon/hwmon3/fan1_input", "65535"),
+            ("hwmon/hwmon3/fan1_max", "3"),
+            ("hwmon/hwmon3/temp1_crit", "4294967295000"),
+            ("pcie_replay_count", "18446744073709551615"),
         ],
     );
-    for number in 1..8 {
-        let device = format!("sys/devices/platform/amdgpu_xcp_{number}");
-        tree.file(&format!("{device}/uevent"), "DRIVER=amdgpu_xcp_drv\n");
-        tree.link(&format!("sys/class/drm/card{number}/device"), &format!("../../../../{device}"));
-    }
-    tree
-}
-
-#[test]
-fn each_partition_is_an_entry_with_its_share_of_the_memory() {
-    let report = divided().report();
-    let (facts, gpus) = (&report["hello"]["gpus"], report["sample"]["gpus"].as_array().unwrap());
-    assert_eq!(gpus.len(), 8, "{report}");
-    for (number, gpu) in (0..8).zip(gpus) {
-        assert_eq!(gpu["mem_total_bytes"], 25_769_803_776_u64);
-        assert_eq!(facts[number]["uuid"], format!("AMD-2b3f0a1c5d6e7f80/{number}"));
-        assert_eq!((&facts[number]["minor"], &facts[number]["index"]), (&json!(number), &json!(number)));
-        assert_eq!(facts[number]["compute_mode"], format!("partition {} of 8 (CPX)", number + 1));
-        // The board's power is counted once.
-        let power = if number == 0 { json!(134_000) } else { json!("unsupported") };
-        assert_eq!(gpu["power_mw"], power);
-    }
-}
-
-#[test]
-fn processes_and_memory_in_use_are_those_of_the_partition() {
-    let tree = divided();
-    let node = "sys/class/kfd/kfd/topology/nodes";
-    for number in 0..8 {
-        let folder = format!("{node}/{}", number + 1);
-        let properties =
-            "simd_count 152\nsimd_per_cu 4\ngfx_target_version 90402\nlocation_id 49920\ndomain 0\n";
-        tree.file(&format!("{folder}/properties"), properties);
-        tree.file(&format!("{folder}/gpu_id"), format!("{}\n", 1_000 + number));
-    }
-    tree.file("sys/class/kfd/kfd/proc/4711/vram_1003", "1073741824\n");
     let report = tree.report();
-    let gpus = report["sample"]["gpus"].as_array().unwrap();
-    assert_eq!((&gpus[3]["mem_used_bytes"], &gpus[2]["mem_used_bytes"]), (&json!(1_073_741_824), &json!(0)));
-    let processes = report["processes"].as_array().unwrap();
-    assert_eq!(processes.len(), 1, "{processes:?}");
-    assert_eq!(processes[0]["facts"]["gpu"], report["hello"]["gpus"][3]["uuid"]);
+    let gpu = gpu(&report);
+    let failed =
+        |name: &str| gpu[name]["failed"].as_str().unwrap_or_else(|| panic!("{name}: {gpu}")).to_owned();
+    assert_eq!(failed("mem_used_bytes"), "the driver reported 30000000000 of 25753026560 bytes");
+    assert_eq!(failed("host_mem_used_bytes"), "the driver reported 18446744073709551615 bytes");
+    assert_eq!(failed("power_mw"), "the driver reported 4294967295000 mW");
+    assert_eq!(failed("sm_clock_mhz"), "the driver reported 65535000 MHz");
+    assert_eq!(failed("fan_pct"), "the driver reported 2184500 %");
+    assert_eq!(gpu["mem_total_bytes"], 25_753_026_560_u64);
+    assert!(report["hello"]["gpus"][0]["temp_slowdown_c"]["failed"].is_string());
+    assert!(report["health"][0]["pcie_replays"]["failed"].is_string());
 }

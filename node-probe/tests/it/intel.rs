@@ -160,6 +160,100 @@ fn the_tiles_of_a_data_centre_gpu_are_one_gpu_with_its_own_memory() {
 }
 
 #[test]
+fn the_sensors_of_the_card_are_not_those_of_one_gt() {
+    let tree = Tree::new();
+    tree.card(
+        0,
+        PCI,
+        "i915",
+        &[
+            ("device", "0x0bd5"),
+            ("hwmon/hwmon10/name", "i915_gt0"),
+            ("hwmon/hwmon10/energy1_input", "111000"),
+            ("hwmon/hwmon11/name", "i915"),
+            ("hwmon/hwmon11/energy1_input", "999000"),
+            ("hwmon/hwmon11/power1_max", "600000000"),
+            ("hwmon/hwmon9/name", "i915_gt1"),
+            ("hwmon/hwmon9/energy1_input", "222000"),
+        ],
+    );
+    let report = tree.report();
+    assert_eq!([&gpu(&report)["energy_mj"], &gpu(&report)["power_limit_mw"]], [999, 600_000]);
+}
+
+#[test]
+fn what_cannot_be_a_count_or_an_idle_time_is_no_reading() {
+    let tree = Tree::new();
+    add_b580(&tree, 0, PCI);
+    tree.attributes(
+        PCI,
+        &[
+            ("hwmon/hwmon5/energy1_input", "18446744073709551615"),
+            ("tile0/gt0/gtidle/idle_residency_ms", "0"),
+            ("tile0/gt1/gtidle/idle_residency_ms", "0"),
+        ],
+    );
+    let report = tree.report();
+    let gpu = gpu(&report);
+    for name in ["energy_mj", "power_mw"] {
+        assert_eq!(gpu[name]["failed"], "the counter reads 18446744073709551615", "{name}");
+    }
+    assert_eq!(gpu["util_pct"], "unsupported", "its power-down states are switched off");
+}
+
+#[test]
+fn the_memory_of_xe_is_the_sum_of_its_tiles() {
+    let tree = Tree::new();
+    add_b580(&tree, 0, PCI);
+    tree.attributes(
+        PCI,
+        &[
+            ("tile0/physical_vram_size_bytes", "12884901888"),
+            ("tile1/physical_vram_size_bytes", "12884901888"),
+        ],
+    );
+    assert_eq!(gpu(&tree.report())["mem_total_bytes"], 25_769_803_776_u64);
+    tree.attributes(PCI, &[("tile0/physical_vram_size_bytes", "0"), ("tile1/physical_vram_size_bytes", "0")]);
+    assert_eq!(gpu(&tree.report())["mem_total_bytes"], "unsupported");
+}
+
+#[test]
+fn the_gpu_of_a_processor_is_known_by_its_slot_and_by_having_no_sensors() {
+    let of = |pci: &str, attributes: &[(&str, &str)]| {
+        let tree = Tree::new();
+        tree.card(0, pci, "xe", &[("device", "0xb080")]);
+        tree.attributes(pci, attributes);
+        let report = tree.report();
+        let facts = &report["hello"]["gpus"][0];
+        (facts["unified_memory"].clone(), facts["minor"].clone())
+    };
+    let integrated = (json!(true), json!("unsupported"));
+    assert_eq!(of("0000:00:02.0", &[]), integrated);
+    assert_eq!(of("0000:00:02.1", &[]), integrated, "a virtual function of it");
+    // The slot that a virtual machine gives to a card.
+    let card = [("hwmon/hwmon4/name", "xe"), ("hwmon/hwmon4/energy1_input", "7")];
+    assert_eq!(of("0000:00:02.0", &card), (json!(false), json!(0)));
+    assert_eq!(of("0000:03:00.1", &[]), (json!(false), json!(0)), "a virtual function of a card");
+}
+
+#[test]
+fn each_throttle_reason_of_a_newer_platform_is_known() {
+    let reasons = |names: &[&str]| {
+        let tree = Tree::new();
+        add_b580(&tree, 0, PCI);
+        let throttle = "tile0/gt0/freq0/throttle";
+        fs::remove_file(tree.path(PCI, &format!("{throttle}/reason_pl1"))).unwrap();
+        for name in names {
+            tree.attributes(PCI, &[(&format!("{throttle}/reason_{name}"), "1")]);
+        }
+        gpu(&tree.report())["throttle_reasons"].clone()
+    };
+    assert_eq!(reasons(&["soc_thermal"]), 0x40);
+    assert_eq!(reasons(&["mem_thermal", "psys_pl2"]), 0x44);
+    assert_eq!(reasons(&["fastvmode"]), 0x8, "one that is not known");
+}
+
+#[test]
 fn processes_of_xe_have_memory_and_a_share_of_all_engines() {
     let tree = Tree::new();
     add_b580(&tree, 0, PCI);

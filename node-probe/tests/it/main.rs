@@ -15,6 +15,7 @@ mod misbehaving;
 mod notes;
 mod once;
 mod panics;
+mod partitions;
 mod pcie;
 mod processes;
 mod readings;

@@ -4,8 +4,8 @@
 use crate::harness::probe;
 use serde_json::Value;
 use std::{
-    fs,
-    os::unix::fs::symlink,
+    fs::{self, File},
+    os::unix::fs::{FileExt, symlink},
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -31,11 +31,14 @@ impl Tree {
         self.0.path()
     }
 
-    /// Writes a file, with its folders.
+    /// Writes a file, with its folders, in place and with one call: a probe keeps attributes open, and the
+    /// kernel never shows a part of one.
     pub fn file(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.root().join(path);
+        let (path, content) = (self.root().join(path), content.as_ref());
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, content).unwrap();
+        let file = File::options().write(true).create(true).truncate(false).open(&path).unwrap();
+        file.write_all_at(content, 0).unwrap();
+        file.set_len(content.len() as u64).unwrap();
         path
     }
 
@@ -61,9 +64,11 @@ impl Tree {
         self.attributes(pci, attributes);
     }
 
-    /// Writes attributes of a GPU's device.
+    /// Writes attributes of a GPU's device. Numbers are filled up to one length, so that a new one never
+    /// ends with digits of an old one.
     pub fn attributes(&self, pci: &str, attributes: &[(&str, &str)]) {
-        attributes.iter().for_each(|(name, content)| _ = self.attribute(pci, name, format!("{content}\n")));
+        let written = |content: &str| format!("{content:\n<24}\n");
+        attributes.iter().for_each(|(name, content)| _ = self.attribute(pci, name, written(content)));
     }
 
     /// Writes one attribute.

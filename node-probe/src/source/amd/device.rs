@@ -58,6 +58,9 @@ pub struct AmdDevice {
     is_apu: bool,
 }
 
+/// Attributes that are read for a partition that does not stand for its board.
+const OF_PARTITION: [&str; 2] = ["mem_info_vram_total", "gpu_metrics"];
+
 /// The attributes that are read for each sample.
 #[derive(Debug)]
 struct Sensors {
@@ -84,8 +87,16 @@ struct Sensors {
 }
 
 impl Sensors {
-    fn open(device: &Path, hwmon: &Hwmon) -> Self {
-        let open = |name: &str| Attribute::open(&device.join(name));
+    /// Opens those of a card, or of a partition that does not stand for its board, of which few are read: a
+    /// node has up to 64 partitions, and a limited number of open files.
+    fn open(card: &Card, hwmon: &Hwmon) -> Self {
+        let is_read = |name: &str| card.is_first() || OF_PARTITION.contains(&name);
+        let open = |name: &str| match is_read(name) {
+            true => Attribute::open(&card.device.join(name)),
+            false => Attribute::missing(),
+        };
+        let none = Hwmon::none();
+        let hwmon = if card.is_first() { hwmon } else { &none };
         Self {
             busy: open("gpu_busy_percent"),
             mem_busy: open("mem_busy_percent"),
@@ -127,12 +138,12 @@ impl Device for AmdDevice {
     }
 
     fn open(root: &Path, card: &Card) -> Self {
-        let hwmon = Hwmon::of(&card.device);
+        let hwmon = Hwmon::of(&card.device, &card.driver);
         Self {
             root: root.to_owned(),
             link: PcieLink::of(&card.device),
-            sensors: Sensors::open(&card.device, &hwmon),
-            ras: Ras::of(&card.device),
+            sensors: Sensors::open(card, &hwmon),
+            ras: Ras::of(&card.device, card.is_first()),
             kfd: KfdGpu::of(root, card.pci.as_deref(), card.partition),
             card: card.clone(),
             errors: Errors::default(),
@@ -245,8 +256,8 @@ impl AmdDevice {
         let (core, memory) = (core_sensor(&self.hwmon), self.hwmon.temperature("mem"));
         let partition = attribute::read_text(&self.card.device.join("current_compute_partition"));
         GpuFacts {
-            sm_clock_max_mhz: highest(&self.sensors.gfx_levels),
-            mem_clock_max_mhz: highest(&self.sensors.mem_levels),
+            sm_clock_max_mhz: highest(&self.card.device.join("pp_dpm_sclk")),
+            mem_clock_max_mhz: highest(&self.card.device.join("pp_dpm_mclk")),
             temp_slowdown_c: celsius(core, "crit"),
             temp_shutdown_c: celsius(core, "emergency"),
             temp_mem_max_c: celsius(memory, "crit"),
@@ -296,10 +307,15 @@ fn is_apu(card: &Card, hwmon: &Hwmon) -> bool {
 impl Sensors {
     fn read(&self, reader: &mut Reader, metrics: &GpuMetrics) -> GpuSample {
         let known = |value: Option<u64>| value.map_or(UNSUPPORTED, Reading::Value);
-        let milliwatts = |reading: Reading<u64>| reading.map(|microwatts| microwatts / 1_000);
+        // The second die of a card has no figures of its own, which older kernels report as 0.
+        let milliwatts = |reading: Reading<u64>| match reading {
+            Reading::Value(0) => Reading::Unsupported,
+            reading => reading.map(|microwatts| microwatts / 1_000),
+        };
         let (average, input) =
             (milliwatts(reader.number(&self.power_average)), milliwatts(reader.number(&self.power_input)));
-        let socket = known(metrics.power_w.and_then(|watts| watts.checked_mul(1_000)));
+        let socket =
+            known(metrics.power_w.filter(|watts| *watts > 0).and_then(|watts| watts.checked_mul(1_000)));
         let energy_mj = metrics.energy.map(|energy| u128::from(energy) * 1_000 / ENERGY_UNITS);
         GpuSample {
             util_pct: or_else(reader.percent(&self.busy), || known(metrics.gfx_pct)),
@@ -357,9 +373,8 @@ fn clock(reader: &mut Reader, [hertz, levels]: [&Attribute; 2], from_table: Opti
     })
 }
 
-fn highest(levels: &Attribute) -> Reading<u32> {
-    let mut buffer = [0; 4_096];
-    narrow(levels.text(&mut buffer).and_then(|text| levels::highest(text).ok_or(ReadError::Missing)))
+fn highest(levels: &Path) -> Reading<u32> {
+    narrow(attribute::read_lines(levels).and_then(|text| levels::highest(&text).ok_or(ReadError::Missing)))
 }
 
 /// Adds up the links in bytes; the driver counts in KB.

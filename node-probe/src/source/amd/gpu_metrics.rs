@@ -126,7 +126,7 @@ const INSTINCT: Layout = Layout {
     partitions: (0, 0),
 };
 
-/// Layouts 2.1 to 2.4, of processors with a GPU. Units of temperatures, power and utilization differ
+/// Layouts 2.1 to 3.0, of processors with a GPU. Units of temperatures, power and utilization differ
 /// between processors, so that they are left to other attributes.
 const APU: Layout = Layout {
     size: 0,
@@ -214,7 +214,7 @@ fn layout(format: u8, content: u8) -> Option<Layout> {
         (2, 2) => Layout { size: 128, ..APU },
         (2, 3) => Layout { size: 152, ..APU },
         (2, 4) => Layout { size: 168, ..APU },
-        (3, 0) => Layout { size: 256, gfx_clk: 0, mem_clk: 0, video_clk: 0, indep_throttle: 0, ..APU },
+        (3, 0) => Layout { size: 264, gfx_clk: 174, mem_clk: 186, video_clk: 184, indep_throttle: 0, ..APU },
         _ => return None,
     })
 }
@@ -281,12 +281,10 @@ fn throttle(table: &[u8], layout: &Layout) -> Option<Throttle> {
     })
 }
 
+/// Reads the links that the card has, which need not be all.
 fn links(table: &[u8], offset: usize) -> Vec<u64> {
-    let counts: Option<Vec<u64>> = match offset {
-        0 => None,
-        offset => (0..XGMI_LINKS).map(|link| long(table, offset + 8 * link)).collect(),
-    };
-    counts.unwrap_or_default()
+    let all = if offset == 0 { 0 } else { XGMI_LINKS };
+    (0..all).filter_map(|link| long(table, offset + 8 * link)).collect()
 }
 
 /// Returns the bytes of a field; `None` if the layout lacks it or the card does not report it.
@@ -371,6 +369,24 @@ mod tests {
         assert_eq!(
             (metrics.xgmi_read_kb[1], metrics.xgmi_write_kb[0], metrics.xgmi_read_kb.len()),
             (5, 7, 8)
+        );
+    }
+
+    #[test]
+    fn a_card_may_have_some_of_the_links_only() {
+        let mut instinct = table(288, 1, 4, &[]);
+        instinct[104..104 + 7 * 8].fill(0);
+        instinct[104 + 8] = 5;
+        let metrics = parse(&instinct).unwrap();
+        assert_eq!((metrics.xgmi_read_kb, metrics.xgmi_write_kb), (vec![0, 5, 0, 0, 0, 0, 0], vec![]));
+    }
+
+    #[test]
+    fn the_newest_table_of_processors_has_clocks() {
+        let metrics = parse(&table(264, 3, 0, &[(174, 2_700), (184, 600), (186, 2_000)])).unwrap();
+        assert_eq!(
+            (metrics.gfx_mhz, metrics.mem_mhz, metrics.video_mhz),
+            (Some(2_700), Some(2_000), Some(600))
         );
     }
 

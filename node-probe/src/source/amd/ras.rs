@@ -37,15 +37,19 @@ pub struct BadPages {
 }
 
 impl Ras {
-    /// Opens the counters of a device.
-    pub fn of(device: &Path) -> Self {
+    /// Opens the counters of a device, unless another entry counts its errors.
+    pub fn of(device: &Path, is_counted: bool) -> Self {
         let folder = device.join("ras");
         let names = fs::read_dir(&folder).into_iter().flatten().take(MAX_BLOCKS);
         let names: Vec<_> = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        let has_memory = names.iter().any(|name| name == "umc_err_count");
+        if !is_counted {
+            return Self { counts: Vec::new(), has_memory, pages: Attribute::missing() };
+        }
         let counts = names.iter().filter(|name| name.ends_with("_err_count"));
         Self {
             counts: counts.map(|name| Attribute::open(&folder.join(name))).collect(),
-            has_memory: names.iter().any(|name| name == "umc_err_count"),
+            has_memory,
             pages: Attribute::open(&folder.join("gpu_vram_bad_pages")),
         }
     }
@@ -138,9 +142,9 @@ mod tests {
             "0x00000001 : 0x00001000 : R\n0x00000002 : 0x00001000 : P\n",
         )
         .unwrap();
-        let read = || Ras::of(device.path()).errors(&mut Reader::default());
+        let read = || Ras::of(device.path(), true).errors(&mut Reader::default());
         assert_eq!(read(), Errors { corrected: Reading::Value(7), uncorrected: Reading::Value(1) });
-        let pages = Ras::of(device.path()).bad_pages(&mut Reader::default());
+        let pages = Ras::of(device.path(), true).bad_pages(&mut Reader::default());
         assert_eq!(pages, BadPages { retired: Reading::Value(1), is_pending: Reading::Value(true) });
         fs::write(ras.join("gfx_err_count"), "ue: many\n").unwrap();
         assert!(matches!(read().corrected, Reading::Failed(_)));

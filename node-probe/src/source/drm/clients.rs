@@ -91,6 +91,8 @@ pub struct ClientScanner {
     known: BTreeMap<u32, Vec<u32>>,
     /// Processes of other people that cannot be read.
     hidden: BTreeSet<u32>,
+    /// Whether there are others that are not even listed.
+    hides_others: bool,
     clients: HashMap<(String, u64), Seen>,
 }
 
@@ -105,13 +107,14 @@ impl ClientScanner {
             pending: VecDeque::new(),
             known: BTreeMap::new(),
             hidden: BTreeSet::new(),
+            hides_others: false,
             clients: HashMap::new(),
         }
     }
 
     /// Whether processes of other people cannot be read.
     pub fn is_partial(&self) -> bool {
-        !self.hidden.is_empty()
+        self.hides_others || !self.hidden.is_empty()
     }
 
     /// Returns the usage by process of each GPU, given the positions of the GPUs by PCI address.
@@ -189,6 +192,7 @@ impl ClientScanner {
     /// Lists all processes. Young ones are looked at first; the others once a pass is over.
     fn list(&mut self, now_ns: u64) -> io::Result<()> {
         let pids = self.processes.pids()?;
+        self.hides_others = self.processes.hides_others(&pids);
         let young_until_ns = if self.listed_ns.is_some() { now_ns.saturating_add(YOUNG_NS) } else { 0 };
         let before = std::mem::take(&mut self.alive);
         let until = |pid: u32| (pid, before.get(&pid).copied().unwrap_or(young_until_ns));

@@ -1,6 +1,7 @@
 //! The sensors of a GPU: `device/hwmon/hwmonN`, whose temperatures are known by their labels.
 
 use super::attribute::{self, Attribute};
+use super::card;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -14,14 +15,29 @@ const MAX_TEMPERATURES: u32 = 12;
 pub struct Hwmon(Option<PathBuf>);
 
 impl Hwmon {
-    /// Finds the sensors of a device.
-    pub fn of(device: &Path) -> Self {
-        let entries = fs::read_dir(device.join("hwmon")).into_iter().flatten().take(64);
-        let folders = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        let is_hwmon = |path: &PathBuf| {
-            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("hwmon"))
-        };
-        Self(folders.filter(is_hwmon).min())
+    /// Finds the sensors that a driver registers for a device under its own name. i915 also registers
+    /// those of each GT (`i915_gt0`), in folders whose numbers may be lower after the driver was reloaded.
+    pub fn of(device: &Path, driver: &str) -> Self {
+        let folder = device.join("hwmon");
+        let entries = fs::read_dir(&folder).into_iter().flatten().take(64);
+        let numbers = entries.filter_map(|entry| card::number(entry.ok()?.file_name().to_str()?, "hwmon"));
+        let mut numbers: Vec<_> = numbers.collect();
+        numbers.sort_unstable();
+        let folders: Vec<_> =
+            numbers.into_iter().map(|number| folder.join(format!("hwmon{number}"))).collect();
+        let is_of_driver =
+            |path: &&PathBuf| attribute::read_text(&path.join("name")).is_ok_and(|name| name == driver);
+        Self(folders.iter().find(is_of_driver).or(folders.first()).cloned())
+    }
+
+    /// No sensors.
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Whether the driver provides sensors.
+    pub const fn exists(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Opens an attribute: `power1_cap`.

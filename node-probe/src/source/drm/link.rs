@@ -12,9 +12,8 @@ const BRIDGE: u32 = 0x0604;
 pub struct PcieLink {
     speed: Attribute,
     width: Attribute,
-    /// What the card and its slot support.
-    max_speed: [Attribute; 2],
-    max_width: [Attribute; 2],
+    /// Folders of the card and its slot, which state what they support.
+    ends: [Option<PathBuf>; 2],
 }
 
 impl PcieLink {
@@ -25,15 +24,19 @@ impl PcieLink {
     pub fn of(device: &Path) -> Self {
         let on_slot = on_slot(device);
         let open = |name: &str| Attribute::open(&on_slot.join(name));
-        let slot = on_slot.parent().filter(|parent| card::pci_of(parent).is_some());
-        let of_slot =
-            |name: &str| slot.map_or_else(Attribute::missing, |slot| Attribute::open(&slot.join(name)));
+        let slot = on_slot.parent().filter(|parent| card::pci_of(parent).is_some()).map(Path::to_owned);
         Self {
             speed: open("current_link_speed"),
             width: open("current_link_width"),
-            max_speed: [open("max_link_speed"), of_slot("max_link_speed")],
-            max_width: [open("max_link_width"), of_slot("max_link_width")],
+            ends: [Some(on_slot), slot],
         }
+    }
+
+    /// Opens an attribute of both ends.
+    fn of_ends(&self, name: &str) -> [Attribute; 2] {
+        self.ends
+            .each_ref()
+            .map(|end| end.as_ref().map_or_else(Attribute::missing, |end| Attribute::open(&end.join(name))))
     }
 
     /// Current generation.
@@ -57,7 +60,7 @@ impl PcieLink {
     /// # Errors
     /// If it cannot be read.
     pub fn max_generation(&self) -> Result<u64, ReadError> {
-        lower(self.max_speed.each_ref().map(generation))
+        lower(self.of_ends("max_link_speed").each_ref().map(generation))
     }
 
     /// Largest width of card and slot in lanes.
@@ -65,7 +68,7 @@ impl PcieLink {
     /// # Errors
     /// If it cannot be read.
     pub fn max_width(&self) -> Result<u64, ReadError> {
-        lower(self.max_width.each_ref().map(lanes))
+        lower(self.of_ends("max_link_width").each_ref().map(lanes))
     }
 }
 

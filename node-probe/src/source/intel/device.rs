@@ -1,7 +1,7 @@
 //! One Intel GPU: the attributes that i915 or Xe provide, and which reading each of them is.
 
 use super::gt::{self, Gt};
-use crate::counter_rate::CounterRate;
+use crate::counter_rate::{CounterRate, possible};
 use crate::source::drm::attribute::{Attribute, ReadError, Reader, or_else};
 use crate::source::drm::card::Card;
 use crate::source::drm::facts::{self, narrow};
@@ -12,8 +12,8 @@ use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample};
 use nodeglass_protocol::{Reading, Vendor};
 use std::path::{Path, PathBuf};
 
-/// PCI address of a GPU that is part of a processor.
-const INTEGRATED: &str = "0000:00:02.0";
+/// PCI slot of a GPU that is part of a processor, and of its virtual functions.
+const INTEGRATED: &str = "0000:00:02.";
 
 /// An Intel GPU with its open attributes.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ pub struct IntelDevice {
     link: PcieLink,
     gts: Vec<Gt>,
     sensors: Sensors,
+    is_integrated: bool,
     /// Rate of the energy counter, which is the power in µW.
     power: CounterRate,
 }
@@ -41,11 +42,12 @@ struct Sensors {
     memory_limit: Attribute,
     vram_total: Attribute,
     vram_free: Attribute,
+    /// Size of the memory of each tile, which kernels without `vram_total` have.
+    tiles: Vec<Attribute>,
 }
 
 impl Sensors {
-    fn open(card: &Card) -> Self {
-        let hwmon = Hwmon::of(&card.device);
+    fn open(card: &Card, hwmon: &Hwmon) -> Self {
         // Of two channels, the card includes what its package consumes. Xe labels its sensors; i915
         // has one of each kind, without a label.
         let channel = if hwmon.open("energy1_input").is_open() { 1 } else { 2 };
@@ -64,7 +66,21 @@ impl Sensors {
             // Only some kernels of Intel's data-centre releases have them.
             vram_total: Attribute::open(&card.folder.join("lmem_total_bytes")),
             vram_free: Attribute::open(&card.folder.join("lmem_avail_bytes")),
+            tiles: gt::tiles(&card.device)
+                .iter()
+                .map(|tile| Attribute::open(&tile.join("physical_vram_size_bytes")))
+                .collect(),
         }
+    }
+
+    /// Reads the size of the memory in bytes; that of a GPU without its own is 0.
+    fn vram_total(&self, reader: &mut Reader) -> Reading<u64> {
+        let of_tiles = || {
+            let sizes: Result<Vec<_>, _> = self.tiles.iter().map(Attribute::number).collect();
+            sizes.and_then(|sizes| sizes.into_iter().reduce(u64::saturating_add).ok_or(ReadError::Missing))
+        };
+        let total = self.vram_total.number().or_else(|_| of_tiles());
+        reader.take(total.and_then(|total| if total == 0 { Err(ReadError::Missing) } else { Ok(total) }))
     }
 }
 
@@ -99,11 +115,15 @@ impl Device for IntelDevice {
     const DRIVERS: &'static [&'static str] = &["i915", "xe"];
 
     fn open(root: &Path, card: &Card) -> Self {
+        let hwmon = Hwmon::of(&card.device, &card.driver);
+        // Both drivers provide sensors for cards only. In a virtual machine, a card may have that slot.
+        let has_slot = card.pci.as_deref().is_some_and(|pci| pci.starts_with(INTEGRATED));
         Self {
             root: root.to_owned(),
             link: PcieLink::of(&card.device),
             gts: Gt::all(&card.folder, &card.device),
-            sensors: Sensors::open(card),
+            sensors: Sensors::open(card, &hwmon),
+            is_integrated: has_slot && !hwmon.exists(),
             power: CounterRate::wide(),
             card: card.clone(),
         }
@@ -132,9 +152,9 @@ impl Device for IntelDevice {
 
     fn read(&mut self, reader: &mut Reader, mono_ns: u64) -> GpuSample {
         let sensors = &self.sensors;
-        let energy = reader.number(&sensors.energy);
+        let energy = possible(reader.number(&sensors.energy));
         let limit = power_limit(sensors, reader);
-        let (total, free) = (reader.number(&sensors.vram_total), reader.number(&sensors.vram_free));
+        let (total, free) = (sensors.vram_total(reader), reader.number(&sensors.vram_free));
         let used = match (&total, &free) {
             (Reading::Value(total), Reading::Value(free)) => Reading::Value(total.saturating_sub(*free)),
             _ => free.clone(),
@@ -163,6 +183,6 @@ impl Device for IntelDevice {
     }
 
     fn is_integrated(&self) -> bool {
-        self.card.pci.as_deref() == Some(INTEGRATED)
+        self.is_integrated
     }
 }

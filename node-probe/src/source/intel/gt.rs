@@ -14,6 +14,10 @@ use std::{
 
 /// Maximum number of GTs.
 const MAX_GTS: usize = 16;
+/// Modulus of a 32-bit counter of ms.
+const WRAP_MS: u64 = 1 << 32;
+/// By how many ms an idle time may exceed the time between two readings.
+const SLACK_MS: u64 = 1_000;
 
 /// Bits of NVML's clock-event reasons, which the throttle mask of all vendors uses.
 mod reason {
@@ -23,13 +27,21 @@ mod reason {
 }
 
 /// Endings of the names of throttle reasons, and which reasons they are. `ratl` is a limit of the
-/// running average of temperature, `pl…` are limits of power, `tdc` one of current.
-const REASONS: [(&str, u64); 8] = [
+/// running average of temperature, `pl…` are limits of power, `tdc` and `iccmax` ones of current.
+const REASONS: [(&str, u64); 16] = [
     ("pl1", reason::POWER),
     ("pl2", reason::POWER),
     ("pl4", reason::POWER),
+    ("psys_pl1", reason::POWER),
+    ("psys_pl2", reason::POWER),
+    ("psys_crit", reason::POWER),
     ("vr_tdc", reason::POWER),
+    ("iccmax", reason::POWER),
     ("thermal", reason::THERMAL),
+    ("soc_thermal", reason::THERMAL),
+    ("soc_avg_thermal", reason::THERMAL),
+    ("mem_thermal", reason::THERMAL),
+    ("vr_thermal", reason::THERMAL),
     ("ratl", reason::THERMAL),
     ("vr_thermalert", reason::THERMAL),
     ("prochot", reason::HARDWARE),
@@ -50,9 +62,8 @@ pub struct Gt {
 impl Gt {
     /// Finds the GTs of a card.
     pub fn all(card_folder: &Path, device: &Path) -> Vec<Self> {
-        let tiles = numbered(device, "tile");
         let of_xe: Vec<_> =
-            tiles.iter().flat_map(|tile| numbered(tile, "gt")).map(|gt| Self::of_xe(&gt)).collect();
+            tiles(device).iter().flat_map(|tile| numbered(tile, "gt")).map(|gt| Self::of_xe(&gt)).collect();
         if !of_xe.is_empty() {
             return of_xe;
         }
@@ -110,8 +121,15 @@ impl Gt {
     }
 
     /// Returns the share of the time since the last reading in which it was powered up, in %.
+    ///
+    /// A GT that was never idle since the driver was loaded does not count: power-down states are switched
+    /// off, or, in a virtual function, another driver's matter.
     pub fn busy(&mut self, reader: &mut Reader, mono_ns: u64) -> Reading<u64> {
         let now = match reader.number(&self.idle_ms) {
+            Reading::Value(0) => Reading::Unsupported,
+            reading => reading,
+        };
+        let now = match now {
             Reading::Value(now) => now,
             other => {
                 self.last_idle = None;
@@ -127,10 +145,13 @@ impl Gt {
             return Reading::NotYet;
         }
         self.last_idle = Some((now, mono_ns));
-        // i915 counts in 32 bits, which wrap around after 49 days.
+        // i915 counts in 32 bits, which wrap around after 49 days. Anything else that goes back was reset.
         let idle_ms = match now.checked_sub(last) {
             Some(idle_ms) => idle_ms,
-            None if last <= u64::from(u32::MAX) => now + (1 << 32) - last,
+            None if last < WRAP_MS => match now + WRAP_MS - last {
+                idle_ms if idle_ms <= elapsed_ns / 1_000_000 + SLACK_MS => idle_ms,
+                _ => return Reading::NotYet,
+            },
             None => return Reading::NotYet,
         };
         let idle_pct = u128::from(idle_ms) * 100_000_000 / u128::from(elapsed_ns);
@@ -154,6 +175,11 @@ impl Gt {
 fn reasons(open: impl Fn(&str) -> Attribute) -> Vec<(Attribute, u64)> {
     let all = REASONS.iter().map(|(name, reason)| (open(name), *reason));
     all.filter(|(attribute, _)| attribute.is_open()).collect()
+}
+
+/// Returns the folders of a device's tiles, which Xe provides.
+pub fn tiles(device: &Path) -> Vec<PathBuf> {
+    numbered(device, "tile")
 }
 
 /// Returns the folders with a prefix and a number, by number.
@@ -187,4 +213,43 @@ pub fn union(readings: impl Iterator<Item = Reading<u64>>) -> Reading<u64> {
             _ => all,
         })
         .unwrap_or(Reading::Unsupported)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Returns the busy share after the idle counter went from one value to another within a second.
+    fn busy(counts: [u64; 2]) -> [Reading<u64>; 2] {
+        let device = tempfile::tempdir().unwrap();
+        let folder = device.path().join("tile0/gt0/gtidle");
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("idle_residency_ms");
+        fs::write(&path, "1").unwrap();
+        let mut gts = Gt::all(device.path(), device.path());
+        let mut second = 0;
+        counts.map(|count| {
+            fs::write(&path, format!("{count}\n")).unwrap();
+            second += 1;
+            gts[0].busy(&mut Reader::default(), second * SECOND)
+        })
+    }
+
+    #[test]
+    fn an_idle_counter_wraps_around_or_was_reset() {
+        let [first, second] = busy([5_000, 5_250]);
+        assert_eq!((first, second), (Reading::NotYet, Reading::Value(75)));
+        assert_eq!(busy([WRAP_MS - 200, 300])[1], Reading::Value(50));
+        assert_eq!(busy([WRAP_MS + 9, 300])[1], Reading::NotYet);
+        // After a reset, it is not idle for 49 days.
+        assert_eq!(busy([500_000, 10])[1], Reading::NotYet);
+    }
+
+    #[test]
+    fn a_gt_that_was_never_idle_does_not_count() {
+        assert_eq!(busy([0, 0]), [Reading::Unsupported, Reading::Unsupported]);
+        assert_eq!(busy([7, 7])[1], Reading::Value(100));
+    }
 }

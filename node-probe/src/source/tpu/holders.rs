@@ -41,7 +41,7 @@ impl Holders {
             return Ok(());
         }
         let pids = self.processes.pids()?;
-        (self.is_partial, self.by_file) = (false, BTreeMap::new());
+        (self.is_partial, self.by_file) = (self.processes.hides_others(&pids), BTreeMap::new());
         for pid in pids {
             match self.processes.open_files(pid) {
                 Ok(open) => {
