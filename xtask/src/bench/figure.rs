@@ -25,8 +25,8 @@ pub(crate) struct Figure {
 impl Figure {
     /// Parses `= KEY VALUE [LOWEST HIGHEST] [# NOTE]`; `None` for a line that is for the user.
     ///
-    /// If the catalogue does not contain the figure, or it is not a number.
-    /// When it is a figure that the catalogue does not know, or not a number.
+    /// # Errors
+    /// The catalogue does not contain the figure, or its value is not a number.
     pub(crate) fn read(line: &str) -> Result<Option<Self>> {
         let Some(line) = line.strip_prefix(MARK) else { return Ok(None) };
         let (numbers, note) = line.split_once(" # ").unwrap_or((line, ""));
