@@ -76,7 +76,7 @@ const FORMATS: &[(&str, &str)] = &[
     ),
     (
         "download",
-        r"(?P<done>S)\s?(?:(?P<done_scale>[kKMGT]?)i?B\s?)?/\s?~?(?P<total>S)\s?(?P<total_scale>[kKMGT]?)i?B\s*(?:\[[^\]]*\]\s*[0-9]{1,3}\s?%\s*)?[(|•·,]?\s*[0-9.]+\s?[kKMGT]?i?B/s",
+        r"(?P<done>S)\s?(?:(?P<done_scale>[kKMGT]?)i?B\s?)?/\s?~?(?P<total>S)\s?(?P<total_scale>[kKMGT]?)i?B\s*(?:\[[^\]]*\]\s*[0-9]{1,3}\s?%\s*)?(?:[(|•·,]|at\s)?\s*[0-9.]+\s?[kKMGT]?i?B/s",
     ),
     ("download", r"\b(?P<pct>[0-9]{1,3})%\s+(?:[0-9.]+[kKMGT]?B\s+)?[0-9.]+\s?[kKMGT]?i?B/s\s+(?P<left>C)"),
     ("download", r"\b(?P<pct>[0-9]{1,3})%\[[=>+<\s]*\]"),
@@ -91,6 +91,7 @@ const FORMATS: &[(&str, &str)] = &[
         "",
         r"^(?P<label>.*?)\s*[0-9]{1,3}(?:\.[0-9]+)?%\s?(?:Completed )?\|(?:[^|]*\|)?\s*(?P<done>N)(?P<done_scale>[kKMGT]?)i?B?/(?P<total>N)(?P<total_scale>[kKMGT]?)i?B?\s*\[(?:[^<\]]*<(?P<left>D))?",
     ),
+    ("", r"^\s*(?P<done>N)/(?P<total>N)\s\[[0-9:]+<(?P<left>D),"),
     // Julia's ProgressMeter.
     ("", r"^(?P<label>.*?)\s*(?P<pct>[0-9]{1,3})%\s?\|[^|]*\|\s+ETA:\s+(?P<left>D)"),
     // alive-progress, progressbar2.
@@ -163,7 +164,12 @@ const FORMATS: &[(&str, &str)] = &[
     // Other builds, quantization of llama.cpp; pytest.
     ("item", r"^\[\s*(?P<done>N)\s?/\s?(?P<total>N)\]\s(?P<weak>)"),
     ("%", r"^\S+(?:::\S+)? (?:[.FEsxX]+|[A-Z]+) *\[ {0,2}(?P<pct>[0-9]{1,3})%\]$"),
-    // click; R's text bars.
+    // Bars of blocks; click; R's text bars.
+    (
+        "",
+        r"^(?P<label>[^█▓▒░■□\[|]*?)[\[|\s]*[█▉▊▋▌▍▎▏▓▒░■□]{3,}[\s\-·.]*[\]|]?\s+(?P<done>N)\s?/\s?(?P<total>N)(?:\s|$)",
+    ),
+    ("%", r"[█▉▊▋▌▍▎▏▓▒░■□]{3,}[\s\-·.]*[\]|]?\s+(?P<pct>[0-9]{1,3}(?:\.[0-9]+)?)\s?%"),
     ("%", r"\[[#=>\-\s.]{5,}\]\s+(?P<pct>[0-9]{1,3}(?:\.[0-9]+)?)%(?:\s+(?P<left>C))?"),
     ("%", r"^\s*\|[=\s-]{10,}\|\s+(?P<pct>[0-9]{1,3})%$"),
     // Sentences.
@@ -176,6 +182,10 @@ const FORMATS: &[(&str, &str)] = &[
     (
         "",
         r"(?i)\b(?:processed|completed|finished|trained|done)[\s:]+(?P<done>N)(?P<done_scale>[kM]?)\s*(?:/|of|out of)\s*(?P<total>N)(?P<total_scale>[kM]?)\s+(?P<label>[a-z]{3,})",
+    ),
+    (
+        "",
+        r"(?i)\b(?:processing|computing)\s+(?P<label>[a-z]+)\s+#?(?P<done>N)\s*(?:/|of|out of)\s*(?P<total>N)(?:[\s:,;]|\.\s|\.*$)",
     ),
 ];
 
@@ -237,8 +247,15 @@ pub(super) fn parse(line: &str) -> Option<Count> {
         Some((at, found)) => of_format(at, &found)?,
         None => {
             let run = RunSteps::of(line);
-            let count = named(line).or_else(|| step(line, run.as_ref()));
-            let left = eta(line, count.is_some());
+            let count = named(line).or_else(|| step(line, run.as_ref())).or_else(|| with_estimate(line));
+            let in_epoch = |count: &Count| {
+                count.total.is_some() && count.epoch.is_some_and(|epoch| epoch.total.is_none())
+            };
+            let left = eta(line, count.is_some()).map(|left| match left {
+                // Of an epoch alone, as far as the line tells.
+                Left::Program(left_s) if count.as_ref().is_some_and(in_epoch) => Left::Counter(left_s),
+                left => left,
+            });
             let run_steps = run.filter(|run| !run.is_maximum || count.is_some()).map(|run| run.steps);
             let is_known = left.is_some() || run_steps.is_some();
             return Some(Count { left, run_steps, ..count.or(is_known.then(Count::default))? });
@@ -357,6 +374,19 @@ fn step(line: &str, run: Option<&RunSteps>) -> Option<Count> {
     let found = STEP.as_ref()?.captures_iter(line).find(is_other)?;
     let (label, done) = (found["label"].to_lowercase(), found["done"].parse().ok()?);
     Some(Count { label, done: Some(done), ..Count::default() })
+}
+
+/// A count of which the line states when it ends, but not what is counted: `[12/400] a.pdb, 3 min left`.
+fn with_estimate(line: &str) -> Option<Count> {
+    static FRACTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let source = r"(?:^|[\s\[(:=|])(?P<done>N)\s?/\s?(?P<total>N)(?:[\s\]),;:|]|$)";
+        Regex::new(&source.replace(">N)", ">[0-9]+(?:[,_][0-9]{3})*)")).ok()
+    });
+    let found = FRACTION.as_ref()?.captures(line)?;
+    eta(line, true)?;
+    let (done, total) = (scaled(&found["done"], None)?, scaled(&found["total"], None)?);
+    let count = Count { done: Some(done), total: Some(total), ..Count::default() };
+    (total > 1.0 && done <= total && total < MAX_TOTAL).then_some(count)
 }
 
 /// The number of steps of the whole run, and where a line states it.

@@ -207,6 +207,9 @@ impl LogScanner {
             if let Some(line) = partial.filter(|_| !self.is_partial_scanned) {
                 self.is_partial_scanned = true;
                 self.scan(line.as_str(), chunk, now_ms);
+                if chunk != LogChunk::Baseline {
+                    self.progress.read(std::iter::once(line.as_str()), None, now);
+                }
             }
             return;
         }
@@ -234,7 +237,7 @@ impl LogScanner {
             }
         }
         if chunk != LogChunk::Baseline {
-            self.progress.read(lines.iter().chain(partial).map(LongText::as_str), now);
+            self.progress.read(lines.iter().map(LongText::as_str), partial.map(LongText::as_str), now);
         }
     }
 
@@ -489,7 +492,7 @@ mod tests {
     fn the_name_of_a_bar_is_masked_as_a_whole() {
         let mut scanner = scanner();
         let bar = "--api-key=sk-verysecret1234567890abcdef  45%|####5     | 45/100 [01:23<01:41,  5.43it/s]";
-        scanner.read(&[], Some(&LongText::line(bar)), LogChunk::New, at(0));
+        scanner.read(&[LongText::line(bar)], None, LogChunk::New, at(0));
         let progress = scanner.state(0).progress.unwrap();
         assert!(progress.label.as_str().contains("api-key"), "{}", progress.label);
         assert!(!progress.label.as_str().contains("verysecret"), "{}", progress.label);

@@ -291,7 +291,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Request more memory (--mem), or use fewer data loader workers",
-            r"(?i:(invoked|by( the)?( linux)?) oom[-_ ]killer|been oom[- ]killed)|cgroup out-of-memory handler|Out of memory: Killed process|Detected [1-9]\d* oom|DataLoader worker \(pid.{0,40}killed by signal: Killed|srun: error: .*: tasks? .*: Out Of Memory",
+            r"(?i:(invoked|by( the)?( linux)?) oom[-_ ]killer|been oom[- ]killed)|cgroup out-of-memory handler|slurmstepd: error: Exceeded (step|job) memory limit|Out of memory: Killed process|Detected [1-9]\d* oom|DataLoader worker \(pid.{0,40}killed by signal: Killed|srun: error: .*: tasks? .*: Out Of Memory",
         ),
         pattern(
             "no_memory",
@@ -395,7 +395,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "Check the modules, the container and the paths of the batch script, and that they exist on every node",
-            r"error while loading shared libraries: |: version `\S+' not found \(required by|srun: error: .*launch.* failed|slurmstepd: error: (execve\(\)|spank: required plugin|pyxis: (failed|couldn't))|^~Can't locate \S+ in @INC",
+            r"error while loading shared libraries: |: version `\S+' not found \(required by|srun: error: .*launch.* failed|slurmstepd: error: (execve\(\)|spank: required plugin|pyxis: (failed|couldn't))|^~Can't locate \S+ in @INC|: can't open file '.*': \[Errno 2\]",
         ),
         pattern(
             "workflow_error",
@@ -411,7 +411,7 @@ fn built_in() -> Vec<LogPattern> {
             Warning,
             true,
             "See who ended it: the batch script, a time limit, or a person",
-            r"^([0-9]+:\s)?(\S+: line \d+:\s+\d+ )?(Killed|Terminated)(\s{2,}|$)|SIGTERM handler called|srun: error: .*: tasks? .*: (Killed|Terminated|Exited)|\*\*\* (JOB|STEP) \S+ ON \S+ CANCELLED AT ",
+            r"^([0-9]+:\s)?(\S+: line \d+:\s+\d+ )?(Killed|Terminated)(\s{2,}|$)|SIGTERM handler called|srun: error: .*: tasks? .*: (Killed|Terminated|Exited)|\*\*\* (JOB|STEP) \S+ ON \S+ CANCELLED (AT|DUE TO) ",
         ),
     ]
 }

@@ -104,14 +104,21 @@ pub(super) fn is_count(line: &str) -> bool {
 }
 
 impl ProgressTracker {
-    /// Takes in the lines that were read at a time.
-    pub fn read<'a>(&mut self, lines: impl Iterator<Item = &'a str>, now: ReadTime) {
+    /// Takes in the lines that were read at a time, and the incomplete one at the end: a bar, or a part of a line.
+    pub fn read<'a>(
+        &mut self,
+        lines: impl Iterator<Item = &'a str>,
+        partial: Option<&'a str>,
+        now: ReadTime,
+    ) {
         // All were written since the last reading: of each counter the largest counts, as ranks write theirs in any
         // order, unless it began again in between.
         let mut newest: Vec<Reading> = Vec::new();
         let mut resumed = Resumed::default();
         let mut before: Option<Key> = None;
-        for count in lines.filter_map(count::parse) {
+        let lines = lines.map(|line| (line, true)).chain(partial.map(|line| (line, false)));
+        for (line, is_whole) in lines {
+            let Some(count) = count::parse(line) else { continue };
             self.run_steps = count.run_steps.or(self.run_steps);
             if count.done.is_none() && count.epoch.is_none() {
                 // An estimate on a line of its own is of the count before it.
@@ -120,7 +127,7 @@ impl ProgressTracker {
                 }
                 continue;
             }
-            let Some(reading) = self.reading(count, now) else { continue };
+            let Some(reading) = self.reading(count, is_whole, now) else { continue };
             before = Some(reading.key.clone());
             match newest.iter().position(|known| known.key == reading.key) {
                 // Whether the number of an epoch alone is that of one that begins or ends is not known.
@@ -149,21 +156,13 @@ impl ProgressTracker {
     }
 
     /// What a line means for a counter: within a known number of epochs, it is a count of epochs.
-    fn reading(&mut self, count: Count, now: ReadTime) -> Option<Reading> {
-        let epoch = match count.epoch {
-            Some(epoch) if count.done.is_none() => {
-                self.epoch = Some(epoch).filter(|_| count.is_header);
-                Some(epoch)
-            }
-            // What a program counts without naming its epoch is within the one that it has just named.
-            None if is_within_epochs(&count.label) && count.total.is_some() => self.epoch,
-            epoch => epoch,
-        };
-        let part = match (count.done, count.total) {
-            (Some(done), Some(total)) => Some((done, total)),
-            _ => None,
-        };
-        if let (Some(epoch), Some((done, total))) = (epoch, part) {
+    fn reading(&mut self, count: Count, is_whole: bool, now: ReadTime) -> Option<Reading> {
+        // What is cut may state other numbers: it counts once it grows, or is read again.
+        let is_sure = is_whole && !count.is_weak;
+        let epoch = self.epoch_of(&count, is_whole);
+        let part = count.done.zip(count.total);
+        // Between two frames of a bar, any number of epochs may pass.
+        if let (Some(epoch), Some((done, total)), true) = (epoch, part, is_whole) {
             self.detect_steps_of_the_run(EpochProgress { number: epoch.number, done, total });
         }
         let counts_run = part.is_some_and(|(_, total)| Some(total) == self.run_total);
@@ -177,29 +176,48 @@ impl ProgressTracker {
                 return None;
             }
             let key = Key { format: count.format, label: count.label, total };
-            let is_sure = !count.is_weak;
             return Some(Reading { key, done, is_part: count.is_part, is_sure, epoch: None, left_s });
         };
         let in_epoch = part.map(|(done, total)| EpochProgress { number: epoch.number, done, total });
         let (key, done) = match epoch.total {
             Some(total) => {
                 let key = Key { format: None, label: "epoch".to_owned(), total: Some(total) };
-                if epoch.number == 0.0 {
-                    self.zero_based = epoch.total;
-                }
-                let is_zero_based = self.zero_based == epoch.total;
-                let before = if is_zero_based { epoch.number } else { epoch.number - 1.0 };
-                let of_part = |(done, total): (f64, f64)| {
-                    (before + done / total).clamp(0.0, epoch.total.unwrap_or(0.0))
-                };
-                (key, part.map_or(epoch.number, of_part))
+                (key, self.epochs_done(epoch.number, total, part))
             }
             None => (Key { format: count.format, label: count.label, total: count.total }, count.done?),
         };
         // The time that is left of an epoch is not that of the program.
         let left_s = seconds(count.left, now, false);
-        let (is_part, is_sure) = (epoch.total.is_none(), !count.is_weak);
-        Some(Reading { key, done, is_part, is_sure, epoch: in_epoch, left_s })
+        Some(Reading { key, done, is_part: epoch.total.is_none(), is_sure, epoch: in_epoch, left_s })
+    }
+
+    /// The epoch in which a line counts, if any.
+    fn epoch_of(&mut self, count: &Count, is_whole: bool) -> Option<Epoch> {
+        let epoch = match count.epoch {
+            Some(epoch) if count.done.is_none() => {
+                if is_whole {
+                    self.epoch = Some(epoch).filter(|_| count.is_header);
+                }
+                Some(epoch)
+            }
+            // What a program counts without naming its epoch is within the one that it has just named.
+            None if is_within_epochs(&count.label) && count.total.is_some() => self.epoch,
+            epoch => epoch,
+        };
+        // A bar of epochs may name the one that runs: `Epoch 12/400:  3%|▎ | 11/400`.
+        epoch.filter(|epoch| {
+            let behind = count.done.map(|done| epoch.number - done);
+            epoch.total.is_none() || epoch.total != count.total || !matches!(behind, Some(0.0 | 1.0))
+        })
+    }
+
+    /// How many epochs are done, with the part of the one that runs.
+    fn epochs_done(&mut self, number: f64, epochs: f64, part: Option<(f64, f64)>) -> f64 {
+        if number == 0.0 {
+            self.zero_based = Some(epochs);
+        }
+        let before = if self.zero_based == Some(epochs) { number } else { number - 1.0 };
+        part.map_or(number, |(done, total)| (before + done / total).clamp(0.0, epochs))
     }
 
     /// Steps that do not begin again in the next epoch count through all of them. Two readings may be an epoch apart:
@@ -293,7 +311,7 @@ mod tests {
     }
 
     fn read(tracker: &mut ProgressTracker, line: &str, now_s: u64) {
-        tracker.read([line].into_iter(), at(now_s * 1_000));
+        tracker.read([line].into_iter(), None, at(now_s * 1_000));
     }
 
     #[test]
@@ -332,7 +350,7 @@ mod tests {
                 format!("Epoch {}/50", minute / 2 + 1),
                 format!("Train: {}%|##| {}/1000 [", 50, 100 + 400 * (minute % 2)),
             ];
-            tracker.read(lines.iter().map(String::as_str), at(minute * 60_000));
+            tracker.read(lines.iter().map(String::as_str), None, at(minute * 60_000));
         }
         let progress = tracker.progress(600_000).unwrap();
         assert_eq!((progress.label.as_str(), progress.done, progress.total), ("epoch", 5.0, Some(50.0)));
@@ -355,7 +373,7 @@ mod tests {
         let mut tracker = ProgressTracker::default();
         for second in (0..300).step_by(10) {
             let lines = [format!("step {}/1000", 100 + second), format!("step {}/1000", 99 + second)];
-            tracker.read(lines.iter().map(String::as_str), at(second * 1_000));
+            tracker.read(lines.iter().map(String::as_str), None, at(second * 1_000));
         }
         read(&mut tracker, "step 380/1000", 300);
         assert_eq!(tracker.progress(300_000).unwrap().done, 390.0, "one rank");
@@ -364,6 +382,44 @@ mod tests {
         }
         let progress = tracker.progress(400_000).unwrap();
         assert_eq!(progress.done, 308.0, "it resumed from a checkpoint");
+    }
+
+    #[test]
+    fn what_is_cut_counts_once_it_grows() {
+        let mut tracker = ProgressTracker::default();
+        let lines = ["step 118/5000", "step 119/5000"];
+        tracker.read(lines.into_iter(), Some("step 120/500"), at(0));
+        assert_eq!(tracker.progress(0).unwrap().total, Some(5000.0));
+        let mut tracker = ProgressTracker::default();
+        let bar = |done: u32| format!("Train:  4%|#  | {done}/1000 [00:40<16:00,  1.00it/s]");
+        tracker.read(std::iter::empty(), Some(&bar(40)), at(0));
+        assert_eq!(tracker.progress(0), None);
+        tracker.read(std::iter::empty(), Some(&bar(50)), at(10_000));
+        assert_eq!(tracker.progress(10_000).unwrap().done, 50.0);
+    }
+
+    #[test]
+    fn frames_of_a_bar_in_two_epochs_are_not_steps_of_the_run() {
+        let mut tracker = ProgressTracker::default();
+        for (number, done) in [(3, 40), (3, 90), (4, 95)] {
+            let bar = format!("Epoch {number}: 40%|####| {done}/100 [00:40<00:05,  1.00it/s]");
+            tracker.read(std::iter::empty(), Some(&bar), at(10_000 * number));
+        }
+        let progress = tracker.progress(50_000).unwrap();
+        assert_eq!((progress.label.as_str(), progress.done, progress.total), ("epoch", 4.0, None));
+    }
+
+    #[test]
+    fn a_program_that_resumed_counts_from_there_and_ranks_do_not() {
+        let mut tracker = ProgressTracker::default();
+        let read = |tracker: &mut ProgressTracker, steps: &[u32]| {
+            let lines: Vec<String> = steps.iter().map(|step| format!("step {step}/1000")).collect();
+            tracker.read(lines.iter().map(String::as_str), None, at(0));
+            tracker.progress(0).unwrap().done
+        };
+        assert_eq!(read(&mut tracker, &[900, 897, 898, 901, 898, 899, 902, 899, 900, 903, 899]), 903.0);
+        let mut tracker = ProgressTracker::default();
+        assert_eq!(read(&mut tracker, &[900, 910, 800, 810, 820, 830, 840]), 840.0);
     }
 
     #[test]
@@ -383,6 +439,7 @@ mod tests {
             let line = format!("step {}/{}", number % 900, 1_000 + number % 100);
             tracker.read(
                 [line.as_str(), "step 999999999999999999999999/9999999999999999999999999999"].into_iter(),
+                None,
                 at(number * 1_000),
             );
         }
