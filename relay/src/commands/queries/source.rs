@@ -220,7 +220,8 @@ impl Source {
             Self::Running(relay) => relay.json(Method::GET, "/api/v1/snapshot", String::new()).await,
             Self::Own(own) => {
                 let wall_ahead_ms = own.clock().displayed_wall_ahead_ms();
-                Ok(Snapshot::new(&picture(own).await?, wall_ahead_ms))
+                let picture = picture(own).await?;
+                Ok(Snapshot::new(&picture, wall_ahead_ms))
             }
         }
     }
