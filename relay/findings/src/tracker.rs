@@ -154,6 +154,8 @@ struct Track {
     cause: Option<(String, u64)>,
     /// The same finding before it ended and returned.
     before: Option<Box<Finding>>,
+    /// When a straggler became the one that its job waits for, after another one, in ms since 1970.
+    charged_ms: Option<u64>,
 }
 
 /// What explained a finding that lasts when its cause was last read.
@@ -171,6 +173,30 @@ impl Track {
     /// The finding, once it is confirmed; until then, what it was before it returned.
     fn listed(&self) -> Option<&Finding> {
         if self.is_confirmed { Some(&self.finding) } else { self.before.as_deref() }
+    }
+
+    /// The finding as it is listed. What a straggler costs begins when its job began to wait for it: until then, another
+    /// one had cost the same time.
+    fn shown(&self) -> Option<Finding> {
+        let mut finding = self.listed()?.clone();
+        if let Some(charged_ms) = self.charged_ms.filter(|at_ms| *at_ms > finding.since_ms)
+            && self.is_confirmed
+            && finding.wasted_gpus > 0
+        {
+            let hidden_s = (charged_ms - finding.since_ms) / 1_000;
+            let before = format!("slow for {} before, hidden behind a slower GPU", text::span(hidden_s));
+            // The cost stays last.
+            finding.evidence.truncate(MAX_EVIDENCE - 1);
+            finding.evidence.insert(finding.evidence.len().saturating_sub(1), Text::new(before));
+            (finding.since_ms, finding.or_earlier) = (charged_ms, false);
+        }
+        Some(finding)
+    }
+
+    /// Returns whether it is a straggler that its job waits for.
+    fn is_charged(&self) -> bool {
+        let finding = &self.finding;
+        finding.kind == FindingKind::Straggler && finding.is_active() && finding.wasted_gpus > 0
     }
 
     /// Returns whether it lasts or ended within the last hour. One that did not last long enough gives way to what it
@@ -204,10 +230,17 @@ impl Tracker {
     pub fn update(&mut self, detections: Detections, thresholds: &Thresholds, now: Now) -> bool {
         let Detections { seen, unknown, unread, read, has_jobs, .. } = detections;
         let mut changed = false;
+        let charged: BTreeMap<String, Vec<JobId>> = self
+            .tracks
+            .iter()
+            .filter(|(_, track)| track.is_charged())
+            .map(|(key, track)| (key.clone(), track.finding.jobs.clone()))
+            .collect();
         for detection in seen {
             let extra_ms = thresholds.extra_confirm_ms(detection.kind);
             changed |= self.observe(detection, extra_ms, now);
         }
+        self.hand_over(&charged, now);
         let (now_ms, wall_ms) = (now.relay_ms, now.wall_ms());
         for (key, track) in &mut self.tracks {
             if track.last_ms == now_ms || track.finding.ended_ms.is_some() {
@@ -243,6 +276,16 @@ impl Tracker {
         self.tracks.retain(|_, track| track.is_kept(wall_ms));
         self.bound();
         changed || self.tracks.len() != before
+    }
+
+    /// Notes since when jobs wait for another straggler than those that were `charged` before.
+    fn hand_over(&mut self, charged: &BTreeMap<String, Vec<JobId>>, now: Now) {
+        for (key, track) in self.tracks.iter_mut().filter(|(_, track)| track.is_charged()) {
+            let follows = |jobs: &Vec<JobId>| track.finding.jobs.iter().any(|job| jobs.contains(job));
+            if !charged.contains_key(key) && charged.values().any(follows) {
+                track.charged_ms = Some(now.wall_ms());
+            }
+        }
     }
 
     /// Forgets what an earlier relay had found once it would have been found again if it still lasted.
@@ -284,6 +327,7 @@ impl Tracker {
             Some(track) if was_confirmed => track.finding.found_ms,
             _ => now.wall_ms(),
         };
+        let charged_ms = known.as_ref().and_then(|track| track.charged_ms);
         let ended_before_ms = before.as_ref().and_then(|before| before.ended_ms);
         let (at_ms, or_earlier) = detection.since.unwrap_or((first_ms, false));
         let by_readings = (now.to_wall_ms(at_ms), or_earlier);
@@ -306,7 +350,8 @@ impl Tracker {
         }
         let changed = is_confirmed && known.is_none_or(|track| !was_confirmed || track.finding != finding);
         let last_ms = now.relay_ms;
-        self.tracks.insert(key, Track { finding, first_ms, last_ms, is_confirmed, cause, before });
+        let track = Track { finding, first_ms, last_ms, is_confirmed, cause, before, charged_ms };
+        self.tracks.insert(key, track);
         changed
     }
 
@@ -358,7 +403,8 @@ impl Tracker {
             let is_idle = matches!(finding.kind, FindingKind::IdleGpus | FindingKind::UnusedGpus);
             !(is_idle && finding.is_active() && finding.jobs.iter().any(|job| without_process.contains(job)))
         };
-        let mut list: Vec<Finding> = confirmed().filter(is_listed).cloned().collect();
+        let shown = self.tracks.values().filter_map(Track::shown);
+        let mut list: Vec<Finding> = shown.filter(|finding| is_listed(&finding)).collect();
         list.sort_unstable_by(finding::order);
         list
     }

@@ -32,6 +32,14 @@ fn only_the_slowest_of_two_stragglers_is_charged() {
     let found = stragglers(&script);
     let [other] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((other.gpus[0].uuid.as_str(), other.wasted_gpus > 0), ("GPU-2-3", true));
+    // What it costs begins where the cost of the other one ends.
+    let all = script.findings.list();
+    let slowest =
+        all.iter().find(|finding| finding.gpus.first().is_some_and(|gpu| gpu.uuid.as_str() == "GPU-1-3"));
+    assert!(slowest.and_then(|slowest| slowest.ended_ms).is_some_and(|end| end <= other.since_ms), "{all:?}");
+    let [.., before, cost] = other.evidence.as_slice() else { panic!("{other:?}") };
+    assert!(before.as_str().ends_with("before, hidden behind a slower GPU"), "{other:?}");
+    assert!(cost.as_str().contains("may wait for it"), "{other:?}");
 }
 
 #[test]
