@@ -2,9 +2,10 @@
 
 use super::{Clock, JobBottleneck, JobProgress, Timestamp};
 use nodeglass_protocol::job::{self, JobState, Parent, TimeLimit};
-use nodeglass_protocol::picture::GpuPicture;
-use nodeglass_protocol::{GpuField, Picture};
+use nodeglass_protocol::picture::{GpuPicture, ProcessPicture};
+use nodeglass_protocol::{GpuField, GpuUuid, Picture};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use utoipa::ToSchema;
 
 /// A SLURM job, array task or heterogeneous component, as last reported by SLURM.
@@ -186,10 +187,13 @@ impl Job {
 fn foreign_gpus(job: &job::Job, picture: &Picture) -> Vec<String> {
     let nodes = picture.nodes.iter().filter(|node| job.nodes.contains(&node.name));
     let foreign = nodes.flat_map(|node| {
-        node.gpus.iter().filter(|gpu| {
-            let mut here = node.processes.iter().filter(|process| process.facts.gpu == gpu.facts.uuid);
-            gpu.owners.iter().all(|owner| owner.job != job.id)
-                && here.any(|process| process.facts.job == Some(job.id) && process.facts.kind.compute)
+        // Once, as a hostile node may list as many GPUs and processes as it is allowed to.
+        let is_own =
+            |process: &&ProcessPicture| process.facts.job == Some(job.id) && process.facts.kind.compute;
+        let used: BTreeSet<&GpuUuid> =
+            node.processes.iter().filter(is_own).map(|process| &process.facts.gpu).collect();
+        node.gpus.iter().filter(move |gpu| {
+            gpu.owners.iter().all(|owner| owner.job != job.id) && used.contains(&gpu.facts.uuid)
         })
     });
     foreign.map(|gpu| gpu.facts.uuid.to_string()).collect()
