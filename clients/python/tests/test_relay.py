@@ -75,12 +75,16 @@ def test_reports_usage_and_status(client: Client) -> None:
     report = client.report(LARGE)
     assert report.job == LARGE and len(report.gpus) == 64 and report.totals.gpus == 64
     assert client.usage(days=7).days == 7
+    # Nothing was stored yet, or what was found of this node.
+    assert {fault.node for fault in client.faults(node="gpu-h01")} <= {"gpu-h01"}
     status = client.status()
     assert status.nodes["live"] > 10 and status.launcher.name == "scripted"
     with pytest.raises(NotFoundError):
         client.report(99)
     with pytest.raises(NodeglassError, match="days must be from 1 to 366"):
         client.usage(days=0)
+    with pytest.raises(NodeglassError, match="days must be from 1 to 366"):
+        client.faults(days=0)
 
 
 def test_jobs_are_named_as_slurm_prints_them(client: Client) -> None:

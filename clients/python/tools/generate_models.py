@@ -27,7 +27,7 @@ MODULES = {
     "state": ("Jobs, nodes, GPUs, processes and findings of one moment.", ["Snapshot", "Silence"]),
     "reports": (
         "What is kept of jobs: history, reports, usage and notes.",
-        ["History", "Report", "Usage", "SavedNote"],
+        ["History", "Report", "Usage", "NodeFault", "SavedNote"],
     ),
     "status": ("How the relay itself is doing.", ["StatusReport"]),
 }

@@ -7,12 +7,13 @@ use nodeglass_rules::node_faults::is_node_fault;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use utoipa::ToSchema;
 
 /// Maximum number of faults; further ones are left out.
 const MAX_FAULTS: usize = 2_000;
 
 /// One kind of fault of a GPU or of a node as a whole.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct NodeFault {
     /// The node.
     pub node: NodeName,
@@ -113,9 +114,10 @@ impl NodeFaults {
         }
     }
 
-    /// Returns the faults, the worst first, then the latest.
-    pub fn list(self) -> Vec<NodeFault> {
-        let mut faults: Vec<NodeFault> = self.0.into_values().map(|collected| collected.fault).collect();
+    /// Returns the faults, the worst first, then the latest; of one node, if it is given.
+    pub fn list(self, node: Option<&NodeName>) -> Vec<NodeFault> {
+        let faults = self.0.into_values().map(|collected| collected.fault);
+        let mut faults: Vec<_> = faults.filter(|fault| node.is_none_or(|node| fault.node == *node)).collect();
         faults.sort_by_key(|fault| (Reverse(fault.severity), Reverse(fault.last_ms)));
         faults
     }
@@ -169,7 +171,7 @@ mod tests {
         faults.add(&report(2, FindingKind::Thermal, &[(8_000, None)]));
         // A job that shares the GPU has the same finding.
         faults.add(&report(3, FindingKind::Thermal, &[(8_000, None)]));
-        let [fault] = faults.list().try_into().unwrap();
+        let [fault] = faults.list(None).try_into().unwrap();
         assert_eq!((fault.node.as_str(), fault.gpu, fault.kind), ("gpu-h05", Some(3), FindingKind::Thermal));
         assert_eq!((fault.times, fault.jobs, fault.is_active), (3, 3, true));
         assert_eq!((fault.first_ms, fault.last_ms, fault.lasted_s), (100_000, 9_000_000, 1_160));
@@ -181,6 +183,6 @@ mod tests {
         let mut faults = NodeFaults::default();
         faults.add(&report(1, FindingKind::IdleGpus, &[(100, Some(160))]));
         faults.add(&report(1, FindingKind::Xid, &[(100, Some(160))]));
-        assert_eq!(faults.list(), [], "an Xid of a program is a warning");
+        assert_eq!(faults.list(None), [], "an Xid of a program is a warning");
     }
 }

@@ -76,8 +76,7 @@ fn faults(args: &FaultsArgs) -> anyhow::Result<String> {
         let since_s = now_s - i64::from(args.days.days) * 86_400;
         database.each_report(since_s, None, |report| faults.add(&report))?;
     }
-    let mut faults = faults.list();
-    faults.retain(|fault| args.node.as_ref().is_none_or(|node| fault.node == *node));
+    let faults = faults.list(args.node.as_ref());
     Ok(if args.json { terminal::json(&faults)? } else { job_tables::faults(&faults, LocalTime::of) })
 }
 

@@ -18,7 +18,7 @@ use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::audit::AuditLog;
 use nodeglass_protocol::note::{Note, NoteId};
 use nodeglass_protocol::{JobId, Text};
-use nodeglass_report::{JobRecord, Report, ReportNotes};
+use nodeglass_report::{JobRecord, NodeFaults, Report, ReportNotes};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -115,6 +115,10 @@ enum Request {
         user: Text,
         reply: oneshot::Sender<Option<Vec<Report>>>,
     },
+    Faults {
+        since_s: i64,
+        reply: oneshot::Sender<Option<NodeFaults>>,
+    },
     /// Records of ended jobs of which nothing was observed.
     AddEnded(Vec<JobRecord>),
     /// Ended jobs without accounting: at first those of the last day, later those that ended since.
@@ -124,6 +128,12 @@ enum Request {
     Flush {
         reply: oneshot::Sender<()>,
     },
+}
+
+/// The time some days ago, in s since 1970.
+fn days_ago_s(days: u32) -> i64 {
+    let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
+    now_s - i64::from(days) * 86_400
 }
 
 impl JobStore {
@@ -255,9 +265,15 @@ impl JobStore {
     /// cannot be read.
     pub async fn reports(&self, days: u32, user: Text) -> Option<Vec<Report>> {
         let (reply, response) = oneshot::channel();
-        let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
-        let since_s = now_s - i64::from(days) * 86_400;
-        self.requests.try_send(Request::Reports { since_s, user, reply }).ok()?;
+        self.requests.try_send(Request::Reports { since_s: days_ago_s(days), user, reply }).ok()?;
+        response.await.ok()?
+    }
+
+    /// What was found of nodes and their GPUs during all jobs that started in the last days; `None` if they cannot be
+    /// read.
+    pub async fn faults(&self, days: u32) -> Option<NodeFaults> {
+        let (reply, response) = oneshot::channel();
+        self.requests.try_send(Request::Faults { since_s: days_ago_s(days), reply }).ok()?;
         response.await.ok()?
     }
 

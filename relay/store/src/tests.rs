@@ -164,3 +164,28 @@ async fn a_database_that_was_deleted_is_created_again_and_keeps_what_follows() {
     assert_eq!(again.job(JobId(8)).await, Some(record(8, true)));
     assert_eq!(again.job(JobId(7)).await, None);
 }
+
+#[tokio::test]
+async fn faults_of_nodes_are_read_from_the_jobs_of_the_last_days() {
+    let store = JobStore::in_memory().unwrap();
+    let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap();
+    let found = |job: u32, days: i64| {
+        let started = Job { start: Some(now_s - days * 86_400), ..record(job, true).job };
+        let mut record = JobRecord { is_final: true, ..JobRecord::of(started, now_s) };
+        let found = serde_json::json!({
+            "key": format!("thermal/{job}"), "kind": "thermal", "severity": "warning", "confidence_pct": 95,
+            "jobs": [job], "nodes": ["n1"], "gpus": [], "title": "GPU 3 is too hot", "reason": "GPU 3 too hot",
+            "evidence": [], "advice": "", "since_ms": 60_000, "or_earlier": false, "found_ms": 80_000,
+            "ended_ms": 90_000, "wasted_gpus": 0,
+        });
+        record.findings = vec![serde_json::from_value(found).unwrap()];
+        record
+    };
+    assert_eq!(store.save(vec![found(7, 1), found(8, 40)]), None);
+    let jobs = async |days| {
+        let faults = store.faults(days).await.unwrap().list(None);
+        faults.iter().map(|fault| (fault.node.to_string(), fault.jobs)).collect::<Vec<_>>()
+    };
+    assert_eq!(jobs(30).await, [("n1".to_owned(), 1)]);
+    assert_eq!(jobs(90).await, [("n1".to_owned(), 2)]);
+}

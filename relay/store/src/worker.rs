@@ -9,7 +9,7 @@ use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::audit::AuditLog;
 use nodeglass_protocol::note::NoteId;
 use nodeglass_protocol::{JobId, Text};
-use nodeglass_report::{JobRecord, Report};
+use nodeglass_report::{JobRecord, NodeFaults, Report};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -166,6 +166,12 @@ impl Worker {
                 Ok(Request::Reports { since_s, user, reply }) => {
                     self.write();
                     let read = self.database.as_ref().map(|database| totals_since(database, since_s, &user));
+                    let read = read.transpose().inspect_err(|error| tracing::warn!("{error}"));
+                    let _ = reply.send(read.ok().flatten());
+                }
+                Ok(Request::Faults { since_s, reply }) => {
+                    self.write();
+                    let read = self.database.as_ref().map(|database| faults_since(database, since_s));
                     let read = read.transpose().inspect_err(|error| tracing::warn!("{error}"));
                     let _ = reply.send(read.ok().flatten());
                 }
@@ -389,6 +395,13 @@ fn totals_since(database: &Database, since_s: i64, user: &Text) -> Result<Vec<Re
     let totals = |report| Report { gpus: Vec::new(), advice: Vec::new(), findings: Vec::new(), ..report };
     database.each_report(since_s, Some(user), |report| reports.push(totals(report)))?;
     Ok(reports)
+}
+
+/// What was found of nodes during all jobs.
+fn faults_since(database: &Database, since_s: i64) -> Result<NodeFaults, StoreError> {
+    let mut faults = NodeFaults::default();
+    database.each_report(since_s, None, |report| faults.add(&report))?;
+    Ok(faults)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::WebState;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::report::{MAX_DAYS, MAX_JOBS, Report, ReportAnswer, ReportQuery, Usage};
+use nodeglass_report::NodeFaults;
 use nodeglass_share::Viewer;
 use std::time::Duration;
 use tokio::time::error::Elapsed;
@@ -52,6 +53,14 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
 /// The database does not respond in time.
 pub(super) async fn job(web: &WebState, id: JobId, viewer: &Viewer) -> Result<Option<Report>, Elapsed> {
     timeout(TIMEOUT, report_of(web, id, viewer)).await
+}
+
+/// What was found of nodes during all jobs of the last days; `None` if that cannot be read.
+///
+/// # Errors
+/// The database does not respond in time.
+pub(super) async fn faults(web: &WebState, days: u32) -> Result<Option<NodeFaults>, Elapsed> {
+    timeout(TIMEOUT, web.store.faults(days)).await
 }
 
 /// The reports of the owner's running jobs that are not among the stored ones: a job is stored some time after its start.

@@ -36,6 +36,7 @@ pub fn router(state: WebState) -> Router {
         .route("/api/v1/notes/{id}", plain(patch(notes::edit).delete(notes::delete)))
         // With the owner's key, on the owner's own connections.
         .route("/api/v1/usage", get(api::usage))
+        .route("/api/v1/faults", get(api::faults))
         .route("/api/v1/silences", plain(get(silences::list).post(silences::silence)))
         .route("/api/v1/shares", plain(get(api::shares).post(api::share)))
         .route("/api/v1/shares/{id}", plain(get(api::share_link).delete(api::revoke)))

@@ -1,6 +1,6 @@
 //! `GET /status`: how the relay itself is doing, as JSON for the owner's scripts and monitoring.
 
-use nodeglass_api::{ChannelStatus, ProbeStatus};
+use nodeglass_api::{ChannelStatus, ConnectionState, ProbeStatus};
 use nodeglass_platform::{cpu_time, memory};
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::{JobsHealth, LauncherStatus, Link, NodePicture, Picture};
@@ -8,6 +8,9 @@ use nodeglass_protocol::{NodeName, Text};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
+
+/// While somebody watches, nodes are sampled at shorter intervals than this one in ms.
+const SLOW_INTERVAL_MS: u32 = 5_000;
 
 /// The response of `GET /status`. Ages and durations are in s.
 #[derive(Debug, Serialize, ToSchema)]
@@ -27,6 +30,8 @@ pub struct StatusReport {
     /// Longest time between two samples of a connected node, in ms; `null` without one. It grows to the idle interval
     /// once nobody watches.
     pub sample_interval_ms: Option<u32>,
+    /// Why nodes are sampled rarely, and until when; `null` while they are not.
+    pub slow_sampling: Option<String>,
     /// Frames for pages.
     pub frames: FrameStatus,
     /// CPU and memory of the relay.
@@ -139,6 +144,7 @@ impl StatusReport {
         for node in &overview.nodes {
             *nodes.entry(state(&node.head.link)).or_default() += 1;
         }
+        let sample_interval_ms = overview.nodes.iter().filter_map(sample_interval_ms).max();
         Self {
             build,
             uptime_s: now_ms.saturating_sub(CLOCK_STARTS_AT_MS) / 1_000,
@@ -146,7 +152,8 @@ impl StatusReport {
             nodes,
             unreachable: overview.nodes.iter().filter_map(|node| Unreachable::of(node, now_ms)).collect(),
             late: overview.nodes.iter().filter_map(|node| LateNode::of(node, now_ms)).collect(),
-            sample_interval_ms: overview.nodes.iter().filter_map(sample_interval_ms).max(),
+            sample_interval_ms,
+            slow_sampling: sample_interval_ms.and_then(|ms| slow_sampling(ms, overview.relay.viewers)),
             frames: FrameStatus { viewers: overview.relay.viewers, coalesced: overview.relay.coalesced },
             process,
             probes: ProbesStatus::of(probes),
@@ -161,6 +168,18 @@ impl StatusReport {
 fn sample_interval_ms(node: &NodePicture) -> Option<u32> {
     let is_sampled = matches!(node.head.link, Link::Live | Link::Late | Link::Silent);
     Some(node.head.interval_ms).filter(|ms| is_sampled && *ms > 0)
+}
+
+/// That nodes are sampled rarely because nobody watches, if so.
+fn slow_sampling(interval_ms: u32, viewers: u32) -> Option<String> {
+    let is_slow = viewers == 0 && interval_ms >= SLOW_INTERVAL_MS;
+    is_slow.then(|| {
+        format!(
+            "Nodes are sampled every {} s, because nobody watches them (see idle-interval). While a page or `relay \
+             top` is open, they are sampled at least every 2 s.",
+            interval_ms / 1_000
+        )
+    })
 }
 
 impl ProcessStatus {
@@ -247,18 +266,9 @@ fn seconds_until(at_ms: u64, now_ms: u64) -> u64 {
     at_ms.saturating_sub(now_ms).div_ceil(1_000)
 }
 
-/// Returns the name of a connection's state, as in the picture's JSON.
+/// Returns the name of a connection's state, as in the API.
 fn state(link: &Link) -> &'static str {
-    match link {
-        Link::Waiting => "waiting",
-        Link::Connecting { .. } => "connecting",
-        Link::Live => "live",
-        Link::Late => "late",
-        Link::Silent => "silent",
-        Link::Down { .. } => "down",
-        Link::Refused { .. } => "refused",
-        Link::Ended => "ended",
-    }
+    ConnectionState::of(link).name()
 }
 
 #[cfg(test)]
@@ -280,6 +290,12 @@ mod tests {
         assert_eq!(LateNode::of(&node, 20_000), Some(late(None)));
         let sampled = NodePicture { sampled_at_ms: Some(7_900), ..node.clone() };
         assert_eq!(LateNode::of(&sampled, 20_000), Some(late(Some(12))));
+    }
+
+    #[test]
+    fn slow_sampling_is_explained_only_while_nobody_watches() {
+        assert!(slow_sampling(10_000, 0).is_some_and(|text| text.contains("every 10 s")));
+        assert_eq!((slow_sampling(10_000, 1), slow_sampling(2_000, 0)), (None, None));
     }
 
     #[test]

@@ -212,6 +212,10 @@ class Client:
         """What all of the owner's jobs of the last days used; not for shares."""
         return self._get(models.Usage, "/api/v1/usage", {"days": days})
 
+    def faults(self, *, node: Optional[str] = None, days: int = 30) -> List[models.NodeFault]:
+        """What was found of nodes and their GPUs during the jobs of the last days, the worst first; not for shares."""
+        return self._list(models.NodeFault, "faults", {"node": node, "days": days})
+
     # Notes
 
     def notes(self, *, job: Optional[JobId] = None) -> List[models.Note]:

@@ -39,7 +39,7 @@ pub use owner::{retry, tab_link};
 pub(super) use parameters::without_parameters;
 pub use picture::picture;
 pub(super) use problem::{Problem, method_not_allowed, rate_limited};
-pub use reports::{report, usage};
+pub use reports::{faults, report, usage};
 pub use resources::{findings, gpu, gpus, job, jobs, node, nodes, processes, snapshot};
 pub use shares::{revoke, share, share_link, shares};
 pub use status::{ready, status};

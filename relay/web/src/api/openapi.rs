@@ -32,7 +32,7 @@ use utoipa::{Modify, OpenApi};
     paths(
         resources::snapshot, resources::jobs, resources::job, resources::nodes, resources::node, resources::gpus,
         resources::gpu, resources::processes, resources::findings, history::history, events::events, picture::picture,
-        reports::report, reports::usage,
+        reports::report, reports::usage, reports::faults,
         silences::list, silences::silence, notes::list, notes::add, notes::edit, notes::delete,
         shares::shares, shares::share, shares::share_link, shares::revoke, audit::audit, tokens::tokens, tokens::create, tokens::revoke, owner::retry, owner::tab_link,
         status::status, status::ready, metrics::metrics,

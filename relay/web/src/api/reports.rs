@@ -8,12 +8,14 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use nodeglass_api::JobSelector;
+use nodeglass_protocol::NodeName;
 use nodeglass_protocol::report::{MAX_DAYS, Report, ReportAnswer, ReportQuery, Usage};
+use nodeglass_report::NodeFault;
 use nodeglass_share::Viewer;
-use serde::Deserialize;
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
-/// Number of days of a summary without a choice.
+/// Number of days without a choice.
 const USAGE_DAYS: u32 = 30;
 
 /// The days of a summary.
@@ -24,6 +26,26 @@ pub struct UsageQuery {
     /// Number of days, up to now; 30 by default.
     #[param(minimum = 1, maximum = 366)]
     days: Option<u32>,
+}
+
+/// Which faults of nodes.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct FaultsQuery {
+    /// Name of the node.
+    #[param(value_type = Option<String>)]
+    node: Option<NodeName>,
+    /// Number of days in which the jobs started, up to now; 30 by default.
+    #[param(minimum = 1, maximum = 366)]
+    days: Option<u32>,
+}
+
+/// Faults of nodes and their GPUs.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Faults {
+    /// The faults, the worst first, then the latest.
+    pub faults: Vec<NodeFault>,
 }
 
 /// What a job did with what it was given, also after it has ended.
@@ -62,13 +84,36 @@ pub async fn usage(
     query: Result<Query<UsageQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(UsageQuery { days }) = query.map_err(|error| Problem::query(&error, "days"))?;
-    let days = days.unwrap_or(USAGE_DAYS);
-    if !(1..=MAX_DAYS).contains(&days) {
-        return Err(Problem::bad_request(format!("days must be from 1 to {MAX_DAYS}")));
-    }
+    let days = checked(days)?;
     match reports::answer(&web, &Viewer::Owner, ReportQuery::Usage { days }).await {
         ReportAnswer::Usage(usage) => Ok(reply::json(&headers, reply::body(&usage))),
         ReportAnswer::Refused(why) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why.to_string())),
         ReportAnswer::Jobs(_) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no summary")),
+    }
+}
+
+/// What was found of nodes and their GPUs during the jobs of the last days: how often, since when and for how long.
+#[utoipa::path(get, path = "/api/v1/faults", tag = "reports", operation_id = "faults", params(FaultsQuery),
+    responses((status = 200, body = Faults)))]
+pub async fn faults(
+    State(web): State<WebState>,
+    _: Reader,
+    headers: HeaderMap,
+    query: Result<Query<FaultsQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(FaultsQuery { node, days }) = query.map_err(|error| Problem::query(&error, "node, days"))?;
+    let days = checked(days)?;
+    let found = reports::faults(&web, days).await.map_err(|_| Problem::late("the database of jobs"))?;
+    let unreadable = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the database of jobs cannot be read");
+    let faults = found.ok_or_else(unreadable)?.list(node.as_ref());
+    Ok(reply::json(&headers, reply::body(&Faults { faults })))
+}
+
+/// A number of days that is permitted.
+fn checked(days: Option<u32>) -> Result<u32, Problem> {
+    let days = days.unwrap_or(USAGE_DAYS);
+    match (1..=MAX_DAYS).contains(&days) {
+        true => Ok(days),
+        false => Err(Problem::bad_request(format!("days must be from 1 to {MAX_DAYS}"))),
     }
 }

@@ -154,6 +154,10 @@ async fn a_wrong_request_is_answered_with_a_problem_that_says_what_is_possible()
         ("/api/v1/shares/abc", 404, "no open share abc"),
         ("/api/v1/usage?days=0", 400, "from 1 to 366"),
         ("/api/v1/usage?days=99999999999", 400, "days"),
+        ("/api/v1/faults", 200, ""),
+        ("/api/v1/faults?days=367", 400, "from 1 to 366"),
+        ("/api/v1/faults?job=17", 400, "the parameters are: node, days"),
+        ("/api/v1/faults?node=../n1", 400, "node name"),
         ("/api/v1/audit?day=3", 400, "the parameters are: days"),
         ("/api/v2/jobs", 404, "openapi.json"),
     ] {
@@ -224,7 +228,7 @@ async fn t09_a_guest_sees_in_the_api_what_the_share_shows() {
     for hidden in ["/api/v1/jobs/18", "/api/v1/jobs/18/report", "/api/v1/history?job=18"] {
         assert_eq!(get(&relay, hidden, &guest).await.status, 404, "{hidden}");
     }
-    for hidden in ["/api/v1/usage", "/api/v1/shares", "/api/v1/audit", "/status"] {
+    for hidden in ["/api/v1/usage", "/api/v1/faults", "/api/v1/shares", "/api/v1/audit", "/status"] {
         assert_eq!(get(&relay, hidden, &guest).await.detail(), "a share does not show this", "{hidden}");
     }
     let snapshot = get(&relay, "/api/v1/snapshot", &guest).await;
@@ -241,7 +245,8 @@ async fn t09_a_token_reads_what_the_owner_sees_and_changes_nothing() {
     assert!(made["token"]["user"].is_string(), "{made}");
     let anyones = send(&relay, "POST /api/v1/tokens", &key, r#"{"name":"all","any_user":true}"#).await.json();
     assert!(anyones["token"]["user"].is_null() && anyones["token"]["expires_at"].is_string(), "{anyones}");
-    for readable in ["/api/v1/jobs", "/api/v1/usage", "/api/v1/audit", "/api/v1/shares", "/status"] {
+    let state = ["/api/v1/jobs", "/api/v1/shares", "/status"];
+    for readable in state.into_iter().chain(["/api/v1/usage", "/api/v1/faults", "/api/v1/audit"]) {
         assert_eq!(get(&relay, readable, &secret).await.status, 200, "{readable}");
     }
     // Paths are hidden from guests only.

@@ -58,6 +58,8 @@ async fn the_status_states_launcher_connections_and_slurm_with_reasons() {
     assert!(unreachable[1]["retry_in_s"].is_u64());
     assert_eq!(status["late"], serde_json::json!([]));
     assert_eq!(status["sample_interval_ms"], 60_000);
+    let slow = status["slow_sampling"].as_str().unwrap();
+    assert!(slow.starts_with("Nodes are sampled every 60 s, because nobody watches them"), "{slow}");
     assert!(status["frames"]["coalesced"].is_u64() && status["frames"]["viewers"].is_u64(), "{status}");
     assert!(status["process"]["rss_bytes"].as_u64().is_some_and(|bytes| bytes > 1_000_000), "{status}");
     let probe = serde_json::json!({ "node": "n4", "cpu_ms": 5_210, "rss_bytes": 9 << 20 });

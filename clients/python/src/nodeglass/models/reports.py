@@ -649,6 +649,44 @@ class Usage:
 
 
 @dataclass(frozen=True)
+class NodeFault:
+    """One kind of fault of a GPU or of a node as a whole."""
+
+    first_ms: int
+    """When it began first, in ms since 1970."""
+
+    is_active: bool
+    """Whether it lasted when the report was made."""
+
+    jobs: int
+    """Number of jobs that it affected."""
+
+    kind: str
+    """What it is about."""
+
+    last_ms: int
+    """When it was last seen, in ms since 1970."""
+
+    lasted_s: int
+    """For how long it lasted in all, in s; 0 for an event such as an Xid."""
+
+    node: str
+    """The node."""
+
+    severity: str
+    """The worst severity."""
+
+    times: int
+    """How often it was found."""
+
+    title: str
+    """The latest title."""
+
+    gpu: Optional[int] = None
+    """Index of the GPU; `None` if the fault is of the node as a whole."""
+
+
+@dataclass(frozen=True)
 class SavedNote:
     """A note that was added or changed."""
 

@@ -170,6 +170,9 @@ class StatusReport:
     idle interval once nobody watches.
     """
 
+    slow_sampling: Optional[str] = None
+    """Why nodes are sampled rarely, and until when; `null` while they are not."""
+
     slurm: Any = None
     """The job list."""
 
