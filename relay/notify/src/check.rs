@@ -1,7 +1,7 @@
 //! Checks of channels that send nothing: whether a notice could be delivered.
 
 use super::Settings;
-use super::command::NotifyCommand;
+use super::command::{ADVICE, NotifyCommand};
 use super::mail::Mail;
 use crate::webhook::Webhook;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ pub struct ChannelProblem {
     pub text: String,
     /// What to do.
     pub advice: String,
-    /// Whether it may pass by itself.
-    pub is_transient: bool,
+    /// Whether notices may arrive nevertheless.
+    pub may_pass: bool,
 }
 
 /// The addresses of a webhook's host, which is looked up and not contacted.
@@ -33,7 +33,7 @@ pub async fn webhook(setting: &'static str, webhook: &Webhook) -> Result<String,
                 true => format!("see that this machine can look up the host of {setting}"),
                 false => format!("correct {setting}"),
             },
-            is_transient: error.is_transient(),
+            may_pass: error.is_transient(),
         }),
     }
 }
@@ -41,14 +41,24 @@ pub async fn webhook(setting: &'static str, webhook: &Webhook) -> Result<String,
 /// Where the program of a command is; it is not run.
 ///
 /// # Errors
-/// There is no such program.
+/// There is no such program, or the command has syntax that only a shell interprets.
 pub fn command(command: &NotifyCommand) -> Result<PathBuf, ChannelProblem> {
-    command.locate().ok_or_else(|| ChannelProblem {
+    let problem = |text: String, advice: &str, may_pass| ChannelProblem {
         setting: "on-finding",
-        text: format!("there is no executable file {}", command.program()),
-        advice: "write its full path, and see that it is executable (chmod +x)".to_owned(),
-        is_transient: false,
-    })
+        text,
+        advice: advice.to_owned(),
+        may_pass,
+    };
+    let found = command.locate();
+    match (found, command.needs_shell()) {
+        (found, Some(why)) => Err(problem(why, ADVICE, found.is_some())),
+        (Some(path), None) => Ok(path),
+        (None, None) => Err(problem(
+            format!("there is no executable file {}", command.program()),
+            "write its full path, and see that it is executable (chmod +x)",
+            false,
+        )),
+    }
 }
 
 /// Where `sendmail` is.
@@ -60,7 +70,7 @@ pub fn mail() -> Result<&'static Path, ChannelProblem> {
         setting: "notify-mail",
         text: error.to_string(),
         advice: "use notify-webhook or on-finding, or ask the administrators for a mail server".to_owned(),
-        is_transient: false,
+        may_pass: false,
     })
 }
 

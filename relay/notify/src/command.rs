@@ -23,6 +23,8 @@ const MAX_STDERR: usize = 4_096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotifyCommand {
     words: Vec<String>,
+    /// Syntax that only a shell interprets, such as `>>`.
+    shell_syntax: Option<String>,
 }
 
 /// Why a command failed.
@@ -40,7 +42,13 @@ pub enum CommandError {
     /// It failed.
     #[error("{0} ended with {end}{2}", end = end(*.1))]
     Failed(String, ExitStatus, String),
+    /// It failed, perhaps because it needs a shell.
+    #[error("{0}; {1}: {ADVICE}")]
+    NeedsShell(Box<CommandError>, String),
 }
+
+/// How to write a command that needs a shell.
+pub(super) const ADVICE: &str = "write sh -c '…' with the whole command between the quotes";
 
 /// How a command ended: `exit status 3`, `signal 9`.
 fn end(status: ExitStatus) -> String {
@@ -54,8 +62,12 @@ fn end(status: ExitStatus) -> String {
 impl CommandError {
     /// Whether another attempt may succeed.
     pub fn is_transient(&self) -> bool {
-        // `EX_TEMPFAIL` of sysexits.h.
-        matches!(self, Self::Failed(_, status, _) if status.code() == Some(75))
+        match self {
+            // `EX_TEMPFAIL` of sysexits.h.
+            Self::Failed(_, status, _) => status.code() == Some(75),
+            Self::NeedsShell(error, _) => error.is_transient(),
+            Self::Start(..) | Self::Wait(..) | Self::TimedOut(_) => false,
+        }
     }
 }
 
@@ -65,8 +77,52 @@ impl FromStr for NotifyCommand {
     /// Splits words as a shell does; nothing else is interpreted.
     fn from_str(raw: &str) -> Result<Self, String> {
         let words = shlex::split(raw).ok_or("a quote is not closed")?;
-        if words.is_empty() { Err("the command is empty".to_owned()) } else { Ok(Self { words }) }
+        if words.is_empty() {
+            return Err("the command is empty".to_owned());
+        }
+        Ok(Self { shell_syntax: shell_syntax(raw, &words), words })
     }
+}
+
+/// The first syntax in a command that only a shell interprets: an operator, a variable, `~`, or an assignment before the
+/// program. What is quoted is meant as it is, and so is a variable in the script of `sh -c "…"`.
+fn shell_syntax(raw: &str, words: &[String]) -> Option<String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if let Some((name, _)) = words.first().and_then(|program| program.split_once('='))
+        && name.chars().all(is_name)
+    {
+        return Some(format!("{name}="));
+    }
+    let has_script = words.iter().any(|word| {
+        word.strip_prefix('-').is_some_and(|flags| flags.ends_with('c') && !flags.starts_with('-'))
+    });
+    let (mut quote, mut begins_word) = (None, true);
+    let mut chars = raw.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let run = |of: fn(char) -> bool| {
+            let rest = raw[at + c.len_utf8()..].chars();
+            Some([c].into_iter().chain(rest.take_while(|next| of(*next))).collect())
+        };
+        let next = chars.peek().map(|(_, next)| *next);
+        match (quote, c) {
+            (Some('\''), '\'') | (Some('"'), '"') => quote = None,
+            (Some('\''), _) => {}
+            (_, '\\') => drop(chars.next()),
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(_), _) if has_script => {}
+            (_, '`') => return Some("`".to_owned()),
+            (_, '$') if next.is_some_and(|next| is_name(next) || "{(".contains(next)) => {
+                return run(|c| c.is_ascii_alphanumeric() || "_{(".contains(c));
+            }
+            (None, '|' | '&' | ';' | '<' | '>') => return run(|c| "|&;<>".contains(c)),
+            (None, '~') if begins_word && next.is_none_or(|next| next == '/' || next.is_whitespace()) => {
+                return Some("~".to_owned());
+            }
+            _ => {}
+        }
+        begins_word = quote.is_none() && c.is_whitespace();
+    }
+    None
 }
 
 impl NotifyCommand {
@@ -87,11 +143,25 @@ impl NotifyCommand {
         std::env::split_paths(&folders).map(|folder| folder.join(program)).find(is_executable)
     }
 
+    /// States that the command has syntax that only a shell interprets, if it has.
+    pub fn needs_shell(&self) -> Option<String> {
+        let syntax = self.shell_syntax.as_ref()?;
+        Some(format!("no shell runs the command, so that {syntax} is passed as it is"))
+    }
+
     /// Runs it once.
     ///
     /// # Errors
     /// It cannot be started, fails, or does not end within 30 s.
     pub async fn run(&self, event: &str, json: &Value) -> Result<(), CommandError> {
+        let explained = |error| match self.needs_shell() {
+            Some(why) => CommandError::NeedsShell(Box::new(error), why),
+            None => error,
+        };
+        self.run_program(event, json).await.map_err(explained)
+    }
+
+    async fn run_program(&self, event: &str, json: &Value) -> Result<(), CommandError> {
         let Some((program, args)) = self.words.split_first() else { return Ok(()) };
         let mut child = Command::new(program)
             .args(args)
@@ -164,6 +234,46 @@ mod tests {
     fn words_are_split_as_in_a_shell_and_nothing_is_expanded() {
         assert_eq!(command("notify-send 'a b' $HOME `x`").words, ["notify-send", "a b", "$HOME", "`x`"]);
         assert!("".parse::<NotifyCommand>().is_err() && "a 'b".parse::<NotifyCommand>().is_err());
+    }
+
+    #[test]
+    fn syntax_that_needs_a_shell_is_named_unless_it_is_meant_as_it_is() {
+        let syntax = |raw: &str| command(raw).shell_syntax.unwrap_or_default();
+        for (raw, named) in [
+            ("cat >> findings.log", ">>"),
+            ("cat >file", ">"),
+            ("jq .summary | mail -s x me", "|"),
+            ("true && notify-send x", "&&"),
+            ("logger x; true", ";"),
+            ("cat 2>&1", ">&"),
+            ("notify-send $NODEGLASS_EVENT", "$NODEGLASS_EVENT"),
+            ("notify-send \"on ${HOSTNAME}\"", "${HOSTNAME"),
+            ("notify-send \"$(hostname)\"", "$(hostname"),
+            ("notify-send `hostname`", "`"),
+            ("~/bin/hook --x", "~"),
+            ("hook ~", "~"),
+            ("LANG=C hook", "LANG="),
+            ("sh -c 'cat' | mail me", "|"),
+        ] {
+            assert_eq!(syntax(raw), named, "{raw}");
+        }
+        for raw in [
+            "sh -c 'cat >> findings.log'",
+            "bash -lc \"cat > $HOME/findings\"",
+            "notify-send 'a | b' \"c & d\" e\\;f",
+            "hook --price 5$ a~b --key=x=y https://x/?a=~",
+            "/opt/a=b/hook x",
+        ] {
+            assert_eq!(syntax(raw), "", "{raw}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failure_of_a_command_that_needs_a_shell_says_how_to_write_it() {
+        let error = command("ls >> /no-such-dir/file").run("finding", &json!({})).await.unwrap_err();
+        let (error, is_transient) = (error.to_string(), error.is_transient());
+        assert!(error.starts_with("ls ended with exit status") && !is_transient, "{error}");
+        assert!(error.ends_with(&format!("so that >> is passed as it is: {ADVICE}")), "{error}");
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn check_mail(mail: &Mail) -> CheckResult {
 fn judged(name: &'static str, found: Result<String, ChannelProblem>) -> CheckResult {
     match found {
         Ok(text) => CheckResult::ok(SECTION, name, text),
-        Err(ChannelProblem { text, advice, is_transient: true, .. }) => {
+        Err(ChannelProblem { text, advice, may_pass: true, .. }) => {
             CheckResult::warn(SECTION, name, text, advice)
         }
         Err(ChannelProblem { text, advice, .. }) => CheckResult::fail(SECTION, name, text, advice),
@@ -120,5 +120,8 @@ mod tests {
         assert_eq!(found.level, Level::Fail);
         assert!(!format!("{found:?}").contains("s3cret"), "{found:?}");
         assert_eq!(check_command(&"sh -c true".parse().unwrap()).level, Level::Ok);
+        let found = check_command(&"cat >> s3cret".parse().unwrap());
+        assert!(found.level == Level::Warn && !format!("{found:?}").contains("s3cret"), "{found:?}");
+        assert_eq!(check_command(&"cd /tmp && cat".parse().unwrap()).level, Level::Fail);
     }
 }
