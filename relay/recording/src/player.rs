@@ -1,5 +1,6 @@
 //! Plays a recording: sends its events to the event loop when they are due, by a clock that pages control.
 
+use super::reader::Span;
 use super::{Reader, RecordingError};
 use nodeglass_fleet::{Event, Fleet};
 use nodeglass_live::Hub;
@@ -69,12 +70,16 @@ impl Player {
     /// # Errors
     /// [`RecordingError`].
     pub fn open(path: &Path, history_budget: usize) -> Result<(Self, PlayerControl), RecordingError> {
-        let (from_ms, to_ms, is_cut_short) = Reader::span(path)?;
+        let Span { from_ms, to_ms, lost_bytes } = Reader::span(path)?;
+        if lost_bytes > 0 {
+            let (file, readable_s) = (path.display(), to_ms.saturating_sub(from_ms) / 1_000);
+            tracing::warn!(%file, readable_s, lost_bytes, "the recording ends in a part that is damaged or incomplete");
+        }
         let mut reader = Reader::open(path)?;
         let info = reader.info();
         let playback = Playback::paused_at(from_ms, info.wall_ms.saturating_sub(info.at_ms).cast_signed());
-        let status =
-            ReplayStatus { from_ms, to_ms, at_ms: from_ms, speed_pct: 0, job: info.job, is_cut_short };
+        let (job, is_cut_short) = (info.job, lost_bytes > 0);
+        let status = ReplayStatus { from_ms, to_ms, at_ms: from_ms, speed_pct: 0, job, is_cut_short };
         let pending = reader.next_event().map_err(|error| RecordingError::new(path, error))?;
         let (sender, commands) = mpsc::channel(COMMANDS);
         let player =
@@ -137,6 +142,10 @@ impl Player {
     async fn deliver(&mut self, outputs: &Outputs) -> Result<(), Gone> {
         let Some((at_ms, event)) = self.pending.take() else {
             self.playback.set_speed(0);
+            if self.reader.is_cut_short() {
+                // A block before the last one may be damaged: what follows it cannot be read.
+                (self.status.to_ms, self.status.is_cut_short) = (self.reader.newest_ms(), true);
+            }
             self.playback.set_now_ms(self.status.to_ms);
             return self.report(outputs).await;
         };

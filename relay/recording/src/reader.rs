@@ -24,8 +24,21 @@ pub struct Reader {
     block: io::Cursor<Vec<u8>>,
     /// Time of the newest event that was decoded.
     newest_ms: u64,
+    /// Bytes up to the end of the newest block that was decoded.
+    readable: u64,
     /// Whether a block could not be decoded.
     is_damaged: bool,
+}
+
+/// What of a recording can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Time of the first event, by the recording relay's clock.
+    pub from_ms: u64,
+    /// Time of the last one.
+    pub to_ms: u64,
+    /// Bytes at the end of the file that are damaged or incomplete.
+    pub lost_bytes: u64,
 }
 
 /// Why a recording cannot be opened. Messages are complete sentences for the user.
@@ -66,12 +79,11 @@ impl RecordingError {
 }
 
 impl Reader {
-    /// The times of the first and last readable event, and whether the file ends in a part that is not
-    /// readable.
+    /// What of a recording can be read.
     ///
     /// # Errors
     /// [`RecordingError`].
-    pub fn span(path: &Path) -> Result<(u64, u64, bool), RecordingError> {
+    pub fn span(path: &Path) -> Result<Span, RecordingError> {
         let failed = |error| RecordingError::new(path, error);
         let mut reader = Self::open(path)?;
         let first = reader.next_event().map_err(failed)?;
@@ -82,11 +94,14 @@ impl Reader {
         while let Some(frame) = reader.frames.next_frame().map_err(failed)? {
             last = Some(frame);
         }
-        if let Some(last) = last {
-            reader.unpack(&last);
+        if last.as_ref().is_some_and(|last| !reader.unpack(last) || reader.next_in_block().is_none()) {
+            // The end is in one of the blocks before.
+            reader = Self::open(path)?;
+            while reader.next_event().map_err(failed)?.is_some() {}
         }
         while reader.next_in_block().is_some() {}
-        Ok((from_ms, reader.newest_ms, reader.is_cut_short()))
+        let length = path.metadata().map_err(failed)?.len();
+        Ok(Span { from_ms, to_ms: reader.newest_ms, lost_bytes: length.saturating_sub(reader.readable) })
     }
 
     /// Opens a recording.
@@ -108,8 +123,8 @@ impl Reader {
         if info.at_ms > MAX_CLOCK_MS || info.wall_ms > MAX_CLOCK_MS {
             return Err(Reason::Empty);
         }
-        let newest_ms = info.at_ms;
-        Ok(Self { frames, info, block: io::Cursor::default(), newest_ms, is_damaged: false })
+        let (newest_ms, readable) = (info.at_ms, frames.valid());
+        Ok(Self { frames, info, block: io::Cursor::default(), newest_ms, readable, is_damaged: false })
     }
 
     /// Where it comes from.
@@ -134,20 +149,29 @@ impl Reader {
         }
     }
 
+    /// Time of the newest event that was read.
+    pub fn newest_ms(&self) -> u64 {
+        self.newest_ms
+    }
+
     /// Whether reading ended before the end of the file, because what follows is damaged or incomplete.
     pub fn is_cut_short(&self) -> bool {
         self.is_damaged || matches!(self.frames.end(), Some(End::Damaged | End::Truncated))
     }
 
-    fn unpack(&mut self, frame: &[u8]) {
+    /// Decodes a block; returns whether it could be decoded.
+    fn unpack(&mut self, frame: &[u8]) -> bool {
         let mut json = Vec::new();
         // One byte more than is allowed, so that a longer block is noticed.
         let unpacked = ZlibDecoder::new(frame).take(MAX_BLOCK as u64 + 1).read_to_end(&mut json);
         if unpacked.is_err() || json.len() > MAX_BLOCK {
             self.is_damaged = true;
             json.clear();
+        } else {
+            self.readable = self.frames.valid();
         }
         self.block = io::Cursor::new(json);
+        !self.is_damaged
     }
 
     /// The next event of the current block.

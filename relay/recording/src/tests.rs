@@ -1,6 +1,7 @@
 //! Recordings of a small fleet: what is written is what is played, whatever happens to the file.
 
 use super::event::RecordedEvent;
+use super::reader::Span;
 use super::writer::Writer;
 use super::*;
 use nodeglass_fleet::scene::{self, health, hello, job, name, process, process_readings, sample, since};
@@ -97,7 +98,8 @@ fn a_replayed_fleet_equals_the_recorded_one() {
     assert!(!is_cut_short);
     assert_eq!(nodes(&replayed), nodes(&events));
     assert!(nodes(&events)[0].gpus.len() == 2 && nodes(&events)[0].processes.len() == 1);
-    assert_eq!(Reader::span(&path).unwrap(), (BEGIN_MS, BEGIN_MS + 70_003, false));
+    let to_ms = BEGIN_MS + 70_003;
+    assert_eq!(Reader::span(&path).unwrap(), Span { from_ms: BEGIN_MS, to_ms, lost_bytes: 0 });
 }
 
 #[test]
@@ -145,6 +147,41 @@ fn a_modified_recording_never_panics_and_says_that_it_is_incomplete() {
             assert!(reader.is_cut_short(), "byte {position}");
         }
     }
+}
+
+/// A recording of three blocks, each a second after the one before, and a frame that is no block.
+fn ends_in(frame: &[u8]) -> (tempfile::TempDir, PathBuf) {
+    let (folder, path) = scratch();
+    let mut writer = Writer::create(&path, &info()).unwrap();
+    for second in 0..3 {
+        writer.push(BEGIN_MS + second * 1_000, RecordedEvent::of(Event::NoSlurm).unwrap()).unwrap();
+        writer.finish().unwrap();
+    }
+    let mut bytes = fs::read(&path).unwrap();
+    nodeglass_platform::frame_file::push_frame(&mut bytes, frame);
+    fs::write(&path, bytes).unwrap();
+    (folder, path)
+}
+
+#[test]
+fn a_last_block_that_cannot_be_read_is_lost_and_no_other() {
+    let (_folder, path) = ends_in(b"no block");
+    let expected = Span { from_ms: BEGIN_MS, to_ms: BEGIN_MS + 2_000, lost_bytes: 16 };
+    assert_eq!(Reader::span(&path).unwrap(), expected);
+    // It is complete, but of a newer build.
+    let (_folder, path) = ends_in(&packed(b"{\"news\":1}\n"));
+    assert_eq!(Reader::span(&path).unwrap(), Span { lost_bytes: 0, ..expected });
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
+    let lost_bytes = 8 + packed(b"{\"news\":1}\n").len() as u64 - 3;
+    assert_eq!(Reader::span(&path).unwrap(), Span { lost_bytes, ..expected });
+}
+
+fn packed(json: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(json).unwrap();
+    packed.finish().unwrap()
 }
 
 #[test]
@@ -243,7 +280,7 @@ fn a_cut_is_as_long_as_the_job_and_not_as_the_recording() {
     record(&path, &all);
     let to = folder.path().join("cut.rec");
     assert_eq!(cut(&path, &to, JobId(1)).unwrap().length_ms, 60_000);
-    let (from_ms, to_ms, _) = Reader::span(&to).unwrap();
+    let Span { from_ms, to_ms, .. } = Reader::span(&to).unwrap();
     assert_eq!((from_ms, to_ms), (BEGIN_MS + 60_000, BEGIN_MS + 120_000));
 }
 
