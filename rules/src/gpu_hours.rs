@@ -18,33 +18,24 @@ pub struct GpuHours {
     pub hung: f64,
 }
 
-impl From<&Totals> for GpuHours {
-    fn from(totals: &Totals) -> Self {
-        let Totals { gpu_hours_allocated, gpu_hours_observed, gpu_hours_used, .. } = *totals;
-        let (idle, hung) = (totals.gpu_hours_idle, totals.gpu_hours_hung);
-        Self {
-            allocated: gpu_hours_allocated,
-            observed: gpu_hours_observed,
-            used: gpu_hours_used,
-            idle,
-            hung,
+/// Reads the hours of sums that name them alike.
+macro_rules! hours_of {
+    ($($sums:ty),*) => {$(
+        impl From<&$sums> for GpuHours {
+            fn from(sums: &$sums) -> Self {
+                Self {
+                    allocated: sums.gpu_hours_allocated,
+                    observed: sums.gpu_hours_observed,
+                    used: sums.gpu_hours_used,
+                    idle: sums.gpu_hours_idle,
+                    hung: sums.gpu_hours_hung,
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl From<&UsageSums> for GpuHours {
-    fn from(sums: &UsageSums) -> Self {
-        let UsageSums { gpu_hours_allocated, gpu_hours_observed, gpu_hours_used, .. } = *sums;
-        let (idle, hung) = (sums.gpu_hours_idle, sums.gpu_hours_hung);
-        Self {
-            allocated: gpu_hours_allocated,
-            observed: gpu_hours_observed,
-            used: gpu_hours_used,
-            idle,
-            hung,
-        }
-    }
-}
+hours_of!(Totals, UsageSums);
 
 impl GpuHours {
     /// Returns the observed hours that were not used.
