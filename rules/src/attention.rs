@@ -65,6 +65,11 @@ impl<'a> Folded<'a> {
         jobs
     }
 
+    /// Returns whether it stands for failures of several jobs, whose ids its evidence has.
+    pub fn is_repeated(&self) -> bool {
+        self.repeated.is_some()
+    }
+
     /// Returns what is wrong and where: `train failed 3 times: out of memory` for repeated failures.
     pub fn title(&self) -> String {
         match self.repeated {
@@ -129,9 +134,17 @@ pub fn failures(times: usize, reason: &str) -> String {
     }
 }
 
-/// Folds findings of one state, such as all that are active or all that are silenced. `jobs` are those of the list, which
-/// have names; failures of other jobs are not folded.
-pub fn fold<'a>(findings: Vec<&'a Finding>, jobs: &'a [Job]) -> Vec<Folded<'a>> {
+/// The name and the owner of a job.
+pub type NamedJob<'a> = (JobId, &'a str, &'a str);
+
+/// Returns the names and owners of jobs, for [`fold`].
+pub fn names(jobs: &[Job]) -> impl Iterator<Item = NamedJob<'_>> {
+    jobs.iter().map(|job| (job.id, job.name.as_str(), job.user.as_str()))
+}
+
+/// Folds findings of one state, such as all that are active or all that are silenced. Failures of jobs that `jobs` lacks,
+/// or that have no name, are not folded.
+pub fn fold<'a>(findings: Vec<&'a Finding>, jobs: impl IntoIterator<Item = NamedJob<'a>>) -> Vec<Folded<'a>> {
     let (failed, rest): (Vec<_>, Vec<_>) =
         findings.into_iter().partition(|finding| finding.kind == FindingKind::Failed);
     let mut folded = fold_clocks(rest);
@@ -140,15 +153,17 @@ pub fn fold<'a>(findings: Vec<&'a Finding>, jobs: &'a [Job]) -> Vec<Folded<'a>> 
 }
 
 /// Folds failures of the same job name, owner and reason: a job that is submitted again, and the tasks of an array.
-fn fold_failures<'a>(findings: Vec<&'a Finding>, jobs: &'a [Job]) -> Vec<Folded<'a>> {
-    let jobs: BTreeMap<JobId, &Job> = jobs.iter().map(|job| (job.id, job)).collect();
+fn fold_failures<'a>(
+    findings: Vec<&'a Finding>,
+    jobs: impl IntoIterator<Item = NamedJob<'a>>,
+) -> Vec<Folded<'a>> {
+    let named = jobs.into_iter().filter(|(_, name, _)| !name.is_empty());
+    let jobs: BTreeMap<JobId, _> = named.map(|(id, name, user)| (id, (name, user))).collect();
     let mut listed = Vec::new();
     let mut groups: BTreeMap<Repeated<'a>, Vec<&'a Finding>> = BTreeMap::new();
     for finding in findings {
-        let job = finding.jobs.first().and_then(|id| jobs.get(id)).filter(|job| !job.name.is_empty());
-        match job {
-            Some(job) => {
-                let (name, user) = (job.name.as_str(), job.user.as_str());
+        match finding.jobs.first().and_then(|id| jobs.get(id)) {
+            Some(&(name, user)) => {
                 let reason = finding.reason.as_str();
                 groups.entry(Repeated { name, user, reason }).or_default().push(finding);
             }
@@ -256,7 +271,7 @@ mod tests {
             failed(3, 3_000, "out of memory"),
             failed(4, 4_000, "out of memory"),
         ];
-        let folded = fold(found.iter().collect(), &jobs);
+        let folded = fold(found.iter().collect(), names(&jobs));
         assert_eq!(folded.len(), 4, "{folded:?}");
         let twice: Vec<_> = folded.iter().filter(|entry| !entry.others.is_empty()).collect();
         let [entry] = twice.as_slice() else { panic!("{twice:?}") };
@@ -271,8 +286,9 @@ mod tests {
     #[test]
     fn failures_of_jobs_that_are_not_listed_stand_alone() {
         let found = [failed(1, 1_000, "out of memory"), failed(2, 2_000, "out of memory")];
-        assert_eq!(fold(found.iter().collect(), &[]).len(), 2);
-        assert_eq!(fold(found.iter().collect(), &[job(1, "", "a"), job(2, "", "a")]).len(), 2);
+        assert_eq!(fold(found.iter().collect(), []).len(), 2);
+        let unnamed = [job(1, "", "a"), job(2, "", "a")];
+        assert_eq!(fold(found.iter().collect(), names(&unnamed)).len(), 2);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use super::Timestamp;
 use super::capture::Capture;
 use nodeglass_findings::catalogue;
-use nodeglass_protocol::finding::{self, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{self, FindingGpu, FindingKind, FindingSeverity};
+use nodeglass_protocol::{GpuUuid, JobId, NodeName, Text};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -94,9 +95,43 @@ impl Finding {
         }
     }
 
-    /// GPU-hours lost to it by `now_ms`, in ms since 1970.
-    pub fn wasted_gpu_hours(&self, now_ms: u64) -> f64 {
-        let end_ms = self.ended_at.map_or(now_ms, Timestamp::as_millis);
-        finding::gpu_hours(self.wasted_gpus, self.since.as_millis(), end_ms)
+    /// The finding as the page receives it, without its capture: what the rules of page and terminal are about.
+    pub fn of_picture(&self) -> finding::Finding {
+        let node = |name: &String| NodeName::new(name.as_str()).ok();
+        let gpus = self.gpus.iter().filter_map(|gpu| {
+            let (node, uuid) = (node(&gpu.node)?, GpuUuid::new(gpu.uuid.as_str()));
+            Some(FindingGpu { node, uuid, metric: gpu.metric.as_deref().map(Text::new) })
+        });
+        finding::Finding {
+            key: self.key.as_str().into(),
+            kind: self.kind,
+            severity: self.severity,
+            confidence_pct: self.confidence_pct,
+            jobs: self.jobs.iter().copied().map(JobId).collect(),
+            nodes: self.nodes.iter().filter_map(node).collect(),
+            gpus: gpus.collect(),
+            title: self.title.as_str().into(),
+            reason: self.reason.as_str().into(),
+            evidence: self.evidence.iter().map(|line| Text::new(line.as_str())).collect(),
+            advice: self.advice.as_str().into(),
+            since_ms: self.since.as_millis(),
+            or_earlier: self.or_earlier,
+            found_ms: self.found_at.as_millis(),
+            ended_ms: self.ended_at.map(Timestamp::as_millis),
+            silenced_until_ms: self.silenced_until.map(Timestamp::as_millis),
+            wasted_gpus: self.wasted_gpus,
+            capture: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_read_back_says_the_same() {
+        let finding = crate::fixtures::finding("thermal/17");
+        assert_eq!(Finding::new(&finding).of_picture(), finding);
     }
 }

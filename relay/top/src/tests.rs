@@ -10,6 +10,7 @@ use super::mouse;
 use super::palette::Palette;
 use super::view::View;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind, FindingSeverity};
 use nodeglass_protocol::gpu::MigFacts;
 use nodeglass_protocol::history::History;
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
@@ -246,6 +247,39 @@ impl Shown {
 
 fn shown() -> Shown {
     Shown::new(welcome(), overview())
+}
+
+#[test]
+fn what_slows_a_gpu_down_is_one_finding_with_it_as_in_the_page() {
+    let found = |kind: FindingKind, reason: &str, gpu: &str| Finding {
+        key: format!("{}/18/{gpu}", kind.name()).as_str().into(),
+        kind,
+        severity: FindingSeverity::Error,
+        confidence_pct: 95,
+        jobs: vec![id(18)],
+        nodes: Vec::new(),
+        gpus: vec![FindingGpu::new(&"gpu-01".parse().unwrap(), &GpuUuid::new(gpu), None)],
+        title: reason.into(),
+        reason: reason.into(),
+        evidence: Vec::new(),
+        advice: "".into(),
+        since_ms: NOW_MS,
+        or_earlier: false,
+        found_ms: NOW_MS,
+        ended_ms: None,
+        silenced_until_ms: None,
+        wasted_gpus: 0,
+        capture: None,
+    };
+    let slow = || found(FindingKind::Straggler, "GPU 5 slow", "GPU-5");
+    let state = |findings: Vec<Finding>| {
+        let screen = Shown::new(welcome(), Picture { findings, ..overview() }).screen(120, 40);
+        screen.lines().find(|line| line.contains(" eval ")).unwrap().to_owned()
+    };
+    let one = state(vec![found(FindingKind::Thermal, "GPU 5 hot", "GPU-5"), slow()]);
+    assert!(one.contains("GPU 5 slow ") && !one.contains('+'), "{one}");
+    let two = state(vec![slow(), found(FindingKind::Thermal, "GPU 6 hot", "GPU-6")]);
+    assert!(two.contains(" +1"), "{two}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{Field as _, GpuField, GpuUuid, JobId, NodeName, Picture};
 pub use nodeglass_rules::attention::Since;
-use nodeglass_rules::attention::{Folded, fold};
+use nodeglass_rules::attention::{Folded, fold, names};
 use nodeglass_rules::ownership;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -62,6 +62,8 @@ pub struct Item {
     pub gpus: Vec<GpuUuid>,
     /// Number of GPUs that do no useful work because of it.
     pub wasted_gpus: u32,
+    /// Since when they do, in ms since 1970: what is folded into it may have begun earlier.
+    pub wasted_since_ms: u64,
     /// Whether it is about a job that has ended, so that nothing can be helped any more.
     pub is_past: bool,
     /// The findings that it stands for: its own, and those that are folded into it.
@@ -160,7 +162,7 @@ fn needs_attention(finding: &Finding) -> bool {
 /// Returns the findings of a state, folded and worst first.
 fn items(picture: &Picture, jobs: &[Job], has_state: impl Fn(&Finding) -> bool) -> Vec<Item> {
     let found = picture.findings.iter().filter(|finding| has_state(finding));
-    sorted(fold(found.collect(), jobs), jobs)
+    sorted(fold(found.collect(), names(jobs)), jobs)
 }
 
 fn sorted(mut found: Vec<Folded<'_>>, jobs: &[Job]) -> Vec<Item> {
@@ -216,6 +218,7 @@ impl Item {
             nodes: finding.nodes.clone(),
             gpus: finding.gpus.iter().map(|gpu| gpu.uuid.clone()).collect(),
             wasted_gpus: finding.wasted_gpus,
+            wasted_since_ms: finding.since_ms,
             is_past: finding.kind == FindingKind::Failed,
             sources: folded.all().map(Source::of).collect(),
             whole_job: match affected.as_slice() {
@@ -273,7 +276,8 @@ impl Item {
 
     /// Returns what it has cost until `now_ms`, in ms since 1970: `1.6 GPU-h idle`. `None` below a twentieth of a GPU-hour.
     pub fn cost_text(&self, now_ms: u64) -> Option<String> {
-        let hours = finding::gpu_hours(self.wasted_gpus, self.since.at_ms, self.ended_ms.unwrap_or(now_ms));
+        let hours =
+            finding::gpu_hours(self.wasted_gpus, self.wasted_since_ms, self.ended_ms.unwrap_or(now_ms));
         cost::text(self.kind, hours, self.since.or_earlier)
     }
 }

@@ -5,13 +5,15 @@ use crate::model::World;
 use crate::palette::Palette;
 use crate::table::Column;
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::finding::FindingSeverity;
+use nodeglass_protocol::finding::{self, FindingSeverity};
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 use nodeglass_protocol::picture::{GpuPicture, JobsHealth, Link, NodePicture};
+use nodeglass_rules::attention::{fold, names};
 use nodeglass_rules::health::{self, Freshness};
 use nodeglass_rules::severity::Severity;
 use nodeglass_rules::totals::Totals;
 use nodeglass_rules::{flags, ownership, text};
+use std::slice;
 
 /// What a column shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,16 +111,22 @@ fn state(job: &Job, world: &World<'_>) -> (Severity, String) {
     worst.reduce(|a, b| if b.0 > a.0 { b } else { a }).unwrap_or(own)
 }
 
-/// The worst finding about a job that is not silenced, and the number of others: `GPU 3 too hot +1`.
+/// The worst finding about a job that is not silenced, and the number of others: `GPU 3 too hot +1`. What explains another
+/// one is folded into it, as in the page.
 fn finding(job: &Job, world: &World<'_>) -> Option<(Severity, String)> {
     let found = world.overview.findings.iter().filter(|finding| {
         let is_listed = finding.is_active() && finding.silenced_until_ms.is_none();
         is_listed && finding.severity > FindingSeverity::Info && finding.jobs.contains(&job.id)
     });
-    let (worst, others) = (found.clone().next()?, found.count() - 1);
-    let severity = if worst.severity == FindingSeverity::Error { Severity::Error } else { Severity::Warning };
-    let others = if others > 0 { format!(" +{others}") } else { String::new() };
-    Some((severity, format!("{}{others}", worst.reason)))
+    let folded = fold(found.collect(), names(slice::from_ref(job)));
+    let worst = folded.iter().min_by(|a, b| finding::order(a.finding, b.finding))?;
+    let is_error = worst.finding.severity == FindingSeverity::Error;
+    let severity = if is_error { Severity::Error } else { Severity::Warning };
+    let others = match folded.len() {
+        1 => String::new(),
+        count => format!(" +{}", count - 1),
+    };
+    Some((severity, format!("{}{others}", worst.reason())))
 }
 
 /// What is wrong with a job's part of a node, if it needs attention.
