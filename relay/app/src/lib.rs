@@ -4,6 +4,8 @@
 //! jobs and nodes come from, [`addresses`] how the relay is reached, and [`terminal`] what is shown. [`remote`] is the client of
 //! a relay that runs already.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod addresses;
 pub mod embedded;
 mod listed_hosts;

@@ -1,5 +1,9 @@
-//! Terminal output of the relay: the link, and little else.
+//! Terminal output of the relay: the link, and little else. All that commands print passes through [`write`] or
+//! [`complain`].
 
+mod escape;
+
+use escape::escaped;
 use nodeglass_access::key_file::Running;
 use nodeglass_config::BindAddr;
 use nodeglass_platform::local_time::LocalTime;
@@ -7,7 +11,8 @@ use nodeglass_protocol::Text;
 use nodeglass_recording::CutSummary;
 use rustix::fs::FileType;
 use serde::Serialize;
-use std::fmt::Write as _;
+use std::borrow::Cow;
+use std::fmt::{Display, Write as _};
 use std::io::{ErrorKind, IsTerminal, Write as _, stderr, stdout};
 use std::path::Path;
 
@@ -108,7 +113,7 @@ impl Terminal {
     /// Shows a warning on stderr.
     pub fn warn(&self, text: &Text) {
         if !self.is_silent {
-            let _ = writeln!(stderr(), "{} {text}", self.stderr.paint(YELLOW, "warning:"));
+            complain(format_args!("{} {text}", self.stderr.paint(YELLOW, "warning:")));
         }
     }
 }
@@ -278,18 +283,37 @@ fn print(output: impl AsRef<[u8]>) {
     let _ = write(output);
 }
 
-/// Writes the output of a command to stdout.
+/// Writes the output of a command to stdout, with escaped control characters.
 ///
 /// # Errors
 /// It cannot be written, a complete sentence; not if the reader has closed the pipe, as `| head` does.
 pub fn write(output: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    let text = String::from_utf8_lossy(output.as_ref());
     let mut out = stdout().lock();
-    match out.write_all(output.as_ref()).and_then(|()| out.flush()) {
+    match out.write_all(printable(&text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(anyhow::anyhow!("cannot write the output: {error}"))
         }
         _ => Ok(()),
     }
+}
+
+/// A text for stdout, with escaped control characters; on a terminal, colours are kept.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, stdout().is_terminal())
+}
+
+/// Writes a line about what goes wrong to stderr, with escaped control characters.
+pub fn complain(text: impl Display) {
+    let text = format!("{text}\n");
+    let mut out = stderr().lock();
+    // There is nowhere else to report that this fails.
+    let _ = out.write_all(escaped(&text, out.is_terminal()).as_bytes());
+}
+
+/// Whether a text contains characters that a terminal would obey.
+pub fn is_harmful(text: &str) -> bool {
+    text.contains(escape::is_harmful)
 }
 
 /// A value as indented JSON, with a newline at its end.
