@@ -297,7 +297,7 @@ impl TailReader {
         let reader = if self.is_background { &inner.background_reader } else { &inner.reader };
         match reader.read(path.to_owned(), after, before, audience).await {
             // A file that replaced the previous one may belong to another job as well.
-            Ok(read) if before != Some(read.file) && belongs_to_other_job(&read, job) => {
+            Ok(read) if before != Some(read.file) && self.belongs_to_other_job(&read, job) => {
                 Err(LocalMiss { older: (!self.is_background).then_some(read), why: None })
             }
             Ok(read) => Ok(self.found(read)),
@@ -347,6 +347,13 @@ impl TailReader {
         }
     }
 
+    /// Returns whether a file was last written long before the job that should write it started. A reader is shown even
+    /// such a file of a job that ended; what is read in the background is sent to webhooks, too.
+    fn belongs_to_other_job(&self, read: &LogRead, job: &Job) -> bool {
+        let is_older = |start: i64| read.written_s < start - MAX_AGE_BEFORE_START_S;
+        (job.is_active() || self.is_background) && job.start.is_some_and(is_older)
+    }
+
     /// Continues with a local file.
     fn found(&mut self, mut read: LogRead) -> Tail {
         read.tail.restarted |= self.location == Location::Node;
@@ -361,11 +368,6 @@ struct LocalMiss {
     why: Option<String>,
     /// A file of that name which is older than the job, as a last resort.
     older: Option<LogRead>,
-}
-
-/// Returns whether a file was last written long before the job that should write it started.
-fn belongs_to_other_job(read: &LogRead, job: &Job) -> bool {
-    job.start.is_some_and(|start| job.is_active() && read.written_s < start - MAX_AGE_BEFORE_START_S)
 }
 
 fn unknown(job: &Job) -> Text {

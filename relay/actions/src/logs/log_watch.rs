@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// Polling interval: a shared file system answers two requests per job and interval.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
@@ -21,6 +21,11 @@ const POLL_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_JOBS: usize = 32;
 /// Maximum number of jobs whose logs are read at the same time.
 const MAX_READS: usize = 4;
+/// After searching logs for a while, none is searched for this many times as long: an expensive pattern of the settings
+/// takes at most a quarter of a core.
+const REST: u32 = 3;
+/// Maximum length of such a rest.
+const MAX_REST: Duration = Duration::from_secs(600);
 /// How long after its end a job's logs are read, in s: the last lines explain how it ended.
 const AFTER_END_S: i64 = 120;
 /// How long after its end what its logs stated is kept, in s.
@@ -35,6 +40,8 @@ pub struct LogWatch {
     clock: Clock,
     jobs: BTreeMap<JobId, WatchedJob>,
     reported: JobLogs,
+    /// How long logs were searched since the last rest, in all threads.
+    searched: Duration,
 }
 
 /// The logs of a job.
@@ -44,6 +51,8 @@ struct WatchedJob {
     start_s: Option<i64>,
     logs: Vec<WatchedLog>,
     state: JobLog,
+    /// How long its logs were searched in the last reading.
+    searched: Duration,
 }
 
 /// One log of a job.
@@ -56,7 +65,15 @@ struct WatchedLog {
 impl LogWatch {
     pub(crate) fn new(logs: Logs, events: mpsc::Sender<Event>, patterns: LogPatterns, clock: Clock) -> Self {
         let patterns = Arc::new(patterns);
-        Self { logs, events, patterns, clock, jobs: BTreeMap::new(), reported: JobLogs::new() }
+        Self {
+            logs,
+            events,
+            patterns,
+            clock,
+            jobs: BTreeMap::new(),
+            reported: JobLogs::new(),
+            searched: Duration::ZERO,
+        }
     }
 
     /// Polls until the relay shuts down.
@@ -74,6 +91,7 @@ impl LogWatch {
                     return;
                 }
             }
+            sleep(rest(std::mem::take(&mut self.searched))).await;
         }
     }
 
@@ -105,10 +123,16 @@ impl LogWatch {
 
     /// Keeps what was read; a job whose reading panicked begins anew.
     fn keep(&mut self, read: Option<Result<(JobId, WatchedJob), tokio::task::JoinError>>) {
-        if let Some(Ok((id, job))) = read {
+        if let Some(Ok((id, mut job))) = read {
+            self.searched += std::mem::take(&mut job.searched);
             self.jobs.insert(id, job);
         }
     }
+}
+
+/// How long no log is searched after they were for this long.
+fn rest(searched: Duration) -> Duration {
+    (searched * REST).min(MAX_REST)
 }
 
 /// Returns whether a job writes logs, or has just stopped.
@@ -130,7 +154,7 @@ impl WatchedJob {
             content: FollowedLog::new(patterns.clone(), job.start, clock.now_ms()),
         };
         let logs = streams.into_iter().flatten().map(log).collect();
-        Self { start_s: job.start, logs, state: JobLog::default() }
+        Self { start_s: job.start, logs, state: JobLog::default(), searched: Duration::ZERO }
     }
 
     /// Reads what is new in its logs.
@@ -138,9 +162,11 @@ impl WatchedJob {
         let mut states = Vec::new();
         let mut logs = Vec::new();
         for log in self.logs {
-            let (log, state) = log.read(&job, wall_s, clock).await;
-            states.extend(state);
-            logs.extend(log);
+            if let Some((log, state, searched)) = log.read(&job, wall_s, clock).await {
+                states.push(state);
+                logs.push(log);
+                self.searched += searched;
+            }
         }
         self.logs = logs;
         self.state = JobLog::merge(states.into_iter());
@@ -149,8 +175,9 @@ impl WatchedJob {
 }
 
 impl WatchedLog {
-    /// Reads what is new, and returns the log with what it states. One that cannot be read states what it did.
-    async fn read(mut self, job: &Job, wall_s: i64, clock: Clock) -> (Option<Self>, Option<JobLog>) {
+    /// Reads what is new, and returns the log with what it states, and how long it was searched. One that cannot be read
+    /// states what it did; nothing is returned if the search panicked.
+    async fn read(mut self, job: &Job, wall_s: i64, clock: Clock) -> Option<(Self, JobLog, Duration)> {
         let tail = self.reader.read(job).await;
         let utc_offset_s = LocalTime::utc_offset_s(wall_s.unsigned_abs());
         let now = ReadTime { relay_ms: clock.now_ms(), wall_s, utc_offset_s };
@@ -159,10 +186,11 @@ impl WatchedLog {
             if let Err(why) = &tail {
                 tracing::debug!(%why, "log not read");
             }
+            let began = std::time::Instant::now();
             let state = self.content.read(tail.as_ref().ok(), now);
-            (self, state)
+            (self, state, began.elapsed())
         });
-        scanned.await.ok().unzip()
+        scanned.await.ok()
     }
 }
 
@@ -218,6 +246,34 @@ mod tests {
         std::fs::write(file.path(), "begin\n").unwrap();
         watch.poll(vec![job]).await;
         assert!(messages(&watch, 1).is_empty());
+    }
+
+    #[test]
+    fn t19_searching_logs_takes_a_quarter_of_a_core_at_most() {
+        let rest_s = |searched_ms| rest(Duration::from_millis(searched_ms)).as_secs();
+        assert_eq!((rest_s(50), rest_s(64 * 500)), (0, 96));
+        assert_eq!(rest_s(3_600_000), 600, "but logs are searched every ten minutes");
+    }
+
+    #[tokio::test]
+    async fn t09_of_a_job_that_ended_no_older_file_is_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "the end of a file of the owner\n").unwrap();
+        let now_s = wall_s();
+        let ended = |start_s| Job {
+            state: JobState::Ended("FAILED".into()),
+            start: Some(start_s),
+            ended: Some(now_s),
+            ..job(file.path().to_str().unwrap())
+        };
+        let lines = async |start_s| {
+            let mut watch = watch(vec![ended(start_s)]);
+            watch.poll(vec![ended(start_s)]).await;
+            watch.jobs[&JobId(1)].state.last_lines.clone()
+        };
+        assert_eq!(lines(now_s - 60).await.len(), 1);
+        // Others who may write to the folder may have put it there.
+        assert_eq!(lines(now_s + 3_600).await, Vec::<String>::new());
     }
 
     #[tokio::test]
