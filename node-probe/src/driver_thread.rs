@@ -21,6 +21,10 @@ use std::{
 
 /// Stack size of the thread, on which NVML's own code runs.
 const STACK: usize = 1 << 20;
+/// Number of inventories in vain after which a contradiction is no reason for another one at once,
+const MAX_VAIN: u32 = 3;
+/// but after this pause.
+const VAIN_PAUSE: Duration = Duration::from_secs(10);
 
 /// Timing of calls into a source.
 #[derive(Clone, Copy, Debug)]
@@ -346,16 +350,14 @@ impl Worker {
 
     fn handle_requests(&mut self, session: &mut dyn Session) -> Result<Absent, Disconnected> {
         self.take_inventory(session)?;
-        let mut checked = Instant::now();
+        let mut schedule = InventorySchedule { taken: Instant::now(), vain: 0 };
         let mut examined: Option<Instant> = None;
         loop {
             let request = self.inbox.recv().map_err(|_| Disconnected)?;
-            if self.calls.take_stale()
-                || session.is_stale()
-                || checked.elapsed() >= self.timings.inventory_interval
-            {
-                self.take_inventory(session)?;
-                checked = Instant::now();
+            let is_stale = self.calls.take_stale() || session.is_stale();
+            if schedule.is_due(is_stale, self.timings.inventory_interval, Instant::now()) {
+                let has_changed = self.take_inventory(session)?;
+                schedule.record(is_stale && !has_changed, Instant::now());
             }
             match self.timed(|worker| worker.read(session, request)) {
                 Ok(report) => self.report(report)?,
@@ -371,14 +373,16 @@ impl Worker {
     }
 
     /// Queries the inventory and reports it if it changed.
-    fn take_inventory(&mut self, session: &mut dyn Session) -> Result<(), Disconnected> {
+    /// Returns whether the inventory has changed.
+    fn take_inventory(&mut self, session: &mut dyn Session) -> Result<bool, Disconnected> {
         let now = self.timed(|_| session.inventory());
-        if self.inventory.as_ref() != Some(&now) {
+        let has_changed = self.inventory.as_ref() != Some(&now);
+        if has_changed {
             self.inventory = Some(now.clone());
             self.report(Report::Opened(now))?;
         }
         self.calls.set_opened();
-        Ok(())
+        Ok(has_changed)
     }
 
     fn read(&mut self, session: &mut dyn Session, request: ReadRequest) -> Result<Report, Absent> {
@@ -415,6 +419,26 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => return Err(Disconnected),
             }
         }
+    }
+}
+
+/// When inventories are taken. A contradicted one is taken again at once, except by a driver that keeps
+/// contradicting itself, such as one that counts more GPUs than it lists.
+#[derive(Debug)]
+struct InventorySchedule {
+    taken: Instant,
+    /// Number of the last inventories that were contradicted before and had not changed.
+    vain: u32,
+}
+
+impl InventorySchedule {
+    fn is_due(&self, is_stale: bool, interval: Duration, now: Instant) -> bool {
+        let age = now.saturating_duration_since(self.taken);
+        age >= interval || is_stale && (self.vain < MAX_VAIN || age >= VAIN_PAUSE)
+    }
+
+    fn record(&mut self, was_vain: bool, now: Instant) {
+        *self = Self { taken: now, vain: if was_vain { self.vain.saturating_add(1) } else { 0 } };
     }
 }
 
@@ -493,5 +517,25 @@ mod tests {
             before = driver_thread.call_duration().unwrap();
         }
         assert!(inbox.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_driver_that_keeps_contradicting_itself_is_not_listed_each_time() {
+        let start = Instant::now();
+        let mut schedule = InventorySchedule { taken: start, vain: 0 };
+        let mut due = Vec::new();
+        for second in 1..=20 {
+            let now = start + Duration::from_secs(second);
+            if schedule.is_due(true, LONG * 2, now) {
+                due.push(second);
+                schedule.record(true, now);
+            }
+        }
+        assert_eq!(due, [1, 2, 3, 13]);
+        // Once it has listed something new, it is believed again.
+        schedule.record(false, start + LONG);
+        assert!(schedule.is_due(true, LONG * 2, start + LONG + SOON));
+        assert!(!schedule.is_due(false, LONG * 2, start + LONG + SOON));
+        assert!(schedule.is_due(false, SOON, start + LONG + SOON));
     }
 }
