@@ -162,8 +162,10 @@ fn states_initial_best(line: &str) -> bool {
 /// Returns whether a line states the value of a metric that is named like an exception: `MeanSquaredError: 0.012`.
 fn states_metric(line: &str) -> bool {
     static METRIC: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(&format!(r"{PREFIX}[A-Za-z]+(Error|Exception): [-+]?([0-9]|nan|inf)[0-9.e+-]*([\s,;|]|$)"))
-            .ok()
+        Regex::new(&format!(
+            r"{PREFIX}[A-Za-z]\w*(Error|Exception): [-+]?([0-9]|nan|inf)[0-9.e+-]*([\s,;|]|$)"
+        ))
+        .ok()
     });
     METRIC.as_ref().is_some_and(|regex| regex.is_match(line))
 }
@@ -208,7 +210,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Use a smaller batch, gradient accumulation or activation checkpointing, or more GPUs to shard the model",
-            r"(CUDA|HIP) out of memory\. Tried to allocate|RuntimeError: (CUDA|HIP) out of memory(\.|$)|CUDA error: out of memory|(torch|cuda|memory)\.OutOfMemoryError|(cuda|hip)Malloc failed: out of memory|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED: (Out of memory|.*while trying to allocate)|CUBLAS_STATUS_ALLOC_FAILED|Out of memory error on GPU [0-9]|^~(ERROR: )?Out of (GPU memory trying to allocate|memory on device)",
+            r"(CUDA|HIP) out of memory\. Tried to allocate|RuntimeError: (CUDA|HIP) out of memory(\.|$)|CUDA error: out of memory|(torch|cuda|memory)\.OutOfMemoryError|(cuda|hip)Malloc failed: out of memory|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED: (Out of memory|.*while trying to allocate)|CUBLAS_STATUS_ALLOC_FAILED|Out of memory error on GPU [0-9]|: OOM when allocating tensor|^~(ERROR: )?Out of (GPU memory trying to allocate|memory on device)",
         ),
         pattern(
             "nccl_timeout",
@@ -241,7 +243,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "Run with CUDA_LAUNCH_BLOCKING=1 to find the kernel; restart from the last checkpoint",
-            r"CUDA error: |cudaError[A-Z]\w+([^\w(.]|$)|(?-u:\b)CUDA_ERROR_[A-Z_]+([^A-Z_=]|$)|GPUassert: |CUDA Runtime Error|an illegal memory access was encountered|CUBLAS_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)|CUDNN_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)|device-side assert triggered",
+            r#"CUDA error: |cudaError[A-Z]\w+([\s:;,)"'\]]|$)|(?-u:\b)CUDA_ERROR_(OUT_OF|ILLEGAL|MISALIGNED|LAUNCH|NO_|NOT_|INVALID|ECC|UNKNOWN|ASSERT|HARDWARE|SYSTEM|NVLINK|DEINIT|STREAM|UNSUPPORTED|PEER|CONTEXT)|GPUassert: |CUDA Runtime Error|an illegal memory access was encountered|CUBLAS_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)|CUDNN_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)|device-side assert triggered|CUDA driver version is insufficient|no CUDA-capable device is detected|^@\[?CUDA (ERROR|Error)|Memory access fault by GPU|HW Exception by GPU|: GPU is lost"#,
         ),
         pattern(
             "nan_loss",
@@ -299,7 +301,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "Request more memory (--mem), or process less at once",
-            r"java\.lang\.OutOfMemoryError|std::bad_alloc|Cannot allocate memory|ArrayMemoryError: Unable to allocate|^~MemoryError(:|$)|insufficient virtual memory",
+            r"java\.lang\.OutOfMemoryError|std::bad_alloc|Cannot allocate memory|ArrayMemoryError: Unable to allocate|^~MemoryError(:|$)|cannot allocate vector of size|insufficient virtual memory",
         ),
         pattern(
             "ray_worker_killed",
@@ -307,7 +309,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Use fewer tasks per node, or request more memory (--mem); Ray's log of the node states the cause",
-            r"(?-u:\b)[1-9][0-9]* Workers \(tasks / actors\) killed due to memory pressure|ray\.exceptions\.(Actor|Worker|Node|OutOfMemory|RayActor)\w*(Error|Died)",
+            r"A worker died or was killed while executing a task|(?-u:\b)[1-9][0-9]* Workers \(tasks / actors\) killed due to memory pressure|ray\.exceptions\.(Actor|Worker|Node|OutOfMemory|RayActor)\w*(Error|Died)",
         ),
         pattern(
             "node_failure",
@@ -323,7 +325,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "A native library crashed: run with PYTHONFAULTHANDLER=1, and check that its versions match",
-            r"(^~|[0-9:(*]\s*)Segmentation fault|: segfault at [0-9a-f]+ ip |(^~|[0-9:]\s+)[A-Z][a-z ]{3,30}\(core dumped\)(\s|$)|(?i:(killed by|received|caught|fatal|got) signal)[: ]+(SIGSEGV|SIGBUS|11|7)(?-u:\b)|Signal: (Segmentation fault|Bus error) \((11|7)\)|Fatal Python error|fatal error has been detected by the Java Runtime|signal \(?(4|6|7|8|11)(\.[0-9]+)?\)?( \([0-9-]+\))?: (Segmentation fault|Aborted|Bus error|Illegal instruction|Floating|Arithmetic)|srun: error: .*: tasks? .*: (Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)|Program received signal SIG(SEGV|BUS|ABRT|FPE|ILL)",
+            r"(^~|[0-9:(*]\s*)Segmentation fault|: segfault at [0-9a-f]+ ip |(^~|[0-9:]\s+)[A-Z][a-z ]{3,30}\(core dumped\)(\s|$)|(?i:(killed by|received|caught|fatal|got) signal)[: ]+(SIGSEGV|SIGBUS|11|7)(?-u:\b)|Signal: [A-Z][a-z ]+ \([0-9]+\)|^~(Bus error|Illegal instruction|Floating point exception|Aborted)$|Fatal Python error|fatal error has been detected by the Java Runtime|signal \(?(4|6|7|8|11)(\.[0-9]+)?\)?( \([0-9-]+\))?: (Segmentation fault|Aborted|Bus error|Illegal instruction|Floating|Arithmetic)|srun: error: .*: tasks? .*: (Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)|Program received signal SIG(SEGV|BUS|ABRT|FPE|ILL)",
         ),
         pattern(
             "traceback",
@@ -347,7 +349,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "The line states the check that failed; a debug build, or a memory checker, finds its cause",
-            r#"terminate called (after throwing|without an active exception|recursively)|libc\+\+abi: terminating|double free or corruption|free\(\): invalid|malloc\(\): (invalid|corrupted|unaligned|memory)|corrupted size vs\. prev_size|stack smashing detected|Assertion [`'"].*failed|pure virtual method called"#,
+            r#"terminate called (after throwing|without an active exception|recursively)|libc\+\+abi: terminating|double free or corruption|(free\(\)|munmap_chunk\(\)): invalid|malloc\(\): (invalid|corrupted|unaligned|memory)|corrupted size vs\. prev_size|stack smashing detected|Assertion [`'"].*failed|pure virtual method called"#,
         ),
         pattern(
             "fortran_error",
@@ -363,7 +365,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "See the lines around it",
-            r#"Exception in thread "|^~ERROR: LoadError: |^~ERROR: [A-Z][A-Za-z]+(Error|Exception|Mismatch)(?-u:\b)|^~thread '.*' (\([0-9]+\) )?panicked at|^~panic: |^~Execution halted|^@([A-Za-z_]\w*\.)*[A-Z]\w*(Error|Exception)(: \S|$)"#,
+            r#"Exception in thread "|^~ERROR: LoadError: |^~ERROR: [A-Z][A-Za-z]+(Error|Exception|Mismatch)(?-u:\b)|^~thread '.*' (\([0-9]+\) )?panicked at|^~panic: |^~Execution halted|^Error using \w|^@([A-Za-z_]\w*\.)*[A-Z]\w*(Error|Exception)(: \S|$)"#,
         ),
         pattern(
             "fatal_error",
@@ -371,7 +373,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "See the lines around it",
-            r"^~\s*(Fatal error:|(--> FOAM )?FATAL (IO )?ERROR:|FATAL: +[a-z]|ERROR( on proc [0-9]+)?: .*\(\S*[a-z]\.cpp:[0-9]+\)|ERROR: Lost atoms|Error termination (via|request)|Error in routine \w+ \([0-9]+\)|A USER ERROR has occurred)|^\s*\*\s+\[ABORT\]|I REFUSE TO CONTINUE WITH THIS SICK JOB|VERY BAD NEWS! internal error|finished by error termination",
+            r"^~\s*(Fatal error:|(--> FOAM )?FATAL (IO )?ERROR:|FATAL: +[a-z]|ERROR( on proc [0-9]+)?: .*\(\S*[a-z]\.cpp:[0-9]+\)|ERROR: Lost atoms|Error termination (via|request)|Error in routine \w+ \([0-9]+\)|A USER ERROR has occurred)|^\s*\*\s+\[ABORT\]|I REFUSE TO CONTINUE WITH THIS SICK JOB|VERY BAD NEWS! internal error|finished by error termination|^rsync error: |^tar: Error is not recoverable|^make(\[[0-9]+\])?: \*\*\* .* Error [0-9]+$|Divergence detected in AMG solver|FATAL CALLED FROM FILE|exited with errors$|E r r o r   t e r m i n a t i o n|ARMCI DASSERT fail",
         ),
         pattern(
             "rank_failed",
@@ -395,7 +397,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "Check the modules, the container and the paths of the batch script, and that they exist on every node",
-            r"error while loading shared libraries: |: version `\S+' not found \(required by|srun: error: .*launch.* failed|slurmstepd: error: (execve\(\)|spank: required plugin|pyxis: (failed|couldn't))|^~Can't locate \S+ in @INC|: can't open file '.*': \[Errno 2\]",
+            r"error while loading shared libraries: |: version `\S+' not found \(required by|srun: (fatal: |error: (.*launch.* failed|Unable to (create step|allocate|confirm)))|(ORTE|PRTE|mpirun|mpiexec) was unable to |There are not enough slots available|slurmstepd: error: (execve\(\)|spank: required plugin|pyxis: (failed|couldn't))|^~Can't locate \S+ in @INC|: can't open file '.*': \[Errno 2\]",
         ),
         pattern(
             "workflow_error",
@@ -403,7 +405,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "The log of that step states why",
-            r"^~Error in rule |^~WorkflowError|Error executing process >",
+            r"^~Error in rule |^~WorkflowError|Error executing process >|^ERROR ~ |Exiting because a job execution failed",
         ),
         pattern(
             "terminated",
@@ -478,6 +480,15 @@ mod tests {
             ("Rank 2] Terminating the process, due to ProcessGroupNCCL watchdog hang.", "nccl_timeout"),
             ("GPUassert: out of memory src/main.cu 123", "cuda_error"),
             ("cudaMemcpy failed an illegal memory access was encountered", "cuda_error"),
+            ("Memory access fault by GPU node-4 (Agent handle: 0x55d0) on address 0x7f12.", "cuda_error"),
+            ("Error: cannot allocate vector of size 12.3 Gb", "no_memory"),
+            ("[gn01:4123] Signal: Floating point exception (8)", "segmentation_fault"),
+            ("make: *** [Makefile:4: all] Error 2", "fatal_error"),
+            (
+                "srun: error: Unable to create step for job 17: Memory required is not available",
+                "launch_failed",
+            ),
+            ("ERROR ~ No such variable: params.x", "workflow_error"),
             ("tar: a.bin: Wrote only 4096 of 10240 bytes", "no_space"),
             ("PRTE has lost communication with a remote daemon.", "node_failure"),
             ("python[4123]: segfault at 10 ip 00007f1 sp 00007f2 error 4", "segmentation_fault"),
@@ -532,7 +543,9 @@ mod tests {
             "ProcessGroupNCCL options: timeout after 1800000 ms",
             "loss NaN check enabled",
             "[2026-11-26 10:00:00] ConnectionError: retrying in 3 s",
-            "ValueError: 0.3",
+            "L1Error: 0.3",
+            "Found CUDA_ERROR_LIST header, cudaErrorNames[] loaded",
+            "make[1]: warning:  Clock skew detected.  Your build may be incomplete.",
             "val_loss improved from inf to 0.51231, saving model",
             "tests/test_io.py::test_segmentation_fault PASSED [ 20%]",
             "UCX_ERROR_SIGNALS=SIGILL,SIGSEGV,SIGBUS,SIGFPE",
