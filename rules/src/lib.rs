@@ -6,10 +6,11 @@
 //! * [`attention`], [`cost`] — which findings are one entry of a list, and what a finding costs.
 //! * [`gpu_hours`] — how many hours of GPUs were observed, and what became of them.
 //! * [`ownership`], [`totals`] — which GPUs belong to a job, and sums over them.
-//! * [`text`] — numbers, durations and names.
+//! * [`text`], [`csv`] — numbers, durations and names; cells of a table for spreadsheets.
 
 pub mod attention;
 pub mod cost;
+pub mod csv;
 pub mod flags;
 pub mod gpu_hours;
 pub mod health;

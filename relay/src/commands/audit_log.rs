@@ -1,6 +1,6 @@
 //! `relay audit`: who viewed through which share and which actions were performed, from the database.
 
-use crate::commands::job_tables::{or_empty, quoted};
+use crate::commands::job_tables::or_empty;
 use anyhow::Context as _;
 use hyper::Method;
 use nodeglass_app::addresses::here;
@@ -12,6 +12,7 @@ use nodeglass_platform::local_time::LocalTime;
 use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::audit::{AuditLog, AuditRecord, View, ViewClient, ViewEnd, ViewerIdentity};
 use nodeglass_protocol::request::AuditEntry;
+use nodeglass_rules::csv;
 use nodeglass_store::{Database, RelayRun};
 
 /// Executes the command; returns what to print.
@@ -137,10 +138,10 @@ fn csv(log: &AuditLog) -> String {
                     end.to_owned(),
                     or_empty(end_ms),
                     share.to_string(),
-                    quoted(label.as_str()),
-                    quoted(&scope.to_string()),
-                    or_empty(user.as_ref().map(|user| quoted(user.as_str()))),
-                    or_empty(address.as_ref().map(|address| quoted(address.as_str()))),
+                    csv::cell(label.as_str()),
+                    csv::cell(&scope.to_string()),
+                    or_empty(user.as_ref().map(|user| csv::cell(user.as_str()))),
+                    or_empty(address.as_ref().map(|address| csv::cell(address.as_str()))),
                     by_proxy.to_string(),
                     client(*with).to_owned(),
                     String::new(),
@@ -152,8 +153,8 @@ fn csv(log: &AuditLog) -> String {
                 let mut cells = std::array::from_fn(|_| String::new());
                 cells[0] = "action".to_owned();
                 cells[1] = wall_ms.to_string();
-                cells[11] = quoted(action.as_str());
-                cells[12] = quoted(outcome.as_str());
+                cells[11] = csv::cell(action.as_str());
+                cells[12] = csv::cell(outcome.as_str());
                 cells[13] = succeeded.to_string();
                 cells
             }

@@ -6,7 +6,7 @@ use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::report::{Usage, UsageSums};
 use nodeglass_report::{NodeFault, Report, aligned, duration};
 use nodeglass_rules::gpu_hours::GpuHours;
-use nodeglass_rules::text;
+use nodeglass_rules::{csv, text};
 
 /// Jobs, one a line; `time` converts s since 1970.
 pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> String {
@@ -44,7 +44,7 @@ pub(super) fn csv(reports: &[Report]) -> String {
     out.push('\n');
     for report in reports {
         let cell = |column: &Column| match (column.read)(report) {
-            Some(Value::Text(text)) => quoted(&text),
+            Some(Value::Text(text)) => csv::cell(&text),
             Some(Value::Whole(number)) => number.to_string(),
             Some(Value::Time(at_s)) => {
                 Timestamp::from_secs(at_s).map_or_else(String::new, |at| at.to_string())
@@ -159,16 +159,6 @@ fn shortened(name: &str) -> String {
     }
 }
 
-pub(super) fn quoted(text: &str) -> String {
-    // A spreadsheet takes these at the beginning for a formula.
-    let is_formula = text.starts_with(['=', '+', '-', '@']);
-    let text = if is_formula { format!("'{text}") } else { text.to_owned() };
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text,
-    }
-}
-
 pub(super) fn or_empty(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
@@ -225,7 +215,11 @@ mod tests {
 
     #[test]
     fn values_with_separators_are_quoted_and_formulas_are_text() {
-        let out = csv(&[report(1, "=a,\"b\"", None, 0)]);
+        let out = csv(&[report(1, "=a,\"b\"", None, 0), report(2, "＝cmd()", None, 0)]);
+        assert!(
+            out.lines().nth(2).unwrap().contains(",\"'＝cmd()\","),
+            "full-width signs begin formulas, too"
+        );
         let line = out.lines().nth(1).unwrap();
         assert!(
             line.starts_with("1,1,\"'=a,\"\"b\"\"\",alice,,,COMPLETED,,,true,2024-01-01T00:00:00Z,2024-01-01T01:00:00Z,3600,,"),

@@ -11,6 +11,7 @@ use crate::state::time::Time;
 use crate::view::widgets::menu::Menu;
 use leptos::prelude::*;
 use nodeglass_protocol::Cell;
+use nodeglass_rules::csv;
 use std::fmt::Write;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
@@ -119,8 +120,9 @@ impl Export {
         let shown = all().filter(|_| shown != Metric::DEVIATION).map(|entry| (entry, shown));
         for ((group, gpu), metric) in shown.chain(deviations) {
             let rank = group.ranks(&self.store, gpu).first().map(|rank| format!(" rank {rank}"));
-            let (label, rank) = (gpu.label.replace(',', " "), rank.unwrap_or_default());
-            let _ = write!(out, ",{} {label}{rank} {}", group.node.name(), metric.name());
+            let (label, rank) = (&gpu.label, rank.unwrap_or_default());
+            let title = format!("{} {label}{rank} {}", group.node.name(), metric.name());
+            let _ = write!(out, ",{}", csv::cell(&title));
             columns.push(match window.is_long() {
                 true => {
                     let (_, points) = group.values(&self.store, gpu, metric, &window, 0);
