@@ -5,6 +5,7 @@
 //! * [`outcome`], [`xid`] — what the end of a job and the numbers of the driver mean.
 //! * [`attention`], [`cost`] — which findings are one entry of a list, and what a finding costs.
 //! * [`gpu_hours`] — how many hours of GPUs were observed, and what became of them.
+//! * [`peers`], [`limits`] — how far a GPU is from others of its job, whether it is slow, and by which limits.
 //! * [`ownership`], [`totals`] — which GPUs belong to a job, and sums over them.
 //! * [`text`], [`csv`] — numbers, durations and names; cells of a table for spreadsheets.
 
@@ -16,9 +17,11 @@ pub mod gpu_hours;
 pub mod health;
 pub mod job_events;
 pub mod job_names;
+pub mod limits;
 pub mod node_faults;
 pub mod outcome;
 pub mod ownership;
+pub mod peers;
 pub mod run;
 pub mod severity;
 pub mod text;

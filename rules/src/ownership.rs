@@ -59,6 +59,15 @@ pub fn counts(node: &NodePicture, gpu: &GpuPicture, job: Option<JobId>) -> bool 
     belongs_to_job(node, gpu, job) && !gpu.facts.mig_parent.as_ref().is_some_and(has)
 }
 
+/// Returns whether it is a whole GPU of at most one job: an instance, a GPU that is divided, and a shared one do not show what
+/// one job does.
+pub fn is_whole(node: &NodePicture, gpu: &GpuPicture) -> bool {
+    let is_part = |part: &GpuPicture| part.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid);
+    let is_divided =
+        gpu.facts.mig.is_some() || gpu.facts.mig_parent.is_some() || node.gpus.iter().any(is_part);
+    !is_divided && gpu.owners.len() <= 1
+}
+
 /// Returns the GPUs of a node that count for a job, each once.
 pub fn counting_gpus(node: &NodePicture, job: Option<JobId>) -> impl Iterator<Item = &GpuPicture> {
     node.gpus.iter().filter(move |gpu| counts(node, gpu, job))
