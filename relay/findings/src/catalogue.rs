@@ -57,7 +57,8 @@ pub fn info(kind: FindingKind) -> KindInfo {
         FindingKind::Straggler => entry(
             "SM clock 12 %, or SM activity or utilisation 20 % below the median of the job's GPUs of the same model, of which there are at \
              least four, in four fifths of the steps of two minutes in which the others worked, and outside of what the others differ by. Not \
-             if more than an eighth of the GPUs (and more than one) are so: the program has unequal parts. Where ranks show several programs, \
+             if more than an eighth of the GPUs (and more than one) are so: the program has unequal parts. Nor by activity on a node whose GPUs all have 10 % more, or less, memory in use than the median: \
+             a stage of a pipeline. Where ranks show several programs, \
              a reading (throttling, a link, the power limit) must explain it",
             "In synchronous training every other rank waits for the slowest one.",
             "Exclude the node (sbatch --exclude) after the next checkpoint, and report it to the administrators",

@@ -210,12 +210,9 @@ impl JobGpu<'_> {
         }
     }
 
-    /// Whether it is a whole GPU of one job: an instance, a GPU that is divided, and a shared one do not show what
-    /// one job does.
+    /// Whether its readings show what one job does.
     pub fn is_whole(&self) -> bool {
-        let uuid = &self.gpu.facts.uuid;
-        let is_divided = self.node.gpus.iter().any(|part| part.facts.mig_parent.as_ref() == Some(uuid));
-        self.gpu.facts.mig.is_none() && !is_divided && self.gpu.owners.len() <= 1
+        ownership::is_whole(self.node, self.gpu)
     }
 
     /// The current value of a field in its unit.

@@ -5,18 +5,15 @@ use nodeglass_protocol::field::{Field, Row};
 use nodeglass_protocol::picture::{GpuPicture, History, HistorySample, NodePicture};
 use nodeglass_protocol::process::ProcessState;
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, ProcessField};
+use nodeglass_rules::limits;
+use nodeglass_rules::peers::{self, Means};
+pub use nodeglass_rules::peers::{STEP_MS, STEPS};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Length of a step in ms.
-pub const STEP_MS: u64 = 10_000;
-/// Number of steps that are kept: ten minutes.
-pub const STEPS: usize = 60;
 /// Length of a long step in ms, of which a leak is recognized.
 pub const LONG_STEP_MS: u64 = 60_000;
 /// Number of long steps that are kept: two hours.
 pub const LONG_STEPS: usize = 120;
-/// Mean utilisation of a step in % from which a GPU is in use.
-const USED_PCT: f32 = 10.0;
 /// What a waiting GPU draws at most, as a fraction of its limit. Real work draws more, also where memory bounds it.
 const WAITING_POWER: f32 = 1.0 / 3.0;
 /// SM activity in % that a GPU which only waits does not reach: a collective occupies one SM of each channel.
@@ -65,7 +62,7 @@ pub struct Series<const N: usize> {
     peak: f32,
     current: u64,
     long: VecDeque<(u64, f32)>,
-    /// End of the last step in which the first field was [`USED_PCT`] or more, in ms of the relay's clock.
+    /// End of the last step in which the first field was [`USED_PCT`](limits::USED_PCT) or more, in ms of the relay's clock.
     used_ms: Option<u64>,
     /// End of the last step in which a GPU drew more than a busy-wait; see [`works`].
     worked_ms: Option<u64>,
@@ -150,7 +147,7 @@ impl<const N: usize> Series<N> {
                 self.steps.pop_front();
             }
             self.steps.push_back(step);
-            if step.means[0] >= USED_PCT {
+            if step.means[0] >= limits::USED_PCT {
                 self.used_ms = Some((step.number + 1) * STEP_MS);
             }
             self.note_long(step);
@@ -254,6 +251,20 @@ impl GpuSeries {
     pub fn of(&self, field: GpuField, steps: usize, now_ms: u64) -> impl Iterator<Item = (u64, f32)> + '_ {
         let slot = GPU_FIELDS.iter().position(|known| *known == field);
         slot.into_iter().flat_map(move |slot| self.recent(slot, steps, now_ms))
+    }
+
+    /// What is compared with other GPUs in each step that is kept before `now_ms`, oldest first.
+    pub fn means(&self, now_ms: u64) -> Vec<Means> {
+        let oldest = (now_ms / STEP_MS).saturating_sub(STEPS as u64);
+        let mut means = vec![peers::UNKNOWN; STEPS];
+        for (slot, field) in peers::FIELDS.into_iter().enumerate() {
+            for (at_ms, mean) in self.of(field, STEPS, now_ms) {
+                if let Some(step) = means.get_mut((at_ms / STEP_MS - oldest) as usize) {
+                    step[slot] = mean;
+                }
+            }
+        }
+        means
     }
 
     /// Mean of a field over the last `steps`, if at least four fifths of them are known.

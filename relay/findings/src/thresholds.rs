@@ -3,12 +3,13 @@
 use super::catalogue;
 use super::rule::Rule;
 use nodeglass_protocol::finding::FindingKind;
+use nodeglass_rules::limits::{ACTIVITY_PCT, CLOCK_PCT, IDLE_PCT};
 use std::fmt;
 use std::str::FromStr;
 
 /// Defines [`Thresholds`] and [`THRESHOLDS`].
 macro_rules! thresholds {
-    ($($(#[$doc:meta])* $field:ident = $default:literal in $least:literal..=$most:literal, $name:literal, $what:literal, [$($kind:ident),+];)*) => {
+    ($($(#[$doc:meta])* $field:ident = $default:tt in $least:literal..=$most:literal, $name:literal, $what:literal, [$($kind:ident),+];)*) => {
         /// The thresholds, the kinds that are turned off, and own rules.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Thresholds {
@@ -49,15 +50,15 @@ macro_rules! thresholds {
 
 thresholds! {
     /// Utilisation of a step in % up to which a GPU did nothing in it.
-    idle_pct = 5 in 0..=50, "idle-pct", "utilisation in % up to which a GPU is idle", [UnusedGpus, IdleGpus];
+    idle_pct = IDLE_PCT in 0..=50, "idle-pct", "utilisation in % up to which a GPU is idle", [UnusedGpus, IdleGpus];
     /// For how long GPUs must be idle, in minutes.
     idle_minutes = 10 in 10..=1440, "idle-minutes", "minutes for which GPUs must be idle", [UnusedGpus, IdleGpus];
     /// For how long all GPUs must wait, in minutes.
     hang_minutes = 2 in 1..=9, "hang-minutes", "minutes for which all GPUs must wait", [CollectiveHang];
     /// How far a GPU's SM clock must be below that of its peers, in %.
-    straggler_clock_pct = 12 in 3..=90, "straggler-clock-pct", "SM clock below the peers, in %", [Straggler];
+    straggler_clock_pct = CLOCK_PCT in 3..=90, "straggler-clock-pct", "SM clock below the peers, in %", [Straggler];
     /// How far a GPU's activity must be below that of its peers, in %.
-    straggler_activity_pct = 20 in 5..=90, "straggler-activity-pct", "activity below the peers, in %", [Straggler];
+    straggler_activity_pct = ACTIVITY_PCT in 5..=90, "straggler-activity-pct", "activity below the peers, in %", [Straggler];
     /// SM activity in % up to which a busy GPU is inefficient.
     efficiency_pct = 20 in 1..=80, "efficiency-pct", "SM activity in % up to which a busy GPU does little", [LowEfficiency];
     /// Within how many hours memory must be exhausted.

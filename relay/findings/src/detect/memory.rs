@@ -8,10 +8,7 @@ use crate::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{GpuField, JobField};
-use nodeglass_rules::{job_names, text};
-
-/// Mean utilisation in % of ten minutes below which a GPU does not work yet.
-const WORKING_PCT: f32 = 10.0;
+use nodeglass_rules::{job_names, limits, text};
 
 pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) {
     let subject = job.job.id.to_string();
@@ -35,7 +32,7 @@ fn leak(input: &DetectorInput<'_>, job: &JobGpus<'_>, unit: &JobGpu<'_>) -> Opti
         input.now.relay_ms,
     )?;
     // A model that is being loaded fills the memory as well.
-    let is_loading = |mean: f32| mean < WORKING_PCT;
+    let is_loading = |mean: f32| mean < limits::USED_PCT;
     if unit.series.mean(GpuField::Util, STEPS, input.now.relay_ms).is_some_and(is_loading) {
         return None;
     }

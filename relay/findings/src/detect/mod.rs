@@ -88,11 +88,3 @@ fn of_job(
         ..Detection::new(kind, job.job.id.to_string(), severity, title)
     }
 }
-
-/// The middle value, of an even number the lower one; `None` of none.
-fn median(values: impl Iterator<Item = f32>) -> Option<f32> {
-    let mut values: Vec<f32> = values.collect();
-    let middle = values.len().checked_sub(1)? / 2;
-    let (_, median, _) = values.select_nth_unstable_by(middle, f32::total_cmp);
-    Some(*median)
-}

@@ -1,11 +1,11 @@
 //! Nodes whose GPUs are slower than others of the same model.
 
-use super::median;
 use crate::input::{DetectorInput, JobGpu};
 use crate::thresholds::Thresholds;
 use crate::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
 use nodeglass_protocol::{GpuField, JobId, NodeName};
+use nodeglass_rules::peers::median;
 use nodeglass_rules::text;
 use std::collections::BTreeMap;
 
