@@ -55,9 +55,23 @@ pub fn errors(gpu: &GpuPicture) -> FactGroup {
 pub fn nvlinks(gpu: &GpuPicture) -> Option<FactGroup> {
     let links = &gpu.health.nvlinks;
     let up = links.iter().filter(|link| link.up.value() == Some(&true)).count();
-    let group = FactGroup::new("NVLinks", links.iter().map(nvlink));
+    let group = FactGroup::new("NVLinks", folded(links));
     (!links.is_empty())
         .then(|| group.with_note(format!("{up} of {} up", text::count(links.len(), "link", "links"))))
+}
+
+/// Describes links one by one, but neighbours of which the same can be said in one line.
+fn folded(links: &[NvLink]) -> Vec<Fact> {
+    let alike = |one: &Fact, next: &Fact| {
+        one.emphasis != Emphasis::Warning && Fact { label: one.label.clone(), ..next.clone() } == *one
+    };
+    let described: Vec<(u32, Fact)> = links.iter().map(|link| (link.link.into(), nvlink(link))).collect();
+    let runs = described.chunk_by(|(_, one), (_, next)| alike(one, next));
+    let line = |run: &[(u32, Fact)]| match run {
+        [(first, fact), .., (last, _)] => Fact { label: format!("Links {first} to {last}"), ..fact.clone() },
+        run => run[0].1.clone(),
+    };
+    runs.map(line).collect()
 }
 
 fn nvlink(link: &NvLink) -> Fact {
@@ -202,6 +216,20 @@ mod tests {
         assert_eq!(group.facts[0].value, "↓ 1,200 ↑ – MiB/s");
         assert_eq!((group.facts[1].value.as_str(), group.facts[1].emphasis), ("down", Emphasis::Warning));
         assert_eq!(group.facts[2].value, "not read yet");
+    }
+
+    #[test]
+    fn links_that_differ_in_nothing_share_a_line() {
+        let mut gpu = GpuPicture::default();
+        let link = |link, up| NvLink { link, up: Reading::Value(up), ..NvLink::default() };
+        gpu.health.nvlinks =
+            vec![link(0, true), link(1, true), link(2, true), link(3, false), link(4, false), link(5, true)];
+        let group = nvlinks(&gpu).unwrap();
+        let lines: Vec<(&str, &str)> =
+            group.facts.iter().map(|fact| (fact.label.as_str(), fact.value.as_str())).collect();
+        let down = [("Link 3", "down"), ("Link 4", "down")];
+        assert_eq!(lines, [&[("Links 0 to 2", "up")], &down[..], &[("Link 5", "up")]].concat());
+        assert_eq!(group.note, "4 of 6 links up");
     }
 
     #[test]

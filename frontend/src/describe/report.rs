@@ -281,9 +281,11 @@ impl ColumnFormat {
         Self { decimals }
     }
 
-    /// Writes a number of the column.
+    /// Writes a number of the column; one that would round to zero is not written as zero.
     pub fn write(self, number: f64) -> String {
+        let least = [1.0, 0.1, 0.01][self.decimals.min(2)];
         match self.decimals {
+            decimals if number > 0.0 && number < least / 2.0 => format!("< {least:.decimals$}"),
             _ if number >= 999.95 => text::grouped(number.round() as u64),
             0 => text::grouped(number.max(0.0).round() as u64),
             decimals => format!("{:.decimals$}", number.max(0.0)),
@@ -445,6 +447,10 @@ pub mod tests {
         };
         assert_eq!(column(&[32.94, 0.2979, 12.0]), ["32.9", "0.3", "12.0"]);
         assert_eq!(column(&[2_511.2, 83.1]), ["2,511", "83"]);
+        // Less than was used of them, or none, is not what a job of a minute was allocated.
+        assert_eq!(column(&[2_511.2, 0.02, 0.0]), ["2,511", "< 1", "0"]);
+        assert_eq!(column(&[12.0, 0.04]), ["12.0", "< 0.1"]);
+        assert_eq!(column(&[2.0, 0.004]), ["2.00", "< 0.01"]);
         assert_eq!(column(&[0.0, 0.5]), ["0.00", "0.50"]);
         assert_eq!(column(&[0.0]), ["0"]);
         assert_eq!((energy_unit([32.9, 0.3]), energy_unit([0.3])), (("kWh", 1.0), ("Wh", 1_000.0)));

@@ -102,6 +102,8 @@ pub struct Page {
     pub drawer: RwSignal<bool>,
     /// Whether the job list shows the jobs that ended.
     pub lists_ended: RwSignal<bool>,
+    /// Whether the job list shows those that wait, where they are many.
+    pub lists_waiting: RwSignal<bool>,
     /// The action that awaits confirmation.
     pub pending_action: RwSignal<Option<PendingAction>>,
     /// The notes of the topic that is shown in full, or else of the whole cluster, by time.
@@ -178,7 +180,7 @@ impl Page {
         });
         let closed = || RwSignal::new(false);
         let (help, command_palette, settings_open) = (closed(), closed(), closed());
-        let (drawer, lists_ended) = (closed(), closed());
+        let (drawer, lists_ended, lists_waiting) = (closed(), closed(), closed());
         let attention = Attention::new(&fleet, &feed, assessment);
         let marked = Memo::new({
             let fleet = fleet.clone();
@@ -212,6 +214,7 @@ impl Page {
             sharing: RwSignal::new(None),
             drawer,
             lists_ended,
+            lists_waiting,
             pending_action,
             notes,
             note_times,

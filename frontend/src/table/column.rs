@@ -158,7 +158,7 @@ impl Column {
 
     /// Returns whether its figures are right-aligned.
     pub fn is_right(&self) -> bool {
-        self.unit.is_number() && matches!(self.style, CellStyle::Plain)
+        self.unit.is_number() && matches!(self.style, CellStyle::Plain | CellStyle::Custom)
     }
 
     /// Returns whether rows can be sorted by it and it can be exported.
@@ -207,9 +207,31 @@ pub fn fitting(columns: &[Column], without_values: &[usize], room: u32) -> Vec<u
     shown
 }
 
+/// Returns the widths of shown columns in px: those that grow share what is left of the room in proportion to their
+/// own width.
+pub fn widths(columns: &[Column], shown: &[usize], room: u32) -> Vec<u32> {
+    let width = |at: &usize| u32::from(columns[*at].width);
+    let growing = shown.iter().filter(|at| columns[**at].grows).map(width).sum::<u32>().max(1);
+    let spare = room.saturating_sub(shown.iter().map(width).sum());
+    let share = |at: &usize| if columns[*at].grows { spare * width(at) / growing } else { 0 };
+    shown.iter().map(|at| width(at) + share(at)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_that_grow_share_the_room_by_their_width() {
+        let columns = [
+            Column::new("name", "Name", Unit::Text, 100, "").grows(),
+            Column::new("gpus", "GPUs", Unit::Count, 50, ""),
+            Column::new("state", "State", Unit::Text, 200, "").grows(),
+        ];
+        assert_eq!(widths(&columns, &[0, 1, 2], 500), [150, 50, 300]);
+        assert_eq!(widths(&columns, &[0, 1, 2], 200), [100, 50, 200], "none is narrower than it needs");
+        assert_eq!(widths(&columns, &[1], 500), [50]);
+    }
 
     const COLUMNS: [Column; 5] = [
         Column::new("gpu", "GPU", Unit::Id, 40, "").rank(0),

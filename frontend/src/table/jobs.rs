@@ -42,7 +42,7 @@ static COLUMNS: [Def; 29] = [
         text_column("name", "Name", 150, "what it is called").rank(0).grows().style(CellStyle::Custom),
         |row| Value::text(row.job.name.as_str()),
     ),
-    computed(text_column("job", "Job", 92, "its number").rank(2).aliases(&["id"]), |row| {
+    computed(text_column("job", "Job", 84, "its number").rank(2).aliases(&["id"]), |row| {
         Value::text(row.job.label.as_str())
     }),
     computed(
@@ -53,7 +53,7 @@ static COLUMNS: [Def; 29] = [
         |_| Value::NONE,
     ),
     computed(
-        Column::new("util", "Utilisation", Unit::Percent, 110, "mean of its GPUs")
+        Column::new("util", "Utilisation", Unit::Percent, 104, "mean of its GPUs")
             .rank(1)
             .style(CellStyle::Util)
             .sum(Sum::Mean),
@@ -82,7 +82,7 @@ static COLUMNS: [Def; 29] = [
         |row| share(row.totals.power),
     ),
     computed(
-        text_column("state", "State", 190, "what is wrong, why it waits, or how it ended")
+        text_column("state", "State", 196, "what is wrong, why it waits, or how it ended")
             .rank(1)
             .grows()
             .style(CellStyle::Custom),

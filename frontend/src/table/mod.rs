@@ -16,7 +16,7 @@ pub mod sum;
 pub mod value;
 pub mod window;
 
-pub use column::{CellStyle, Column};
+pub use column::{CellStyle, Column, widths};
 pub use definition::Now;
 pub use value::{Unit, Value};
 

@@ -353,22 +353,21 @@ fn name(row: Row) -> AnyView {
     view! { <a href=href style:height=height>{move || unwell()} <span>{name_text}</span></a> }.into_any()
 }
 
-/// A node's current state: its mean or its largest deviation, or over the end of its lines what is wrong.
+/// A node's current state: its mean or its largest deviation; without current values, over the end of its lines what is
+/// wrong.
 fn state(row: Row) -> AnyView {
     let health = row.health();
     let Row { page, scope, group, metric, pitch } = row;
     let shown = Memo::new(move |_| {
         page.step.track();
-        let health = health.get();
-        // A warning about a GPU does not replace the mean; stale values do.
-        if !matches!(health.severity, Severity::Ok | Severity::Warning)
-            || is_stale(&page, &scope.store, &group.node)
-        {
-            return (true, health.label.clone());
-        }
-        let metric = metric.get();
+        let (health, metric) = (health.get(), metric.get());
         let values: Vec<f32> =
             group.gpus.iter().filter_map(|gpu| group.now(&scope.store, gpu, metric)).collect();
+        // A fault of a GPU does not replace the mean of the others, whose lines a word would cover; stale values do.
+        let is_unwell = !matches!(health.severity, Severity::Ok | Severity::Warning);
+        if (is_unwell && values.is_empty()) || is_stale(&page, &scope.store, &group.node) {
+            return (true, health.label.clone());
+        }
         // Of deviations, the largest matters.
         let shown = match metric {
             Metric::DEVIATION => values.iter().copied().fold(0.0, f32::max),

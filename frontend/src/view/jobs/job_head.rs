@@ -42,6 +42,7 @@ pub fn JobHead(
         })
     };
     let health = health_by(&page, &overview_scope(&page, id), job, entries);
+    let is_listed = Memo::new(move |_| entries.with(|entries| !entries.is_empty()));
     move || match job.get() {
         None => view! { <div class="head"><h1>{format!("Job {id}")}</h1></div> }.into_any(),
         Some(job) => {
@@ -52,7 +53,7 @@ pub fn JobHead(
                 <div class="head">
                     <div class="head__what">
                         <div class="head__title"><h1>{job.name.to_string()}</h1> {compare_link(&page, &job)}</div>
-                        <Meta job=job.clone() model health/>
+                        <Meta job=job.clone() model health is_listed/>
                         {pending_notice(&job)}
                         {failure_notice(&page, &job)}
                     </div>
@@ -92,15 +93,24 @@ fn failure_notice(page: &Page, job: &Job) -> AnyView {
 
 /// A job's state and allocation in one line.
 #[component]
-fn Meta(job: Job, model: Memo<Option<String>>, health: Memo<Health>) -> impl IntoView {
+fn Meta(
+    job: Job,
+    model: Memo<Option<String>>,
+    health: Memo<Health>,
+    /// Whether the list below states what is wrong.
+    is_listed: Memo<bool>,
+) -> impl IntoView {
     let (state, has_ended) = (health::state_label(&job.state), matches!(job.state, JobState::Ended(_)));
     let label = move || {
         health.with(|health| {
             let class = health.severity.text_class();
-            // What is wrong follows the state of a job that still runs.
-            let is_said = has_ended || health.label.contains(&state);
-            let before = if is_said { String::new() } else { format!("{state} · ") };
-            view! { <b>{before}<span class=class>{health.label.clone()}</span></b> }.into_any()
+            if has_ended || health.label.contains(&state) {
+                return view! { <b class=class>{health.label.clone()}</b> }.into_any();
+            }
+            // What is wrong follows the state of a job that still runs, unless the list below begins with it.
+            let wrong =
+                (!is_listed.get()).then(|| view! { " · " <span class=class>{health.label.clone()}</span> });
+            view! { <b>{state.clone()} {wrong}</b> }.into_any()
         })
     };
     let gpus = match job.gpu_count {

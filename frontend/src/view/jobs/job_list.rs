@@ -6,11 +6,12 @@ use super::machines::{Machines, machines};
 use super::section::Section;
 use crate::domain::job_groups::{self, ListEntry};
 use crate::domain::route::{JobTab, Route};
+use crate::platform;
 use crate::state::page::Page;
 use crate::table::jobs::has_ended;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::JobsHealth;
 
 /// Number of entries that a section shows; the table of all jobs, which can be filtered, has the rest.
@@ -33,19 +34,24 @@ pub fn listed_routes(page: &Page) -> Vec<Route> {
 
 fn entries(page: &Page, section: Section, is_open: impl Fn(JobId) -> bool) -> Vec<ListEntry> {
     let attention = page.attention.jobs().get();
-    // While they are folded, the one that is shown has its entry all the same.
-    let folded = section == Section::Ended && !page.lists_ended.get();
-    let current = folded.then(|| page.route.with(Route::job));
     page.jobs.with(|jobs| {
-        let is_listed = |job: &&Job| {
-            Section::for_job(job, &attention) == section && current.is_none_or(|id| id == Some(job.id))
-        };
-        let mut jobs: Vec<&Job> = jobs.iter().filter(is_listed).collect();
+        let belongs = |job: &&Job| Section::for_job(job, &attention) == section;
+        let mut jobs: Vec<&Job> = jobs.iter().filter(belongs).collect();
+        if section.folds(jobs.len()) && !is_unfolded(page, section).get() {
+            // While they are folded, the one that is shown has its entry all the same.
+            let current = page.route.with(Route::job);
+            jobs.retain(|job| current == Some(job.id));
+        }
         if section == Section::Attention {
             jobs.sort_by_key(|job| attention.iter().position(|id| *id == job.id));
         }
         job_groups::entries(&jobs, is_open)
     })
+}
+
+/// Whether a section that folds is unfolded.
+fn is_unfolded(page: &Page, section: Section) -> RwSignal<bool> {
+    if section == Section::Waiting { page.lists_waiting } else { page.lists_ended }
 }
 
 /// The list.
@@ -59,13 +65,16 @@ pub fn JobList() -> impl IntoView {
     };
     let section = |section: Section| {
         let (page, listed) = (page.clone(), page.clone());
-        let entries = Memo::new(move |_| entries(&page, section, |of| folds.is_open(&page, of)));
-        let is_ended = section == Section::Ended;
-        let some = Memo::new(move |_| match is_ended {
-            true => listed.jobs.with(|jobs| jobs.iter().any(has_ended)),
-            false => entries.with(|entries| !entries.is_empty()),
+        let entries = Memo::new(move |_| entries(&listed, section, |of| folds.is_open(&listed, of)));
+        let attention = page.attention.jobs();
+        // In a section that is folded, there are more jobs than entries.
+        let members = Memo::new(move |_| {
+            let belongs =
+                |job: &&Job| attention.with(|attention| Section::for_job(job, attention) == section);
+            page.jobs.with(|jobs| jobs.iter().filter(belongs).count())
         });
-        move || some.get().then(|| view! { <Jobs section entries folds/> }.into_any())
+        let some = Memo::new(move |_| members.get() > 0);
+        move || some.get().then(|| view! { <Jobs section entries members folds/> }.into_any())
     };
     view! {
         <nav
@@ -82,7 +91,12 @@ pub fn JobList() -> impl IntoView {
 }
 
 #[component]
-fn Jobs(section: Section, entries: Memo<Vec<ListEntry>>, folds: ExpandedGroups) -> impl IntoView {
+fn Jobs(
+    section: Section,
+    entries: Memo<Vec<ListEntry>>,
+    members: Memo<usize>,
+    folds: ExpandedGroups,
+) -> impl IntoView {
     let entry = move |entry: ListEntry| match entry {
         ListEntry::Job(id) => view! { <JobEntry id/> }.into_any(),
         ListEntry::Group(of) => view! { <JobGroup of section folds/> }.into_any(),
@@ -96,9 +110,10 @@ fn Jobs(section: Section, entries: Memo<Vec<ListEntry>>, folds: ExpandedGroups) 
         let label = format!("{rest} more in the table of all jobs");
         Some(view! { <p class="jobs__none"><a class="link" href=href>{label}</a></p> })
     };
-    let heading = match section {
-        Section::Ended => view! { <Ended/> }.into_any(),
-        _ => section.title().into_any(),
+    let is_folding = Memo::new(move |_| section.folds(members.get()));
+    let heading = move || match is_folding.get() {
+        true => view! { <Fold section members/> }.into_any(),
+        false => section.title().into_any(),
     };
     view! {
         <h2>{heading}</h2>
@@ -107,25 +122,35 @@ fn Jobs(section: Section, entries: Memo<Vec<ListEntry>>, folds: ExpandedGroups) 
     }
 }
 
-/// The button that lists the jobs that ended, with their number and that of those that failed.
+/// The button that lists the jobs of a section, with their number and what matters most about them: how many failed, or
+/// when the first one starts.
 #[component]
-fn Ended() -> impl IntoView {
+fn Fold(section: Section, members: Memo<usize>) -> impl IntoView {
     let page = Page::from_context();
-    let (listed, jobs, attention) = (page.lists_ended, page.jobs, page.attention.jobs());
-    let counts = Memo::new(move |_| {
-        let failed = |job: &&Job| attention.with(|attention| attention.contains(&job.id));
-        jobs.with(|jobs| {
-            let ended = || jobs.iter().filter(|job| has_ended(job));
-            (ended().count(), ended().filter(failed).count())
-        })
+    let (listed, jobs, attention) = (is_unfolded(&page, section), page.jobs, page.attention.jobs());
+    let failed = Memo::new(move |_| {
+        let is_failed =
+            |job: &&Job| has_ended(job) && attention.with(|attention| attention.contains(&job.id));
+        jobs.with(|jobs| jobs.iter().filter(is_failed).count())
     });
-    let failed = move || {
-        let failed = Some(counts.get().1).filter(|failed| *failed > 0)?;
-        Some(view! { <span class="is-bad">" · " {failed} " failed"</span> })
+    let next = Memo::new(move |_| {
+        let starts = |job: &Job| job.start.filter(|_| job.state == JobState::Pending);
+        jobs.with(|jobs| jobs.iter().filter_map(starts).min())
+    });
+    let (what, more) = match section {
+        Section::Waiting => (" waiting", {
+            let more = move || Some(format!(" · next ~{}", platform::time_of_day(next.get()?)));
+            (move || more().into_any()).into_any()
+        }),
+        _ => (" ended", {
+            let some = move || Some(failed.get()).filter(|failed| *failed > 0);
+            (move || some().map(|failed| view! { <span class="is-bad">" · " {failed} " failed"</span> }))
+                .into_any()
+        }),
     };
     view! {
         <button class="jobs__fold" aria-expanded=move || listed.get().to_string() on:click=move |_| listed.update(|listed| *listed = !*listed)>
-            {move || counts.get().0} " ended" {failed}
+            {members} {what} {more}
             <span aria-hidden="true">{move || if listed.get() { " ▾" } else { " ▸" }}</span>
         </button>
     }

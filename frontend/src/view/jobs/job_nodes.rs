@@ -35,9 +35,16 @@ pub fn JobNodes(
 
 /// The tables, each created in a frame of its own.
 fn later(scope: Scope, job: JobId) -> impl IntoView {
-    let (gpus, usage) = (scope.clone(), scope.clone());
+    let (nodes, gpus, usage) = (scope.nodes, scope.clone(), scope.clone());
+    // The tiles and the tab of a single node show what its row would.
+    let is_spread = Memo::new(move |_| nodes.with(|nodes| nodes.len() != 1));
     view! {
-        <Later><NodeList scope=scope.clone() job/></Later>
+        <Later>
+            {
+                let scope = scope.clone();
+                move || is_spread.get().then(|| view! { <NodeList scope=scope.clone() job/> })
+            }
+        </Later>
         <Later><GpuTable scope=gpus.clone() several=true/></Later>
         <Later><JobUsageTable scope=usage.clone() several=true/></Later>
         <Later><NoteList/></Later>

@@ -26,15 +26,17 @@ pub fn MachineGroups() -> impl IntoView {
     });
     let group = move |name: GroupName| {
         let title = machines::heading(&page, &name);
+        // The page's own title says what a single group without a name is.
+        let is_titled = name.is_some() || page.has_jobs();
         let cells = Memo::new(move |_| machines::of_group(groups, &name));
-        view! { <Group title cells/> }
+        view! { <Group title is_titled cells/> }
     };
     view! { <For each=move || names.get() key=GroupName::clone children=group/> }
 }
 
 /// One group.
 #[component]
-fn Group(title: String, cells: Memo<Vec<NodeCell>>) -> impl IntoView {
+fn Group(title: String, is_titled: bool, cells: Memo<Vec<NodeCell>>) -> impl IntoView {
     let page = Page::from_context();
     let totals = Memo::new(move |_| {
         page.second.track();
@@ -51,7 +53,7 @@ fn Group(title: String, cells: Memo<Vec<NodeCell>>) -> impl IntoView {
     view! {
         <section class="machines" aria-label=label>
             <div class="machines__head">
-                <h2>{title}</h2>
+                {is_titled.then(|| view! { <h2>{title}</h2> })}
                 <span>{move || totals.with(GroupTotals::machines_text)}</span>
                 <span class="machines__gpus">{move || totals.with(GroupTotals::gpus_text)}</span>
             </div>

@@ -3,6 +3,9 @@
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
 
+/// Most waiting jobs that are listed without being asked for.
+const MOST_WAITING: usize = 4;
+
 /// The section of the list that a job belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
@@ -30,6 +33,15 @@ impl Section {
         }
     }
 
+    /// Returns whether this many jobs are folded into a heading: those that ended, and those that wait unless they are few.
+    pub fn folds(self, jobs: usize) -> bool {
+        match self {
+            Self::Ended => true,
+            Self::Waiting => jobs > MOST_WAITING,
+            Self::Attention | Self::Running => false,
+        }
+    }
+
     /// Returns the section of a job, given the jobs that need attention.
     pub fn for_job(job: &Job, attention: &[JobId]) -> Self {
         match job.state {
@@ -54,5 +66,12 @@ mod tests {
         assert_eq!(section(JobState::Running, &[JobId(7)]), Section::Attention);
         assert_eq!(section(JobState::Running, &[JobId(8)]), Section::Running);
         assert_eq!(section(JobState::Ended("OUT_OF_MEMORY".into()), &[JobId(7)]), Section::Ended);
+    }
+
+    #[test]
+    fn many_waiting_jobs_do_not_push_others_out_of_sight() {
+        let folded = |jobs| Section::ALL.map(|section| section.folds(jobs));
+        assert_eq!(folded(4), [false, false, false, true]);
+        assert_eq!(folded(5), [false, false, true, true]);
     }
 }

@@ -3,7 +3,7 @@
 use super::load::{Loading, load};
 use crate::describe::note::note_text;
 use crate::describe::report::ColumnFormat;
-use crate::describe::{bytes, finding, report};
+use crate::describe::{finding, report};
 use crate::domain::compared::{self, Compared};
 use crate::domain::route::Route;
 use crate::domain::text;
@@ -375,7 +375,9 @@ fn gpu_table(gpus: &[GpuReport]) -> AnyView {
     let kwh_format = ColumnFormat::of(kwh().map(|kwh| kwh * factor));
     let or_absent = text::or_absent;
     let row = |gpu: &GpuReport| {
-        let peak = gpu.mem_peak_bytes.map(bytes);
+        // All in one unit, with one decimal: figures of a column are compared.
+        let peak =
+            gpu.mem_peak_bytes.map(|peak| format!("{} GiB", text::tenths(peak as f64 / f64::from(1 << 30))));
         let share = gpu.mem_peak_bytes.zip(gpu.mem_total_bytes.filter(|size| *size > 0));
         let lowered = gpu
             .throttled
@@ -390,7 +392,7 @@ fn gpu_table(gpus: &[GpuReport]) -> AnyView {
                 <td class="gauge">{meter("Peak memory", "hue-mem", share.map(|(peak, size)| peak as f64 / size as f64))} <span class="num">{or_absent(peak)}</span></td>
                 {clocks.then(|| view! { <td class="num">{or_absent(gpu.sm_clock_mhz.map(|mhz| format!("{} MHz", text::grouped(mhz.round() as u64))))}</td> })}
                 {energy.then(|| view! { <td class="num">{or_absent(gpu.energy_kwh.map(|kwh| kwh_format.write(kwh * factor)))}</td> })}
-                {throttled.then(|| view! { <td>{or_absent(lowered)}</td> })}
+                {throttled.then(|| view! { <td class="plain__long">{or_absent(lowered)}</td> })}
                 {faults.then(|| view! { <td class="num">{fault_text(gpu)}</td> })}
             </tr>
         }

@@ -260,7 +260,7 @@ fn job_table(page: &Page, label: &'static str, jobs: &[JobUsage]) -> AnyView {
     let rows = rows.collect_view();
     view! {
         <div class="report__table" role="region" aria-label=label tabindex="0">
-            <table class="plain">
+            <table class="plain plain--jobs">
                 <thead><tr>
                     <th scope="col">"Job"</th>
                     <th scope="col">"Name"</th>

@@ -12,7 +12,7 @@ use crate::platform;
 use crate::state::page::Page;
 use crate::view::charts::sparkline::MiniChart;
 use crate::view::widgets::actions::{Toasts, offers};
-use crate::view::widgets::copy::{commands, copy_button};
+use crate::view::widgets::copy::{commands, copy_button_of};
 use crate::view::widgets::fact_list::fact_groups;
 use crate::view::widgets::sheet::Sheet;
 use crate::view::widgets::status_line::StatusLine;
@@ -323,7 +323,8 @@ fn detail_content(detail: &ProcessDetail, pid: u32, ask: impl Fn(bool) + Clone +
     let copy = detail
         .args
         .value()
-        .map(|args| view! { <p class="facts__note">"Command line: " {copy_button(args.to_string())}</p> });
+        .map(|args| args.to_string())
+        .map(|args| copy_button_of(move || args.clone(), "Copy command line", "✓ copied"));
     let environment = match &detail.environment {
         Reading::Value(variables) => {
             let variable = |variable: &nodeglass_protocol::process::Variable| {

@@ -17,12 +17,16 @@ pub fn Head(
     /// Its shown columns.
     shown: Vec<usize>,
 ) -> impl IntoView {
-    let width = |at: &usize| {
-        let column = grid.column(*at);
-        let width = (!column.grows).then(|| format!("{}px", column.width));
-        view! { <col style:width=width/> }
+    let widths = {
+        let (grid, shown) = (grid.clone(), shown.clone());
+        let last = shown.iter().rposition(|at| grid.column(*at).grows);
+        // The last one that grows takes what rounding leaves.
+        let width = move |(at, width)| (Some(at) != last).then(|| format!("{width}px"));
+        move || {
+            let widths = grid.widths(&shown).into_iter().enumerate().map(width);
+            widths.map(|width| view! { <col style:width=width/> }).collect_view()
+        }
     };
-    let widths = shown.iter().map(width).collect_view();
     let titles = shown.iter().map(|at| title(&grid, *at)).collect_view();
     view! {
         <colgroup>{widths}</colgroup>

@@ -12,7 +12,7 @@ use crate::table::choice::Choice;
 use crate::table::filter::{Filter, FilterError};
 use crate::table::sort::{Sort, ordered};
 use crate::table::window::{Window, scroll_to_reveal, visible_part};
-use crate::table::{Column, Value, export};
+use crate::table::{Column, Value, export, widths};
 use gloo_timers::callback::Timeout;
 use leptos::html;
 use leptos::prelude::*;
@@ -424,6 +424,11 @@ impl Grid {
     /// Returns the step of the charts.
     pub fn step(&self) -> u64 {
         self.page.step.get()
+    }
+
+    /// Returns the widths of shown columns in px.
+    pub fn widths(&self, shown: &[usize]) -> Vec<u32> {
+        widths(&self.columns, shown, self.available_width.get())
     }
 
     /// Changes once a second, for aggregates.
