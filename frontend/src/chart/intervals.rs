@@ -15,6 +15,16 @@ pub fn interval_path(runs: &[(u64, u64)], window: &Window) -> String {
     d
 }
 
+/// Returns the intervals of such a path: where each begins and how long it is, as fractions of the window.
+pub fn intervals(path: &str) -> Vec<[f64; 2]> {
+    let interval = |part: &str| {
+        let (left, rest) = part.split_once(" 0h")?;
+        let (width, _) = rest.split_once('v')?;
+        Some([left, width].map(|number| number.parse::<f64>().unwrap_or_default() / 1_000.0))
+    };
+    path.split('M').filter_map(interval).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -24,7 +34,10 @@ mod tests {
         let window = Window::over(4_000_000, 100_000, 100);
         let start = window.start_ms();
         let runs = [(start + 10_000, start + 30_000), (start + 50_000, start + 50_001)];
-        assert_eq!(interval_path(&runs, &window), "M100 0h200v1h-200zM500 0h3v1h-3z");
+        let path = interval_path(&runs, &window);
+        assert_eq!(path, "M100 0h200v1h-200zM500 0h3v1h-3z");
+        assert_eq!(intervals(&path), [[0.1, 0.2], [0.5, 0.003]]);
+        assert!(intervals("").is_empty());
     }
 
     #[test]

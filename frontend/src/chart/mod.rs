@@ -16,7 +16,7 @@ pub mod topology;
 pub use band::Band;
 pub use colour_scale::ColourScale;
 pub use finding_marks::{SpanMark, holds_at, span_mark};
-pub use intervals::interval_path;
+pub use intervals::{interval_path, intervals};
 pub use line::{Frame, area, line};
 pub use note_marks::{NoteMark, Side, note_marks, notes_near, shown_times};
 pub use range::{Limit, Range, RangeStep};

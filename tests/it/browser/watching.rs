@@ -34,7 +34,7 @@ async fn the_tab_title_shows_utilisation_and_warns_of_throttling() -> Result<()>
     let warns = browser.eval(ICON).await?;
     // Its rank is named whatever metric is shown; a click shows the one in which it deviates.
     let outlier = "document.querySelector('.outlier')";
-    let sentence = "Rank 35 \\(gpu-h05 GPU 3\\): SM clock [\\d,]+ MHz below the median for";
+    let sentence = "Rank 35 \\(gpu-h05 GPU 3\\) runs \\d+ % slower than its peers";
     browser.until("the slow rank", &format!("/{sentence}/.test({outlier}?.textContent)")).await?;
     browser.eval(&format!("{outlier}.click()")).await?;
     browser.until("its cause", "location.search.includes('m=sm_clock_mhz')").await?;
@@ -212,24 +212,55 @@ async fn copying_commands_and_tables_is_acknowledged() -> Result<()> {
         );
     }
 
-    browser.open(&relay.link().path("/job/48213")).await?;
-    let menu = "document.querySelector('.panel button[title=\"Save or copy this graph\"]')";
-    browser.until("a graph", &format!("{menu} && document.querySelector('.panel canvas')")).await?;
+    graphs_are_saved_and_copied(&browser, &relay).await
+}
+
+/// Clicks each item of a time line's menu.
+async fn graphs_are_saved_and_copied(browser: &Browser, relay: &TestRelay) -> Result<()> {
+    browser.open(&relay.link().path("/job/48213/node/gpu-h05")).await?;
+    let menu = "document.querySelector('.time-line button[title=\"Save or copy this graph\"]')";
+    browser
+        .until("a graph", &format!("{menu} && document.querySelector('.time-line .lane--attention path')"))
+        .await?;
     browser.client().execute(NOTE_WHAT_IS_TAKEN, Vec::new()).await?;
-    browser.client().execute(&format!("{menu}.click()"), Vec::new()).await?;
-    let item =
-        "[...document.querySelectorAll('.menu__item')].find(item => item.textContent === 'Save as PNG')";
-    browser.until("its menu", item).await?;
-    browser.client().execute(&format!("{item}.click()"), Vec::new()).await?;
     let got = |kind: &str| format!("taken.find(([kind]) => kind === '{kind}')?.[1]");
-    browser.until("a file", &format!("/^nodeglass-.*\\.png$/.test({})", got("name"))).await?;
-    let picture = browser.eval(&got("address")).await?;
-    let picture = picture.as_str().unwrap_or_default();
+    let choose = async |label: &str, kind: &str| {
+        browser.client().execute(&format!("taken.length = 0; {menu}.click()"), Vec::new()).await?;
+        let item = format!(
+            "[...document.querySelectorAll('.menu__item')].find(item => item.textContent === '{label}')"
+        );
+        browser.until("its menu", &item).await?;
+        browser.client().execute(&format!("{item}.click()"), Vec::new()).await?;
+        browser.until(label, &got(kind)).await?;
+        let taken = browser.eval(&format!("decodeURIComponent({})", got(kind))).await?;
+        anyhow::Ok((taken.as_str().unwrap_or_default().to_owned(), browser.eval(&got("name")).await?))
+    };
+    let (picture, name) = choose("Save as PNG", "address").await?;
+    ensure!(name == "nodeglass-48213-time-line.png", "{name}");
     ensure!(
         picture.starts_with("data:image/png;base64,") && picture.len() > 10_000,
         "{} bytes",
         picture.len()
     );
+    // Of another metric, which is chosen in the menu.
+    browser.eval(&format!("{menu}.click()")).await?;
+    let metric = "document.querySelector('.menu__choice select')";
+    browser.until("the metrics", metric).await?;
+    browser.eval(&format!("({metric}.value = 'power_w', {metric}.dispatchEvent(new Event('change')), document.querySelector('.menu__veil').click())")).await?;
+    let (saved, name) = choose("Save numbers as CSV", "address").await?;
+    ensure!(name == "nodeglass-48213-power_w.csv", "{name}");
+    let (copied, _) = choose("Copy numbers as CSV", "copy").await?;
+    for numbers in [saved.strip_prefix("data:text/csv;charset=utf-8,").context("a CSV")?, &copied] {
+        let columns = numbers.lines().next().unwrap_or_default();
+        ensure!(columns.starts_with("unix_s,gpu-h05 GPU 0 rank 32 power_w,"), "{columns}");
+        let count = columns.split(',').count();
+        ensure!(numbers.lines().count() > 60 && numbers.lines().all(|line| line.split(',').count() == count));
+        // Watts, in the newest lines.
+        let is_known = |line: &str| {
+            line.split(',').nth(1).is_some_and(|watts| watts.parse().is_ok_and(|watts: f64| watts > 50.0))
+        };
+        ensure!(numbers.lines().rev().take(10).any(is_known), "{numbers}");
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Exports of a graph: a picture with title and time, or the underlying numbers.
 
 use super::gpu_groups::{GpuEntry, NodeGroup};
-use crate::chart::Point;
+use crate::chart::{Point, intervals};
 use crate::domain::deviation::StepDeviation;
 use crate::domain::metric::Metric;
 use crate::fleet::TopicStore;
@@ -18,7 +18,7 @@ use wasm_bindgen::JsCast;
 use web_sys::{CanvasRenderingContext2d, Element, HtmlAnchorElement, HtmlCanvasElement, MouseEvent};
 
 /// Elements of a panel that are drawn into a picture, besides its title.
-const PARTS: &str = "canvas, .axis span, .heat-map__names a > span, .heat-map__states b, .legend i, .legend span, .read-out, .graph__tick, .graph__title, .lane span";
+const PARTS: &str = "canvas, .axis span, .heat-map__names a > span, .heat-map__states b, .legend i, .legend span, .read-out, .graph__tick, .graph__title, .lane span, .lane__time";
 
 /// The exports of one graph.
 #[derive(Clone)]
@@ -33,8 +33,8 @@ pub struct Export {
 /// Maximum number of lines of a CSV of the long-term history.
 const CSV_STEPS: usize = 600;
 
-/// Space for title and legend above a picture, and around it, in pixels.
-const HEAD: f64 = 58.0;
+/// Space for the title above a picture, and around it, in pixels.
+const HEAD: f64 = 48.0;
 const EDGE: f64 = 20.0;
 
 impl Export {
@@ -51,16 +51,26 @@ impl Export {
 
     /// Returns the menu.
     pub fn menu(&self) -> AnyView {
+        self.menu_with(None)
+    }
+
+    /// Returns the menu, with the choice of the metric first.
+    pub fn menu_with(&self, choice: Option<Arc<dyn Fn() -> AnyView + Send + Sync>>) -> AnyView {
         let (export, open) = (self.clone(), RwSignal::new(false));
-        let inside = Arc::new(move || export.items(open));
+        let inside = Arc::new(move || {
+            let is_chosen = choice.is_some();
+            let choice = choice.as_ref().map(|choice| view! { <div class="menu__choice">{choice()}</div> });
+            view! { {choice} {export.items(open, is_chosen)} }.into_any()
+        });
         view! { <Menu title="⋯" about="Save or copy this graph" open inside/> }.into_any()
     }
 
-    fn items(&self, open: RwSignal<bool>) -> AnyView {
+    /// The items of the menu. Where the metric of the numbers is chosen, the picture shows all of them.
+    fn items(&self, open: RwSignal<bool>, is_chosen: bool) -> AnyView {
         let (picture, copy, numbers) = (self.clone(), self.clone(), self.clone());
         // The graph is found by the button, which the menu removes when it closes.
         let save = move |event| {
-            picture.save(&event);
+            picture.save(&event, is_chosen);
             open.set(false);
         };
         let save_numbers = move |_| {
@@ -79,22 +89,23 @@ impl Export {
         .into_any()
     }
 
-    fn title(&self) -> String {
+    fn title(&self, what: &str) -> String {
         let now_ms = self.time.now_ms();
         let range = untrack(|| self.time.range());
         let name = untrack(|| self.page.route.get().job().map(|id| self.page.job_name(id)));
         let day = platform::time_of_day(self.time.wall_s(range.end_ms(now_ms)));
         format!(
-            "{}{} · {}–{} ({day})",
+            "{}{what} · {}–{} ({day})",
             name.map(|name| format!("{name} · ")).unwrap_or_default(),
-            self.metric.get_untracked().title(),
             self.time.clock(range.start_ms(now_ms)),
             self.time.clock(range.end_ms(now_ms)),
         )
     }
 
-    fn file(&self, kind: &str) -> String {
-        format!("nodeglass-{}.{kind}", self.metric.get_untracked().name())
+    /// The file's name: of files of two jobs, none replaces the other.
+    fn file(&self, what: &str, kind: &str) -> String {
+        let job = untrack(|| self.page.route.get().job()).map(|id| format!("{id}-")).unwrap_or_default();
+        format!("nodeglass-{job}{what}.{kind}")
     }
 
     /// Returns a CSV with one line per second, or per step of the long-term history, and, for each GPU, a column of the metric and one of the
@@ -182,15 +193,23 @@ impl Export {
 
     fn save_numbers(&self) {
         let numbers = String::from(js_sys::encode_uri_component(&self.numbers()));
-        save(&format!("data:text/csv;charset=utf-8,{numbers}"), &self.file("csv"));
+        save(
+            &format!("data:text/csv;charset=utf-8,{numbers}"),
+            &self.file(&self.metric.get_untracked().name(), "csv"),
+        );
     }
 
     /// Saves the panel that contains the clicked button, canvases and texts, as one picture.
-    fn save(&self, event: &MouseEvent) {
+    fn save(&self, event: &MouseEvent, of_all: bool) {
         let button = event.target().and_then(|target| target.dyn_into::<Element>().ok());
         let Some(panel) = button.and_then(|button| button.closest(".panel").ok().flatten()) else { return };
-        if let Some(url) = picture(&panel, &self.title()) {
-            save(&url, &self.file("png"));
+        let metric = self.metric.get_untracked();
+        let (title, name) = match of_all {
+            true => (panel.get_attribute("aria-label").unwrap_or_default(), "time-line".into()),
+            false => (metric.title().to_owned(), metric.name()),
+        };
+        if let Some(url) = picture(&panel, &self.title(&title)) {
+            save(&url, &self.file(&name, "png"));
         }
     }
 }
@@ -209,7 +228,12 @@ fn save(url: &str, name: &str) {
 fn picture(panel: &Element, title: &str) -> Option<String> {
     const FINE: f64 = 2.0;
     let [body_left, body_top, body_width, body_height] = platform::bounding_rect(panel);
-    let (width, height) = (body_width, body_height + HEAD - 24.0);
+    let parts = platform::query_all(panel, PARTS);
+    // Controls above the graphs are left out, and so is their room.
+    let is_drawn = |[_, _, width, height]: &[f64; 4]| *width > 0.0 && *height > 0.0;
+    let tops = parts.iter().map(platform::bounding_rect).filter(is_drawn).map(|[_, top, ..]| top);
+    let first = tops.fold(f64::INFINITY, f64::min).clamp(body_top, body_top + body_height);
+    let (width, height) = (body_width, body_height - (first - body_top) + HEAD);
     let canvas: HtmlCanvasElement = document().create_element("canvas").ok()?.dyn_into().ok()?;
     canvas.set_width((width * FINE) as u32);
     canvas.set_height((height * FINE) as u32);
@@ -223,9 +247,13 @@ fn picture(panel: &Element, title: &str) -> Option<String> {
     let _ = context.fill_text(title, EDGE, 26.0);
     context.set_image_smoothing_enabled(false);
     context.set_text_baseline("middle");
-    for element in platform::query_all(panel, PARTS) {
+    for element in parts {
         let [left, top, own_width, own_height] = platform::bounding_rect(&element);
-        let (x, y) = (left - body_left, top - body_top + HEAD - 24.0);
+        let (x, y) = (left - body_left, top - first + HEAD);
+        if element.class_name() == "lane__time" {
+            lane(&context, &element, [x, y, own_width, own_height]);
+            continue;
+        }
         if element.tag_name() == "I" {
             swatch(&context, &element.class_name(), [x, y, own_width, own_height]);
             continue;
@@ -248,6 +276,19 @@ fn picture(panel: &Element, title: &str) -> Option<String> {
         }
     }
     canvas.to_data_url().ok()
+}
+
+/// Draws the intervals of a lane as the style sheet does.
+fn lane(context: &CanvasRenderingContext2d, lane: &Element, [x, y, width, height]: [f64; 4]) {
+    let fill = |token: &str| context.set_fill_style_str(&platform::token(token));
+    fill("--line-soft");
+    context.fill_rect(x, y, width, height);
+    let is_warning = lane.closest(".lane--attention").ok().flatten().is_some();
+    fill(if is_warning { "--warn" } else { "--off" });
+    let path = lane.query_selector("path").ok().flatten().and_then(|path| path.get_attribute("d"));
+    for [left, length] in intervals(&path.unwrap_or_default()) {
+        context.fill_rect(x + left * width, y, length * width, height);
+    }
 }
 
 /// Draws a legend's swatch as the style sheet does.

@@ -12,6 +12,7 @@ use crate::state::time::{GpuRef, Time};
 use crate::view::scope::Scope;
 use leptos::html::Section;
 use leptos::prelude::*;
+use std::sync::Arc;
 
 /// The metrics, each with the CSS token of its colour.
 const GRAPHS: [(Metric, &str); 6] = [
@@ -45,15 +46,18 @@ pub fn TimeLine(
     });
     let panel = NodeRef::<Section>::new();
     show_pinned(&time, &scope, panel);
+    // The graphs show every metric: which one is exported is chosen where it is exported.
+    let choice = {
+        let (time, scope) = (time.clone(), scope.clone());
+        Arc::new(move || metric_menu(&time, &scope)) as Arc<dyn Fn() -> AnyView + Send + Sync>
+    };
     let none = Memo::new(move |_| groups.with(|groups| groups.iter().all(|group| group.gpus.is_empty())));
     view! {
         <section class="panel time-line" aria-label="Time line" node_ref=panel hidden=move || none.get()>
             <div class="panel__head">
                 <h2>"Time line"</h2>
                 <span class="spring"></span>
-                <small>"Export"</small>
-                {metric_menu(&time, &scope)}
-                {export.menu()}
+                {export.menu_with(Some(choice))}
             </div>
             <TimeBar/>
             {chips(&time, groups)}

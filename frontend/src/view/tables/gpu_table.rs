@@ -16,7 +16,6 @@ use crate::view::charts::sparkline::{spark, spark_line};
 use crate::view::scope::{Scope, gpu_series, is_left_out};
 use leptos::prelude::*;
 use nodeglass_protocol::field::Vendors;
-use nodeglass_protocol::live::Mode;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuField, JobId, Vendor};
 use std::cell::Cell;
@@ -230,8 +229,7 @@ impl RowSource for Gpus {
             .iter_mut()
             .filter(|column| !is_of_job && matches!(column.id, "rank" | "deviation"))
             .for_each(|column| column.rank = Column::HIDDEN);
-        let has_jobs =
-            untrack(|| self.page.fleet.welcome()).is_none_or(|welcome| welcome.mode != Mode::Local);
+        let has_jobs = untrack(|| self.page.has_jobs());
         columns
             .iter_mut()
             .filter(|column| column.id == "owners" && (is_of_job || !has_jobs))
