@@ -154,6 +154,10 @@ const FORMATS: &[(&str, &str)] = &[
     ("", r"\bdisplaced (?P<label>[a-z]{3,})\s+(?P<done>N) \(of\s+(?P<total>N)\)"),
     ("task", r"\[Stage [0-9]+:[=>\s]*\((?P<done>N) \+ [0-9]+\) / (?P<total>N)\]"),
     ("%", r"Transferred:\s+[0-9.]+ \S+ / [0-9.]+ \S+, (?P<pct>[0-9]+)%.*\bETA (?P<left>D)"),
+    // GNU parallel with --eta and --bar; PIConGPU.
+    ("task", r"^ETA: (?P<eta>[0-9]+\s?s) Left: (?P<rest>[0-9]+) AVG: \S+\s+\S+?:[0-9]+/(?P<done>[0-9]+)/"),
+    ("task", r"^\s*[0-9]{1,3}% (?P<done>[0-9]+):(?P<rest>[0-9]+)=(?P<eta>[0-9]+s)"),
+    ("%", r"^\s*(?P<pct>[0-9]{1,3}) % =\s+[0-9]+ \| time elapsed:"),
     // SpeechBrain: the epoch of the bar that follows.
     ("", r"Going into epoch (?P<epoch>[0-9]+)$"),
     // Snakemake, Nextflow, CMake, Ninja.
@@ -185,14 +189,14 @@ const FORMATS: &[(&str, &str)] = &[
     ),
     (
         "",
-        r"(?i)\b(?:processing|computing)\s+(?P<label>[a-z]+)\s+#?(?P<done>N)\s*(?:/|of|out of)\s*(?P<total>N)(?:[\s:,;]|\.\s|\.*$)",
+        r"(?i)\b(?:process(?:ing|ed)|computing)\s+(?P<label>[a-z]+)\s+[#\[(]?(?P<done>N)\s*(?:/|of|out of)\s*(?P<total>N)(?:[\s:,;\])]|\.\s|\.*$)",
     ),
 ];
 
 /// `Epoch [3/10]`, `step: 1,200/5,000`, `iteration 1200 of 5000`, `step 5k/10k`; `other` follows in dates and other
 /// numbers.
 static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(&r#"(?i)(?-u:\b)(?P<work>(?:eval|val|test)[a-z]*[\]\s_:-]{1,3})?(?:(?:max|train)_)?(?P<label>epoch|(global[_ ]?)?step|timestep|iter(ation)?|batch|round|episode|update|frame|chunk|generation|sweep|cycle|image|sample|query)s?(?-u:\b)["']?\s*[:=#]?\s*["'\[(]?\s*(?P<done>N)(?P<done_scale>[kM]?)\s*(/|of)\s*(?P<total>N)(?P<total_scale>[kM]?)(?P<other>[/\w]|\.[0-9])?"#
+    Regex::new(&r#"(?i)(?-u:\b)(?P<work>(?:eval|val|test)[a-z]*[\]\s_:-]{1,3})?(?:(?:max|train)_)?(?P<label>epoch|(global[_ ]?)?step|timestep|iter(ation)?|batch|round|episode|update|frame|chunk|generation|sweep|cycle|image|sample|query|event)s?(?-u:\b)["']?\s*[:=#]?\s*["'\[(]?\s*(?P<done>N)(?P<done_scale>[kM]?)\s*(/|of)\s*(?P<total>N)(?P<total_scale>[kM]?)(?P<other>[/\w]|\.[0-9])?"#
     .replace(">N)", ">[0-9]+(?:[,_][0-9]{3})*)"))
     .ok()
 });
