@@ -43,7 +43,9 @@ pub fn owners(
     let (has_invisible_mig, invisible) = view.invisible();
     // On a node with MIG instances a GRES index counts instances, in an order that only SLURM knows.
     let has_mig = has_invisible_mig || gpus.iter().any(|gpu| gpu.facts.mig_parent.is_some());
-    let node = GpuLayout { name: view.name, gpus, has_mig, is_partial: view.confinement.is_some() };
+    let divided = visible_devices::divided(gpus);
+    let is_partial = view.confinement.is_some();
+    let node = GpuLayout { name: view.name, gpus, divided: &divided, has_mig, is_partial };
 
     let of_slurm = |position: usize, job: &Job| allocation(view, node, position, job);
     let is_owner = |position: usize| {

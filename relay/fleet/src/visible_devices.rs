@@ -17,6 +17,8 @@ pub struct GpuLayout<'a> {
     pub name: &'a NodeName,
     /// GPUs and MIG instances.
     pub gpus: &'a [GpuPicture],
+    /// Those of them that are divided into instances.
+    pub divided: &'a BTreeSet<&'a GpuUuid>,
     /// Whether the node has MIG instances, so that a GRES index is no minor number.
     pub has_mig: bool,
     /// Whether there may be more of them.
@@ -35,8 +37,12 @@ pub fn claims(
     allocated: &[Vec<JobId>],
 ) -> BTreeMap<JobId, BTreeSet<usize>> {
     let job = |id: JobId| jobs.iter().find(|job| job.id == id).copied();
-    let claim = |devices: &JobDevices| Some((devices.job, claim(node, devices, job(devices.job)?)?));
-    let all: BTreeMap<JobId, BTreeSet<usize>> = lists.iter().filter_map(claim).collect();
+    // One list for each job: a hostile node may send as many as it is allowed to.
+    let claim = |job: &&Job| {
+        let devices = lists.iter().find(|devices| devices.job == job.id)?;
+        Some((job.id, claim(node, devices, job)?))
+    };
+    let all: BTreeMap<JobId, BTreeSet<usize>> = jobs.iter().filter_map(claim).collect();
     let is_exclusive = |id: &JobId| job(*id).is_some_and(|job| most(node.name, job).is_some());
     let is_disputed = |id: &JobId, position: &usize| {
         let is_of_other = allocated[*position].iter().any(|other| other != id);
@@ -115,9 +121,13 @@ impl GpuLayout<'_> {
 
     /// Whether a GPU is divided into instances, so that SLURM allocates those instead.
     pub fn is_divided(self, position: usize) -> bool {
-        let uuid = &self.gpus[position].facts.uuid;
-        self.gpus.iter().any(|gpu| gpu.facts.mig_parent.as_ref() == Some(uuid))
+        self.divided.contains(&self.gpus[position].facts.uuid)
     }
+}
+
+/// The GPUs that are divided into instances.
+pub fn divided(gpus: &[GpuPicture]) -> BTreeSet<&GpuUuid> {
+    gpus.iter().filter_map(|gpu| gpu.facts.mig_parent.as_ref()).collect()
 }
 
 #[cfg(test)]
@@ -176,7 +186,7 @@ mod tests {
         lists: &[JobDevices],
     ) -> Vec<(u32, Vec<usize>)> {
         let (name, gpus) = (name("n1"), gpus(has_mig));
-        let node = GpuLayout { name: &name, gpus: &gpus, has_mig, is_partial };
+        let node = GpuLayout { name: &name, gpus: &gpus, divided: &divided(&gpus), has_mig, is_partial };
         let jobs: Vec<&Job> = jobs.iter().collect();
         let claims = claims(node, lists, &jobs, &vec![Vec::new(); gpus.len()]);
         claims.into_iter().map(|(job, claim)| (job.0, claim.into_iter().collect())).collect()
@@ -260,7 +270,9 @@ mod tests {
     #[test]
     fn a_gpu_that_slurm_allocated_to_another_job_is_not_claimed() {
         let (name, gpus, job) = (name("n1"), gpus(false), with(1, GpuSet::Unknown));
-        let node = GpuLayout { name: &name, gpus: &gpus, has_mig: false, is_partial: false };
+        let divided = divided(&gpus);
+        let node =
+            GpuLayout { name: &name, gpus: &gpus, divided: &divided, has_mig: false, is_partial: false };
         let claim = |of: u32| {
             let allocated = [vec![JobId(of)], Vec::new(), Vec::new()];
             !claims(node, &[devices(1, &[0, 1], &[])], &[&job], &allocated).is_empty()
