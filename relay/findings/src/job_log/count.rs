@@ -196,7 +196,7 @@ const FORMATS: &[(&str, &str)] = &[
 /// `Epoch [3/10]`, `step: 1,200/5,000`, `iteration 1200 of 5000`, `step 5k/10k`; `other` follows in dates and other
 /// numbers.
 static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(&r#"(?i)(?-u:\b)(?P<work>(?:eval|val|test)[a-z]*[\]\s_:-]{1,3})?(?:(?:max|train)_)?(?P<label>epoch|(global[_ ]?)?step|timestep|iter(ation)?|batch|round|episode|update|frame|chunk|generation|sweep|cycle|image|sample|query|event)s?(?-u:\b)["']?\s*[:=#]?\s*["'\[(]?\s*(?P<done>N)(?P<done_scale>[kM]?)\s*(/|of)\s*(?P<total>N)(?P<total_scale>[kM]?)(?P<other>[/\w]|\.[0-9])?"#
+    Regex::new(&r#"(?i)(?-u:\b)(?P<work>(?:eval|val|test)[a-z]*[\]\s_:-]{1,3})?(?:(?:max|train|env|current|total|num|opt|learner)_)?(?P<label>epoch|(global[_ ]?)?step|timestep|iter(ation)?|batch|round|episode|update|frame|chunk|generation|sweep|cycle|image|sample|query|event)s?(?-u:\b)["']?\s*[:=#]?\s*["'\[(]?\s*(?P<done>N)(?P<done_scale>[kM]?)\s*(/|of)\s*(?P<total>N)(?P<total_scale>[kM]?)(?P<other>[/\w]|\.[0-9])?"#
     .replace(">N)", ">[0-9]+(?:[,_][0-9]{3})*)"))
     .ok()
 });

@@ -52,7 +52,7 @@ fn by_relevance(a: &Progress, b: &Progress) -> Ordering {
         // A bar of which the end is known may be a part of them.
         let is_run_of_epochs = progress.label.as_str() == "epoch" && progress.total.is_some() && !is_complete;
         let is_main = !is_auxiliary(progress.label.as_str());
-        (is_main, is_run_of_epochs, is_whole, !is_complete, end_ms, progress.advanced_ms)
+        (is_main, is_run_of_epochs, !is_complete, is_whole, end_ms, progress.advanced_ms)
     };
     key(a).cmp(&key(b))
 }
