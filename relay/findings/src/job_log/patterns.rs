@@ -293,7 +293,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Request more memory (--mem), or use fewer data loader workers",
-            r"(?i:(invoked|by( the)?( linux)?) oom[-_ ]killer|been oom[- ]killed)|cgroup out-of-memory handler|slurmstepd: error: Exceeded (step|job) memory limit|Out of memory: Killed process|Detected [1-9]\d* oom|DataLoader worker \(pid.{0,40}killed by signal: Killed|srun: error: .*: tasks? .*: Out Of Memory",
+            r"(?i:(invoked|by( the)?( linux)?) oom[-_ ]killer|been oom[- ]killed)|cgroup out-of-memory handler|slurmstepd: error: Exceeded (step|job) memory limit|(?i:out of memory): Killed process|oom-kill:constraint=|Detected [1-9]\d* oom|DataLoader worker \(pid.{0,40}killed by signal: Killed|srun: error: .*: tasks? .*: Out Of Memory",
         ),
         pattern(
             "no_memory",
@@ -480,6 +480,7 @@ mod tests {
             ("Rank 2] Terminating the process, due to ProcessGroupNCCL watchdog hang.", "nccl_timeout"),
             ("GPUassert: out of memory src/main.cu 123", "cuda_error"),
             ("cudaMemcpy failed an illegal memory access was encountered", "cuda_error"),
+            ("Memory cgroup out of memory: Killed process 4123 (python) total-vm:4kB", "killed"),
             ("Memory access fault by GPU node-4 (Agent handle: 0x55d0) on address 0x7f12.", "cuda_error"),
             ("Error: cannot allocate vector of size 12.3 Gb", "no_memory"),
             ("[gn01:4123] Signal: Floating point exception (8)", "segmentation_fault"),
