@@ -27,9 +27,9 @@ pub struct GpuRow<'a> {
 pub enum Peers<'a> {
     /// There are too few of them.
     TooFew,
-    /// Nothing is known of the last minute, or the job idles.
+    /// Too little is known of the last two minutes, or the job pauses.
     Unknown,
-    /// Over the last minute of work.
+    /// Over the last two minutes of work.
     Known(&'a Deviation),
 }
 
@@ -37,7 +37,7 @@ impl Peers<'_> {
     fn value(self, value: impl Fn(&Deviation) -> Value) -> Value {
         match self {
             Self::Known(deviation) => value(deviation),
-            Self::Unknown => Value::Absent("no data of the last minute, or the job idles"),
+            Self::Unknown => Value::Absent("no data of the last two minutes, or the job pauses"),
             Self::TooFew => Value::Absent("fewer than 4 GPUs of this model in its job"),
         }
     }
@@ -107,7 +107,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
                 "Deviation",
                 Unit::Percent,
                 128,
-                "how far it has been from the median of the GPUs of its job and model for the last minute, in the metric in which it differs most",
+                "how far it has been from the median of the GPUs of its job and model for the last two minutes, in the metric in which it differs most",
             )
             .rank(2)
             .aliases(&["dev"])
@@ -517,9 +517,8 @@ mod tests {
 
     #[test]
     fn a_deviation_is_sorted_by_its_size_and_says_why_it_is_missing() {
-        use crate::domain::metric::Metric;
         let node = node(vec![gpu("A", 0, None)]);
-        let slow = Deviation { metric: Metric::CLOCK, percent: -45, outlier: None };
+        let slow = Deviation { field: F::SmClock, percent: -45 };
         let at = |deviation, id| {
             value(&GpuRow { node: &node, gpu: &node.gpus[0], deviation }, find(&columns(), id).unwrap())
         };

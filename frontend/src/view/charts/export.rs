@@ -174,8 +174,8 @@ impl Export {
             let (node, gpu) = (group.node.position(), gpu.cell.position());
             self.store.comparison(|comparison| {
                 for (second, value) in (from..to).zip(&mut column) {
-                    if let StepDeviation::Value(_, percent) = comparison.at(node, gpu, second * 1_000) {
-                        *value = Some(f32::from(percent).abs());
+                    if let StepDeviation::Value(away) = comparison.at(node, gpu, second * 1_000) {
+                        *value = Some(away.percent.unsigned_abs() as f32);
                     }
                 }
             });

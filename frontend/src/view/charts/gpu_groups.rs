@@ -104,10 +104,10 @@ impl NodeGroup {
         store.node(&self.node, |node| ownership::ranks(node, gpu.cell.uuid())).unwrap_or_default()
     }
 
-    /// Returns how far a GPU is from its peers over the last minute; `None` if it is not compared.
+    /// Returns how far a GPU is from its peers over the last two minutes; `None` if it is not compared.
     pub fn deviation(&self, store: &TopicStore, gpu: &GpuEntry) -> Option<Deviation> {
         let (node, gpu) = (self.node.position(), gpu.cell.position());
-        store.comparison(|comparison| comparison.deviation(node, gpu).cloned())
+        store.comparison(|comparison| comparison.deviation(node, gpu).copied())
     }
 
     /// Reads one of its GPUs and the history of a metric.
@@ -247,9 +247,7 @@ impl NodeGroup {
             return match store.comparison(|comparison| comparison.at(node, gpu, at_ms)) {
                 StepDeviation::NoData => "no data".to_owned(),
                 StepDeviation::NotCompared => "not compared".to_owned(),
-                StepDeviation::Value(metric, percent) => {
-                    Deviation { metric, percent: percent.into(), outlier: None }.label()
-                }
+                StepDeviation::Value(away) => away.label(),
             };
         }
         let recent = self.with_history(store, gpu, metric, |_, trace| trace.at(at_ms)).flatten();

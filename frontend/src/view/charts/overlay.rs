@@ -1,11 +1,11 @@
 //! All GPUs of a job in one graph: their band, and the outliers.
 
-use super::gpu_groups::{GpuEntry, NodeGroup, is_over};
+use super::gpu_groups::NodeGroup;
 use super::graph::{Graph, Plots, plot_memo};
 use super::graph_panel::GraphPanel;
 use super::plot::Plot;
 use super::summary::summary;
-use crate::domain::deviation::{Deviation, Found, Sentence, sentences};
+use crate::domain::deviation::Outlier;
 use crate::fleet::TopicStore;
 use crate::state::time::Time;
 use crate::view::scope::Scope;
@@ -62,56 +62,39 @@ enum Verdict {
     Nothing,
     /// A sentence instead of outliers.
     None(&'static str),
-    /// The outliers, and how many more there are.
-    Outliers(Vec<Sentence>, usize),
+    /// The positions of the outliers among all GPUs, and what is wrong with each.
+    Outliers(Vec<(usize, Outlier)>),
 }
 
-/// Judges over all metrics, whichever is shown.
+/// Returns what the relay found about these GPUs over all metrics, whichever is shown.
 fn verdict(store: &TopicStore, groups: &[NodeGroup]) -> Verdict {
     let all = || groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
     if all().count() < 2 {
         return Verdict::Nothing;
     }
-    let (deviations, has_peers) = store.comparison(|comparison| {
-        let places = || all().map(|(group, gpu)| (group.node.position(), gpu.cell.position()));
-        let deviations: Vec<_> =
-            places().map(|(node, gpu)| comparison.deviation(node, gpu).cloned()).collect();
-        (deviations, places().any(|(node, gpu)| comparison.has_peers(node, gpu)))
-    });
-    if !has_peers {
-        return Verdict::None("Not compared: fewer than 4 GPUs of the same model.");
-    }
-    if deviations.iter().all(Option::is_none) {
-        return Verdict::None("Nothing to compare: no data of the last minute, or the job idles.");
-    }
-    let outlier = |(at, ((group, gpu), deviation)): (usize, ((&NodeGroup, &GpuEntry), Option<Deviation>))| {
-        let deviation = deviation.filter(|deviation| deviation.outlier.is_some())?;
-        Some(Found {
-            at,
-            node: group.node.name().to_string(),
-            gpu: gpu.label.clone(),
-            ranks: group.ranks(store, gpu),
-            on_node: group.gpus.len(),
-            deviation,
-        })
-    };
-    let found: Vec<Found> = all().zip(deviations).enumerate().filter_map(outlier).collect();
-    if found.is_empty() {
-        return Verdict::None(if is_over(store, groups) {
-            "No outliers in the last minute of the job."
+    store.comparison(|comparison| {
+        let places = || all().map(|(group, gpu)| (group.node.position(), gpu.cell.position())).enumerate();
+        let outlier = |(at, (node, gpu))| Some((at, comparison.outlier(node, gpu)?.clone()));
+        let mut found: Vec<(usize, Outlier)> = places().filter_map(outlier).collect();
+        // Several GPUs may be one finding.
+        found.dedup_by(|next, one| next.1.title == one.1.title);
+        if !found.is_empty() {
+            return Verdict::Outliers(found);
+        }
+        Verdict::None(if !places().any(|(_, (node, gpu))| comparison.has_peers(node, gpu)) {
+            "Not compared: fewer than 4 GPUs of the same model."
+        } else if places().all(|(_, (node, gpu))| comparison.deviation(node, gpu).is_none()) {
+            "Nothing to compare: no data of the last two minutes, or the job pauses."
         } else {
-            "No outliers in the last minute."
-        });
-    }
-    let (sentences, more) = sentences(found, MOST_SENTENCES);
-    Verdict::Outliers(sentences, more)
+            "No GPU is slower than its peers."
+        })
+    })
 }
 
 /// The outliers; a click shows the metric in which one deviates, and pins it.
 fn outlier_list(time: &Time, groups: Memo<Vec<NodeGroup>>, verdict: Memo<Verdict>) -> AnyView {
     let time = time.clone();
-    let line = move |sentence: Sentence| {
-        let Sentence { at, metric, text } = sentence;
+    let line = move |(at, Outlier { metric, title, .. }): (usize, Outlier)| {
         let time = time.clone();
         let show = move |_| {
             let gpu_ref = groups.with_untracked(|groups| {
@@ -125,17 +108,18 @@ fn outlier_list(time: &Time, groups: Memo<Vec<NodeGroup>>, verdict: Memo<Verdict
         };
         view! {
             <li><button class="outlier" title="Show this metric and highlight this GPU" on:click=show>
-                <i class="dot dot--attention" aria-hidden="true"></i> {text}
+                <i class="dot dot--attention" aria-hidden="true"></i> {title}
             </button></li>
         }
     };
     let content = move || match verdict.get() {
         Verdict::Nothing => ().into_any(),
         Verdict::None(sentence) => view! { <p class="read-out">{sentence}</p> }.into_any(),
-        Verdict::Outliers(sentences, more) => {
-            let lines = sentences.into_iter().map(line.clone()).collect_view();
-            let more =
-                (more > 0).then(|| view! { <li class="read-out">{format!("and {more} more GPUs")}</li> });
+        Verdict::Outliers(mut found) => {
+            let more = found.len().saturating_sub(MOST_SENTENCES);
+            found.truncate(MOST_SENTENCES);
+            let lines = found.into_iter().map(line.clone()).collect_view();
+            let more = (more > 0).then(|| view! { <li class="read-out">{format!("and {more} more")}</li> });
             view! { <ul class="outliers">{lines} {more}</ul> }.into_any()
         }
     };

@@ -179,8 +179,9 @@ fn outliers(store: &TopicStore, groups: &[NodeGroup]) -> Vec<(usize, f32)> {
     let all = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
     store.comparison(|comparison| {
         let outlier = |(at, (group, gpu)): (usize, (&NodeGroup, &GpuEntry))| {
-            let deviation = comparison.deviation(group.node.position(), gpu.cell.position())?;
-            deviation.outlier.as_ref().map(|_| (at, deviation.percent as f32))
+            let (node, gpu) = (group.node.position(), gpu.cell.position());
+            comparison.outlier(node, gpu)?;
+            Some((at, comparison.deviation(node, gpu).map_or(0.0, |away| away.percent as f32)))
         };
         all.enumerate().filter_map(outlier).take(MOST_OUTLIERS).collect()
     })

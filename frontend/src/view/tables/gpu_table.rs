@@ -155,15 +155,16 @@ impl Gpus {
         let RowSubject::Gpu(node, gpu) = &entry.subject else { return (false, None) };
         let (node, gpu) = (node.position(), gpu.position());
         self.scope.store.comparison(|comparison| {
-            (comparison.has_peers(node, gpu), comparison.deviation(node, gpu).cloned())
+            (comparison.has_peers(node, gpu), comparison.deviation(node, gpu).copied())
         })
     }
 
     /// Returns the value of the column `deviation`, and the text of an outlier.
     fn deviation_cell(&self, entry: &RowEntry) -> (Value, Option<String>) {
-        let known = self.deviation(entry);
-        let outlier = known.1.as_ref().filter(|deviation| deviation.outlier.is_some());
-        (gpus::deviation(peers(&known)), outlier.map(Deviation::label))
+        let RowSubject::Gpu(node, gpu) = &entry.subject else { return (Value::NONE, None) };
+        let (node, gpu) = (node.position(), gpu.position());
+        let outlier = |comparison: &Comparison| Some(comparison.outlier(node, gpu)?.label.clone());
+        (gpus::deviation(peers(&self.deviation(entry))), self.scope.store.comparison(outlier))
     }
 
     /// Returns the path of its sparkline.
