@@ -59,33 +59,10 @@ fn by_relevance(a: &Progress, b: &Progress) -> Ordering {
 
 /// Returns whether the label names setup or evaluation work rather than the main loop.
 fn is_auxiliary(label: &str) -> bool {
-    const WORK: [&str; 23] = [
-        "download",
-        "load",
-        "fetch",
-        "map",
-        "filter",
-        "tokeniz",
-        "generating",
-        "casting",
-        "valid",
-        "eval",
-        "test",
-        "sanity",
-        "saving",
-        "predict",
-        "resolving",
-        "extract",
-        "captur",
-        "compil",
-        "warm",
-        "scan",
-        "cach",
-        "prepar",
-        "index",
-    ];
+    const WORK: &str = "cach captur casting compil download eval extract fetch filter generating index load map \
+                        predict prepar resolving sanity saving scan test tokeniz valid warm";
     let label = label.to_ascii_lowercase();
-    WORK.iter().any(|work| label.starts_with(work))
+    WORK.split(' ').any(|work| label.starts_with(work))
 }
 
 /// Returns whether a counter of this name may count within an epoch.
@@ -132,7 +109,9 @@ impl ProgressTracker {
             match newest.iter().position(|known| known.key == reading.key) {
                 // Whether the number of an epoch alone is that of one that begins or ends is not known.
                 Some(at) if newest[at].epoch.is_some() && reading.epoch.is_none() => {}
-                Some(at) if newest[at].epoch.is_none() && reading.epoch.is_some() => newest[at] = reading,
+                Some(at) if newest[at].epoch.is_none() && reading.epoch.is_some() => {
+                    newest[at] = Reading { is_sure: reading.is_sure || newest[at].is_sure, ..reading };
+                }
                 Some(at) if reading.is_evaluation_in(newest[at].epoch) => {}
                 Some(at) if newest[at].begins_again(&reading) => {
                     newest[at] = Reading { is_part: true, ..reading };
@@ -396,6 +375,14 @@ mod tests {
         assert_eq!(tracker.progress(0), None);
         tracker.read(std::iter::empty(), Some(&bar(50)), at(10_000));
         assert_eq!(tracker.progress(10_000).unwrap().done, 50.0);
+    }
+
+    #[test]
+    fn a_bar_that_is_drawn_is_within_the_epoch_of_the_line_before_it() {
+        let mut tracker = ProgressTracker::default();
+        let bar = " 45%|####5     | 450/1000 [01:23<01:41,  5.43it/s]";
+        tracker.read(["Epoch 3/10"].into_iter(), Some(bar), at(0));
+        assert_eq!(tracker.progress(0).unwrap().done, 2.45);
     }
 
     #[test]
