@@ -60,12 +60,17 @@ pub fn nvlinks(gpu: &GpuPicture) -> Option<FactGroup> {
         .then(|| group.with_note(format!("{up} of {} up", text::count(links.len(), "link", "links"))))
 }
 
-/// Describes links one by one, but neighbours of which the same can be said in one line.
+/// The value of a link that is up, of which no rates are known.
+const UP: &str = "up";
+
+/// Describes links one by one, but neighbours of which nothing else is known than that they are up in one line.
 fn folded(links: &[NvLink]) -> Vec<Fact> {
     let alike = |one: &Fact, next: &Fact| {
-        one.emphasis != Emphasis::Warning && Fact { label: one.label.clone(), ..next.clone() } == *one
+        one.value == UP
+            && one.emphasis != Emphasis::Warning
+            && Fact { label: one.label.clone(), ..next.clone() } == *one
     };
-    let described: Vec<(u32, Fact)> = links.iter().map(|link| (link.link.into(), nvlink(link))).collect();
+    let described: Vec<(u32, Fact)> = links.iter().map(|link| (link.link, nvlink(link))).collect();
     let runs = described.chunk_by(|(_, one), (_, next)| alike(one, next));
     let line = |run: &[(u32, Fact)]| match run {
         [(first, fact), .., (last, _)] => Fact { label: format!("Links {first} to {last}"), ..fact.clone() },
@@ -82,7 +87,7 @@ fn nvlink(link: &NvLink) -> Fact {
     let value = match &link.up {
         Reading::Value(false) => "down".to_owned(),
         // The rates are only sent to viewers of the node itself.
-        Reading::Value(true) if link.rx_mib_s.is_not_yet() && link.tx_mib_s.is_not_yet() => "up".to_owned(),
+        Reading::Value(true) if link.rx_mib_s.is_not_yet() && link.tx_mib_s.is_not_yet() => UP.to_owned(),
         Reading::Value(true) => {
             format!("↓ {} ↑ {} MiB/s", rate(&link.rx_mib_s), rate(&link.tx_mib_s))
         }
