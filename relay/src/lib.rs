@@ -5,6 +5,8 @@
 //! (`nodeglass_fleet`) → `nodeglass_live` → `nodeglass_web`. The fleet is pure; crates that own a socket, a clock or a
 //! process are thin and sit at the edge.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod commands;
 pub mod doctor;
 pub mod page;

@@ -1,6 +1,8 @@
 //! The command line: reads settings, runs a command, and returns an exit code (2 for usage, 1 for
 //! failure).
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 use anyhow::Context as _;
 use nodeglass_access::key_file::{self, Running};
 use nodeglass_access::runtime_dir::{Places, RuntimeDir};
@@ -61,7 +63,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(error),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("relay: {error:#}");
+        terminal::complain(format_args!("relay: {error:#}"));
         ExitCode::from(commands::exit_code(&error))
     })
 }
@@ -69,14 +71,23 @@ fn main() -> ExitCode {
 /// Prints why a command line or a setting is invalid, or the help.
 fn refuse(error: ReadError) -> ExitCode {
     match error {
+        // It quotes arguments as they are; the help is no error, and quotes none.
+        ReadError::Usage(usage) if usage.use_stderr() && terminal::is_harmful(&quoted_args()) => {
+            terminal::complain(usage.render().to_string().trim_end());
+        }
         ReadError::Usage(usage) => usage.exit(),
         ReadError::Unknown(unknown) => {
             let pids: Vec<_> = running().unwrap_or_default().iter().map(|relay| relay.pid).collect();
-            eprintln!("relay: {}", unknown.answer(&pids));
+            terminal::complain(format_args!("relay: {}", unknown.answer(&pids)));
         }
-        ReadError::Config(error) => eprintln!("relay: {error}"),
+        ReadError::Config(error) => terminal::complain(format_args!("relay: {error}")),
     }
     ExitCode::from(2)
+}
+
+/// The arguments of this program, as a usage error quotes them.
+fn quoted_args() -> String {
+    std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 
 /// Runs a relay, unless this user already runs one here: a second one would only double the load.
@@ -92,7 +103,8 @@ fn run(config: Config, requested: Requested, new: bool) -> anyhow::Result<ExitCo
         }
         SecondStart::Refused(differences) => {
             let style = Style::of(&std::io::stderr());
-            eprint!("{}", second_start::refusal(&running, &differences, &requested, &args(), style));
+            let refusal = second_start::refusal(&running, &differences, &requested, &args(), style);
+            terminal::complain(refusal.trim_end());
             return Ok(ExitCode::FAILURE);
         }
     }
@@ -122,7 +134,7 @@ fn top(args: TopArgs, config: Config, requested: Option<Requested>) -> ExitCode 
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("relay: {error}");
+            terminal::complain(format_args!("relay: {error}"));
             error.exit_code()
         }
     }
@@ -143,7 +155,7 @@ fn answer(query: Query, config: Config) -> anyhow::Result<ExitCode> {
     let answer = runtime.block_on(queries::answer(query, config))?;
     terminal::write(&answer.text)?;
     if let Some(notice) = &answer.notice {
-        eprintln!("{notice}");
+        terminal::complain(notice);
     }
     Ok(answer.exit_code())
 }

@@ -442,6 +442,40 @@ fn a_command_that_does_not_exist_is_answered_with_what_to_do() {
 }
 
 #[test]
+fn t14_no_command_repeats_control_characters_of_its_arguments() {
+    let home = Home::new();
+    let evil = "x\x1b]0;owned\x07\u{9b}31m\u{202e}y";
+    let path = home.path().join(evil).to_str().unwrap().to_owned();
+    let folder = format!("{path}/");
+    fs::create_dir(&folder).unwrap();
+    for args in [
+        &[evil][..],
+        &["help", evil],
+        &["report", evil],
+        &["jobs", "--of", evil],
+        &["findings", evil],
+        &["wait", evil],
+        &["note", "--job", evil, evil],
+        &["notify", evil],
+        &["share", evil],
+        &["record", "cut", &path, "--job", evil, "--out", &path],
+        &["doctor", evil],
+        &["config", "--log", evil],
+        &["config", "--config", &folder],
+        &["--config", &path],
+        &["--replay", &path],
+        &["--demo", &path],
+        &["--bind", evil],
+        &["--tls-cert", evil, "--tls-key", evil],
+    ] {
+        let output = home.run(args);
+        let shown = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+        let is_harmful = |letter: char| letter == '\u{202e}' || letter.is_control() && letter != '\n';
+        assert!(!shown.is_empty() && !shown.contains(is_harmful), "{args:?}: {shown:?}");
+    }
+}
+
+#[test]
 fn a_port_in_use_is_reported_with_two_remedies() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = taken.local_addr().unwrap().to_string();

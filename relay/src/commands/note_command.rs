@@ -61,8 +61,8 @@ pub async fn note(args: NoteArgs) -> anyhow::Result<String> {
         return Ok(terminal::json(&saved)?);
     }
     if !saved.is_stored {
-        eprintln!(
-            "the note is shown, but not stored on the relay's disk: it may be lost when the relay ends"
+        terminal::complain(
+            "the note is shown, but not stored on the relay's disk: it may be lost when the relay ends",
         );
     }
     Ok(format!(

@@ -4,6 +4,7 @@ use super::source::{Observed, Source};
 use super::{Answer, silences, unknown};
 use nodeglass_api::{Capture, Finding, Job, Snapshot};
 use nodeglass_app::addresses::own_login;
+use nodeglass_app::terminal;
 use nodeglass_config::{ExplainedKind, FindingsArgs};
 use nodeglass_findings::catalogue;
 use nodeglass_findings::job_log::LogPatterns;
@@ -109,7 +110,8 @@ pub async fn watch(source: &mut Source, args: &FindingsArgs) -> anyhow::Result<A
             && let Some(answer) = unknown(&snapshot, args.node.as_ref(), args.job.as_ref(), None)
         {
             // It may start later.
-            eprintln!("relay: {}; waiting for it", answer.notice.unwrap_or_default());
+            let notice = answer.notice.unwrap_or_default();
+            terminal::complain(format_args!("relay: {notice}; waiting for it"));
         }
         let named = Named::new(&snapshot);
         let time = LocalTime::of(named.now_ms / 1_000);
@@ -144,7 +146,7 @@ pub async fn watch(source: &mut Source, args: &FindingsArgs) -> anyhow::Result<A
         {
             use std::io::Write as _;
             let mut stdout = std::io::stdout().lock();
-            stdout.write_all(out.as_bytes())?;
+            stdout.write_all(terminal::printable(&out).as_bytes())?;
             stdout.flush()?;
         }
         sleep(POLL).await;

@@ -3,6 +3,7 @@
 
 use super::Answer;
 use super::fit::{self, Placement};
+use nodeglass_app::terminal;
 use nodeglass_config::WaitFreeArgs;
 use nodeglass_slurm::command::Client;
 use nodeglass_slurm::command::Program;
@@ -42,7 +43,7 @@ pub(super) async fn wait(
                         "SLURM does not say which GPUs are free: {error}; `relay doctor` says what to do"
                     );
                 }
-                eprintln!("{error}; asking again in {} s", POLL.as_secs());
+                terminal::complain(format_args!("{error}; asking again in {} s", POLL.as_secs()));
             }
         }
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));

@@ -3,6 +3,7 @@
 use super::source::Source;
 use super::{Answer, clock, exit_code};
 use nodeglass_api::{Job, Snapshot};
+use nodeglass_app::terminal;
 use nodeglass_config::{Until, WaitArgs};
 use nodeglass_protocol::GpuField;
 use nodeglass_report::IDLE_PCT;
@@ -84,7 +85,7 @@ impl Doubts {
     /// Prints a doubt once, however its numbers change.
     fn report(&mut self, doubt: Option<String>) {
         if let (None, Some(doubt)) = (&self.reported, &doubt) {
-            eprintln!("{doubt}; waiting");
+            terminal::complain(format_args!("{doubt}; waiting"));
         }
         self.reported = doubt;
     }
