@@ -160,7 +160,7 @@ impl Device for IntelDevice {
             _ => free.clone(),
         };
         GpuSample {
-            util_pct: gt::largest(self.gts.iter_mut().map(|gt| gt.busy(reader, mono_ns))),
+            util_pct: gt::busiest(self.gts.iter_mut().map(|gt| gt.busy(reader, mono_ns))),
             sm_clock_mhz: gt::largest(self.gts.iter().map(|gt| gt.clock(reader))),
             throttle_reasons: gt::union(self.gts.iter().map(|gt| gt.throttle(reader))),
             mem_used_bytes: used,

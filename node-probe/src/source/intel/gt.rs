@@ -203,6 +203,19 @@ pub fn largest(readings: impl Iterator<Item = Reading<u64>>) -> Reading<u64> {
         .unwrap_or(Reading::Unsupported)
 }
 
+/// Returns the largest busy share. Without that of the first GT, which computes, those of others, which
+/// decode video, say nothing.
+pub fn busiest(shares: impl Iterator<Item = Reading<u64>>) -> Reading<u64> {
+    let mut shares = shares.peekable();
+    match shares.peek() {
+        Some(Reading::Unsupported) => {
+            shares.for_each(drop);
+            Reading::Unsupported
+        }
+        _ => largest(shares),
+    }
+}
+
 /// Adds the flags of several readings; without a value, the first reason.
 pub fn union(readings: impl Iterator<Item = Reading<u64>>) -> Reading<u64> {
     readings
@@ -245,6 +258,15 @@ mod tests {
         assert_eq!(busy([WRAP_MS + 9, 300])[1], Reading::NotYet);
         // After a reset, it is not idle for 49 days.
         assert_eq!(busy([500_000, 10])[1], Reading::NotYet);
+    }
+
+    #[test]
+    fn video_alone_says_nothing_about_the_gpu() {
+        let of = |shares: [Reading<u64>; 2]| busiest(shares.into_iter());
+        assert_eq!(of([Reading::Unsupported, Reading::Value(0)]), Reading::Unsupported);
+        assert_eq!(of([Reading::Value(70), Reading::Unsupported]), Reading::Value(70));
+        assert_eq!(of([Reading::Value(7), Reading::Value(9)]), Reading::Value(9));
+        assert_eq!(busiest(std::iter::empty()), Reading::Unsupported);
     }
 
     #[test]
