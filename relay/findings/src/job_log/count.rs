@@ -158,6 +158,8 @@ const FORMATS: &[(&str, &str)] = &[
     ("task", r"^ETA: (?P<eta>[0-9]+\s?s) Left: (?P<rest>[0-9]+) AVG: \S+\s+\S+?:[0-9]+/(?P<done>[0-9]+)/"),
     ("task", r"^\s*[0-9]{1,3}% (?P<done>[0-9]+):(?P<rest>[0-9]+)=(?P<eta>[0-9]+s)"),
     ("%", r"^\s*(?P<pct>[0-9]{1,3}) % =\s+[0-9]+ \| time elapsed:"),
+    // StyleGAN.
+    ("kimg", r"^tick\s+[0-9]+\s+kimg\s+(?P<done>N)\s"),
     // SpeechBrain: the epoch of the bar that follows.
     ("", r"Going into epoch (?P<epoch>[0-9]+)$"),
     // Snakemake, Nextflow, CMake, Ninja.
@@ -402,14 +404,15 @@ struct RunSteps {
 }
 
 impl RunSteps {
-    /// `Total optimization steps = 3,000`, `total steps 1000`, `50000 steps,  100.0 ps.`, `"max_steps": 5000`
+    /// `Total optimization steps = 3,000`, `total steps 1000`, `50000 steps,  100.0 ps.`, `"max_steps": 5000`,
+    /// `Training for 25000 kimg...`
     fn of(line: &str) -> Option<Self> {
         static STEPS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-            let source = r#"(?i)(?-u:\b)(?:total|(?P<max>max))[ _](?:(?:optimization|training|train)[ _])?steps["']?\s*[:=]?\s*(?P<a>N)|^(?P<b>N) steps,\s+[0-9.]+ ps"#;
+            let source = r#"(?i)(?-u:\b)(?:total|(?P<max>max))[ _](?:(?:optimization|training|train)[ _])?steps["']?\s*[:=]?\s*(?P<a>N)|^(?P<b>N) steps,\s+[0-9.]+ ps|^Training for (?P<c>N) kimg"#;
             Regex::new(&source.replace(">N)", &format!(">{NUMBER})"))).ok()
         });
         let found = STEPS.as_ref()?.captures(line)?;
-        let steps = scaled(found.name("a").or_else(|| found.name("b"))?.as_str(), None)?;
+        let steps = scaled(["a", "b", "c"].iter().find_map(|group| found.name(group))?.as_str(), None)?;
         let known = Self { steps, range: found.get(0)?.range(), is_maximum: found.name("max").is_some() };
         (2.0..MAX_TOTAL).contains(&steps).then_some(known)
     }

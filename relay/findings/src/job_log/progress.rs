@@ -72,7 +72,7 @@ fn is_within_epochs(label: &str) -> bool {
 
 /// Returns whether a counter counts steps by its name.
 fn is_step(label: &str) -> bool {
-    matches!(label, "step" | "iter" | "iteration" | "update")
+    matches!(label, "step" | "iter" | "iteration" | "update" | "kimg")
 }
 
 /// Returns whether a line states a count.
