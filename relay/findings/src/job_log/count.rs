@@ -198,7 +198,7 @@ const FORMATS: &[(&str, &str)] = &[
 /// `Epoch [3/10]`, `step: 1,200/5,000`, `iteration 1200 of 5000`, `step 5k/10k`; `other` follows in dates and other
 /// numbers.
 static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(&r#"(?i)(?-u:\b)(?P<work>(?:eval|val|test)[a-z]*[\]\s_:-]{1,3})?(?:(?:max|train|env|current|total|num|opt|learner)_)?(?P<label>epoch|(global[_ ]?)?step|timestep|iter(ation)?|batch|round|episode|update|frame|chunk|generation|sweep|cycle|image|sample|query|event)s?(?-u:\b)["']?\s*[:=#]?\s*["'\[(]?\s*(?P<done>N)(?P<done_scale>[kM]?)\s*(/|of)\s*(?P<total>N)(?P<total_scale>[kM]?)(?P<other>[/\w]|\.[0-9])?"#
+    Regex::new(&r#"(?i)(?-u:\b)(?P<work>(?:eval|val|test)[a-z]*[\]\s_:-]{1,3})?(?:(?:max|train|env|current|total|num|opt|learner)_)?(?P<label>epoch|(global[_ ]?)?step|timestep|iter(ation)?|batch|round|episode|update|frame|chunk|generation|sweep|cycle|image|sample|query|event|progress)s?(?-u:\b)["']?\s*[:=#]?\s*["'\[(]?\s*(?P<done>N)(?P<done_scale>[kM]?)\s*(/|of)\s*(?P<total>N)(?P<total_scale>[kM]?)(?P<other>[/\w]|\.[0-9])?"#
     .replace(">N)", ">[0-9]+(?:[,_][0-9]{3})*)"))
     .ok()
 });
@@ -215,9 +215,13 @@ static STEP: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// The time that is left for the whole program, by its name: `eta: 1:12:25`, `remaining time: 2.8 hours`.
 static ETA: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let source = r#"(?i)(?-u:\b)(?:eta|(?:time|wall[- ]?time)[_ ](?:left|remaining)|remaining(?:[_ ]time)?|time to (?:finish|complet(?:e|ion)))(?: \([a-z:]+\))?["']?\s*(?P<named>[:=])?\s*["']?(?P<eta>D)|(?P<eta2>D)\s?(?:left|remaining|to go)(?-u:\b)"#;
+    let source = r#"(?i)(?-u:\b)(?:eta|(?:time|wall[- ]?time)[_ ](?:left|remaining)|remaining(?:[_ ]time)?|time to (?:finish|complet(?:e|ion)))(?: \([a-z:]+\))?["']?\s*(?P<named>[:=])?\s*["']?(?P<eta>D)"#;
     Regex::new(&expand(source)).ok()
 });
+
+/// The same, before its name: `3.5 hours left`.
+static LEFT: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(&expand(r"(?i)(?P<eta>D)\s?(?:left|remaining|to go)(?-u:\b)")).ok());
 
 /// Replaces the abbreviations of [`FORMATS`]: `N` a number, `S` a size, `D` a duration, `C` a duration with colons.
 fn expand(source: &str) -> String {
@@ -420,8 +424,10 @@ impl RunSteps {
 
 /// The remaining time that a line states. On a line without a count, it must be named: `eta: 1:12:25`.
 fn eta(line: &str, has_count: bool) -> Option<Left> {
-    let found = ETA.as_ref()?.captures(line).filter(|found| has_count || found.name("named").is_some())?;
-    Some(Left::Program(duration::parse(found.name("eta").or_else(|| found.name("eta2"))?.as_str())?))
+    let named = ETA.as_ref()?.captures(line).filter(|found| has_count || found.name("named").is_some());
+    // What is before `remaining` may be the time that has elapsed, if another one follows.
+    let found = named.or_else(|| LEFT.as_ref().filter(|_| has_count)?.captures(line))?;
+    Some(Left::Program(duration::parse(&found["eta"])?))
 }
 
 /// Returns whether a label ends with a count of its own: `Episode [1/2]:`.
@@ -481,7 +487,7 @@ mod tests {
     #[test]
     fn every_format_compiles() {
         assert!(COMPILED.is_some());
-        assert!(NAMED.is_some() && EPOCH.is_some() && STEP.is_some() && ETA.is_some());
+        assert!(NAMED.is_some() && EPOCH.is_some() && STEP.is_some() && ETA.is_some() && LEFT.is_some());
     }
 
     fn parsed(line: &str) -> Option<(String, f64, f64)> {
@@ -515,6 +521,18 @@ mod tests {
         ] {
             assert_eq!(parsed(line), Some((label.to_owned(), done, total)), "{line}");
         }
+    }
+
+    #[test]
+    fn the_time_that_is_left_is_not_the_elapsed_one() {
+        for (line, left_s) in [
+            ("step 12/2000 elapsed 120.1s  remaining 1900.2s", Some(1900.2)),
+            ("step 12/2000 [2.1 min elapsed, ~3.5 min left]", Some(210.0)),
+            ("step 12/2000 elapsed 120.1s", None),
+        ] {
+            assert_eq!(parse(line).unwrap().left, left_s.map(Left::Program), "{line}");
+        }
+        assert_eq!(parse("lease renewed, 5 m left"), None);
     }
 
     #[test]
