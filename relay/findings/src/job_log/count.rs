@@ -24,7 +24,7 @@ pub(super) struct Count {
     pub(super) done: Option<f64>,
     /// Of how many.
     pub(super) total: Option<f64>,
-    /// Whether it counts only once it was seen to grow: `[3/8] ` may be a rank as well.
+    /// Whether it counts only after it has grown: `[3/8] ` may also be a rank.
     pub(super) is_weak: bool,
     /// Whether the bar is a part of what its label counts: `Fold 2/5:  45%|`.
     pub(super) is_part: bool,
@@ -262,7 +262,7 @@ pub(super) fn parse(line: &str) -> Option<Count> {
                 count.total.is_some() && count.epoch.is_some_and(|epoch| epoch.total.is_none())
             };
             let left = eta(line, count.is_some()).map(|left| match left {
-                // Of an epoch alone, as far as the line tells.
+                // Presumably of the epoch, because the line does not state how many there are.
                 Left::Program(left_s) if count.as_ref().is_some_and(in_epoch) => Left::Counter(left_s),
                 left => left,
             });
@@ -367,7 +367,7 @@ fn named(line: &str) -> Option<Count> {
         } else if known.done.is_none() {
             known.is_header = false;
             (known.label, known.done, known.total) = (label, Some(done), Some(total));
-            // An epoch that is named before the count, without their number.
+            // The epoch may be named before the count, without a total.
             let before = found.get(0).map_or("", |whole| &line[..whole.start()]);
             known.epoch = known.epoch.or_else(|| epoch_in(before));
         }

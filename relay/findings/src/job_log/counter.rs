@@ -57,7 +57,7 @@ pub(super) struct Counter {
     pub(super) is_part: bool,
     /// The epoch in which the last observation was made.
     pub(super) epoch: Option<EpochProgress>,
-    /// Whether it is one: of a weak format, it must have grown.
+    /// Whether it counts: one of a weak format, or from a truncated line, must have grown.
     pub(super) is_sure: bool,
     /// In how many readings in a row it stood below the last observation.
     lower_reads: u32,
@@ -83,7 +83,7 @@ pub(super) struct Reading {
     pub(super) done: f64,
     /// Whether it counts within one epoch while the number of epochs is unknown.
     pub(super) is_part: bool,
-    /// Whether its format is not weak, or it was seen to grow.
+    /// Whether it counts without having grown before.
     pub(super) is_sure: bool,
     pub(super) epoch: Option<EpochProgress>,
     /// The time that is left for the whole counter, in s.

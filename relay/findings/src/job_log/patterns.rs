@@ -137,7 +137,7 @@ impl LogPatterns {
 /// What tools write before each line: `[rank0]: `, `3: ` (srun), `(Worker pid=12) ` (Ray).
 const PREFIX: &str = r"^(\[[^\]]*\]:?\s*|[0-9]+:\s|\([^)]*\)\s)*";
 
-/// The prefix of a rank alone: what follows the date of a logger is no end of a program.
+/// The prefix of a rank alone: an exception after the date of a logger was usually handled.
 const RANK: &str = r"^(\[rank[0-9]+\]:\s|[0-9]+:\s|\([^)]*pid=[^)]*\)\s)*";
 
 /// The last line of a Python traceback: `RuntimeError: …`, `torch.cuda.OutOfMemoryError: …`.

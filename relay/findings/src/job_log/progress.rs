@@ -49,7 +49,7 @@ fn by_relevance(a: &Progress, b: &Progress) -> Ordering {
         let end_ms = progress.end_ms.map_or(0, |(_, latest)| latest);
         let is_complete = progress.total.is_some_and(|total| progress.done >= total);
         let is_whole = progress.total.is_some() || progress.end_ms.is_some();
-        // A bar of which the end is known may be a part of them.
+        // A bar with a known end may count a part of an epoch.
         let is_run_of_epochs = progress.label.as_str() == "epoch" && progress.total.is_some() && !is_complete;
         let is_main = !is_auxiliary(progress.label.as_str());
         (is_main, is_run_of_epochs, !is_complete, is_whole, end_ms, progress.advanced_ms)
@@ -136,7 +136,7 @@ impl ProgressTracker {
 
     /// What a line means for a counter: within a known number of epochs, it is a count of epochs.
     fn reading(&mut self, count: Count, is_whole: bool, now: ReadTime) -> Option<Reading> {
-        // What is cut may state other numbers: it counts once it grows, or is read again.
+        // A truncated line may state wrong numbers: it counts once it has grown, or is read again unchanged.
         let is_sure = is_whole && !count.is_weak;
         let epoch = self.epoch_of(&count, is_whole);
         let part = count.done.zip(count.total);
@@ -251,8 +251,7 @@ impl ProgressTracker {
     }
 }
 
-/// A counter whose lines state less than before: ranks interleave, but of a program that resumed from a checkpoint, the
-/// lower counts grow.
+/// Detects a counter that resumed from a checkpoint: its lower counts grow, unlike those of ranks that lag behind.
 #[derive(Default)]
 struct Resumed {
     /// The position of the counter, and its last count below the largest.
@@ -364,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_counts_once_it_grows() {
+    fn a_truncated_line_counts_once_it_has_grown() {
         let mut tracker = ProgressTracker::default();
         let lines = ["step 118/5000", "step 119/5000"];
         tracker.read(lines.into_iter(), Some("step 120/500"), at(0));
