@@ -39,14 +39,14 @@ const fn span(id: &'static str, title: &'static str, about: &'static str) -> Col
 
 static COLUMNS: [Def; 29] = [
     computed(
-        text_column("name", "Name", 150, "what it is called").rank(0).grows().style(CellStyle::Custom),
+        text_column("name", "Name", 166, "what it is called").rank(0).grows().style(CellStyle::Custom),
         |row| Value::text(row.job.name.as_str()),
     ),
-    computed(text_column("job", "Job", 84, "its number").rank(2).aliases(&["id"]), |row| {
+    computed(text_column("job", "Job", 82, "its number").rank(2).aliases(&["id"]), |row| {
         Value::text(row.job.label.as_str())
     }),
     computed(
-        text_column("cells", "GPUs now", 120, "a cell for each GPU, brighter is busier")
+        text_column("cells", "GPUs now", 118, "a cell for each GPU, brighter is busier")
             .rank(4)
             .grows()
             .style(CellStyle::Graphic),
@@ -82,7 +82,7 @@ static COLUMNS: [Def; 29] = [
         |row| share(row.totals.power),
     ),
     computed(
-        text_column("state", "State", 196, "what is wrong, why it waits, or how it ended")
+        text_column("state", "State", 190, "what is wrong, why it waits, or how it ended")
             .rank(1)
             .grows()
             .style(CellStyle::Custom),

@@ -21,7 +21,7 @@ pub fn Toolbar(
     let count = Memo::new(move |_| {
         let (passing, all) = (matching.with(Vec::len), entries.with(Vec::len));
         if all == 0 {
-            return "none".to_owned();
+            return String::new();
         }
         let counted = entries.with(|entries| untrack(|| source.counted(entries)));
         if passing == all {
