@@ -10,9 +10,11 @@ use nodeglass_findings::catalogue;
 use nodeglass_findings::job_log::LogPatterns;
 use nodeglass_findings::thresholds::{THRESHOLDS, Threshold};
 use nodeglass_platform::clock::Clock;
-use nodeglass_platform::local_time::{LocalTime, since};
+use nodeglass_platform::local_time::{self, LocalTime};
 use nodeglass_platform::wrap;
-use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::finding::{self, FindingKind, FindingSeverity};
+use nodeglass_rules::attention::{Folded, Since, fold};
 use nodeglass_rules::{cost, text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -82,7 +84,8 @@ fn listed(snapshot: &Snapshot, observed: Observed, args: &FindingsArgs) -> anyho
         return Ok(Answer { notice: Some(notice), ..Answer::default() });
     }
     let named = Named::new(snapshot);
-    let entries: Vec<String> = found.into_iter().map(|finding| named.entry(finding)).collect();
+    let found: Vec<finding::Finding> = found.into_iter().map(Finding::of_picture).collect();
+    let entries: Vec<String> = named.folded(&found).iter().map(|entry| named.entry(entry)).collect();
     Ok(Answer::text(entries.join("\n")))
 }
 
@@ -113,35 +116,7 @@ pub async fn watch(source: &mut Source, args: &FindingsArgs) -> anyhow::Result<A
             let notice = answer.notice.unwrap_or_default();
             terminal::complain(format_args!("relay: {notice}; waiting for it"));
         }
-        let named = Named::new(&snapshot);
-        let time = LocalTime::of(named.now_ms / 1_000);
-        let clock = time.seen_from(&time);
-        let mut out = String::new();
-        let jobs = jobs(&snapshot, args);
-        for finding in snapshot.findings.iter().filter(|finding| is_watched(finding, args, jobs.as_ref())) {
-            if !args.all && finding.silenced_until.is_some() {
-                // What returns after its silence is news.
-                if !finding.is_active {
-                    known.remove(&finding.key);
-                }
-                continue;
-            }
-            // What ended before the first look is not news.
-            let was_active = known.get(&finding.key).copied();
-            if was_active == Some(finding.is_active) || was_active.is_none() && !finding.is_active {
-                continue;
-            }
-            known.insert(finding.key.clone(), finding.is_active);
-            if !finding.is_active && finding.kind.is_event() {
-                continue;
-            }
-            match args.json {
-                true => writeln!(out, "{}", serde_json::to_string(finding)?)?,
-                false if finding.is_active => writeln!(out, "{clock} {}", named.entry(finding))?,
-                // The evidence is that of its beginning.
-                false => writeln!(out, "{clock} {}", named.heading(finding))?,
-            }
-        }
+        let out = reported(&snapshot, news(&snapshot, args, &mut known), args.json)?;
         known.retain(|key, _| snapshot.findings.iter().any(|finding| finding.key == *key));
         {
             use std::io::Write as _;
@@ -151,6 +126,56 @@ pub async fn watch(source: &mut Source, args: &FindingsArgs) -> anyhow::Result<A
         }
         sleep(POLL).await;
     }
+}
+
+/// The findings that began or ended since the last look. `known` are those of that look, and whether they lasted.
+fn news<'a>(
+    snapshot: &'a Snapshot,
+    args: &FindingsArgs,
+    known: &mut BTreeMap<String, bool>,
+) -> Vec<&'a Finding> {
+    let jobs = jobs(snapshot, args);
+    let mut news = Vec::new();
+    for finding in snapshot.findings.iter().filter(|finding| is_watched(finding, args, jobs.as_ref())) {
+        if !args.all && finding.silenced_until.is_some() {
+            // What returns after its silence is news.
+            if !finding.is_active {
+                known.remove(&finding.key);
+            }
+            continue;
+        }
+        // What ended before the first look is not news.
+        let was_active = known.get(&finding.key).copied();
+        if was_active == Some(finding.is_active) || was_active.is_none() && !finding.is_active {
+            continue;
+        }
+        known.insert(finding.key.clone(), finding.is_active);
+        if finding.is_active || !finding.kind.is_event() {
+            news.push(finding);
+        }
+    }
+    news
+}
+
+/// News as they are printed: a line of JSON for each, or folded, with the time of day.
+fn reported(snapshot: &Snapshot, news: Vec<&Finding>, json: bool) -> anyhow::Result<String> {
+    let mut out = String::new();
+    if json {
+        for finding in news {
+            writeln!(out, "{}", serde_json::to_string(finding)?)?;
+        }
+        return Ok(out);
+    }
+    let named = Named::new(snapshot);
+    let time = LocalTime::of(named.now_ms / 1_000);
+    let clock = time.seen_from(&time);
+    let news: Vec<finding::Finding> = news.into_iter().map(Finding::of_picture).collect();
+    for entry in named.folded(&news) {
+        // The evidence is that of its beginning.
+        let text = if entry.finding.is_active() { named.entry(&entry) } else { named.heading(&entry) };
+        writeln!(out, "{clock} {text}")?;
+    }
+    Ok(out)
 }
 
 /// The jobs that are named, if some are.
@@ -165,7 +190,8 @@ fn is_watched(finding: &Finding, args: &FindingsArgs, jobs: Option<&BTreeSet<u32
 
 /// What findings are printed with: the names of jobs, and the time.
 struct Named<'a> {
-    jobs: BTreeMap<u32, &'a Job>,
+    jobs: BTreeMap<JobId, &'a Job>,
+    captures: BTreeMap<&'a str, &'a Capture>,
     /// Whether jobs of several users are listed: those of others are then said to be.
     has_several_users: bool,
     own_login: String,
@@ -175,56 +201,82 @@ struct Named<'a> {
 impl<'a> Named<'a> {
     fn new(snapshot: &'a Snapshot) -> Self {
         let users: BTreeSet<&str> = snapshot.jobs.iter().map(|job| job.user.as_str()).collect();
+        let capture = |finding: &'a Finding| Some((finding.key.as_str(), finding.capture.as_ref()?));
         Self {
-            jobs: snapshot.jobs.iter().map(|job| (job.id, job)).collect(),
+            jobs: snapshot.jobs.iter().map(|job| (JobId(job.id), job)).collect(),
+            captures: snapshot.findings.iter().filter_map(capture).collect(),
             has_several_users: users.len() > 1,
             own_login: own_login().to_string(),
             now_ms: Clock::wall_ms(),
         }
     }
 
-    /// A finding as text: what is wrong, since when, the evidence, and what to do.
-    fn entry(&self, finding: &Finding) -> String {
-        let mut out = self.heading(finding);
-        for line in &finding.evidence {
+    /// Findings as the page lists them, the worst first: what is active and what is silenced is folded. What has ended
+    /// is not, as a GPU may stay slow after its clock was raised.
+    fn folded<'f>(&'f self, found: &'f [finding::Finding]) -> Vec<Folded<'f>> {
+        let names = || self.jobs.iter().map(|(id, job)| (*id, job.name.as_str(), job.user.as_str()));
+        let (active, ended): (Vec<_>, Vec<_>) = found.iter().partition(|finding| finding.is_active());
+        let (silenced, active): (Vec<_>, Vec<_>) =
+            active.into_iter().partition(|finding| finding.silenced_until_ms.is_some());
+        let mut entries = fold(active, names());
+        entries.extend(fold(silenced, names()));
+        entries.extend(ended.into_iter().map(Folded::alone));
+        entries.sort_by(|a, b| finding::order(a.finding, b.finding));
+        entries
+    }
+
+    /// An entry as text: what is wrong, since when, the evidence, and what to do.
+    fn entry(&self, entry: &Folded<'_>) -> String {
+        let mut out = self.heading(entry);
+        let label = |id| self.jobs.get(&id).map_or_else(|| id.to_string(), |job| job.label.clone());
+        for line in entry.evidence(label) {
             let _ = writeln!(out, "  {line}");
         }
-        finding.capture.iter().for_each(|capture| captured(capture, self.now_ms, &mut out));
-        if finding.is_active {
+        let finding = entry.finding;
+        if let Some(capture) = self.captures.get(finding.key.as_str()) {
+            captured(capture, self.now_ms, &mut out);
+        }
+        if finding.is_active() {
             let _ = writeln!(out, "  → {}", finding.advice);
         }
         out
     }
 
     /// What is wrong, and since when; or what is over, and how long it lasted.
-    fn heading(&self, finding: &Finding) -> String {
-        let symbol = match (finding.is_active, finding.severity) {
+    fn heading(&self, entry: &Folded<'_>) -> String {
+        let finding = entry.finding;
+        let symbol = match (finding.is_active(), finding.severity) {
             (false, _) => "✓",
             (_, FindingSeverity::Error) => "▲",
             (_, FindingSeverity::Warning) => "◆",
             (_, FindingSeverity::Info) => "·",
         };
         // An event cannot be resolved.
-        let (state, lasted) = match finding.ended_at {
-            Some(end) if !finding.kind.is_event() => {
-                ("resolved: ", format!(", lasted {}", spent(finding, end.as_millis())))
+        let (state, lasted) = match finding.ended_ms {
+            Some(end_ms) if !finding.kind.is_event() => {
+                ("resolved: ", format!(", lasted {}", spent(entry.since(), end_ms)))
             }
             _ => ("", String::new()),
         };
-        let (whom, when) = (self.whom(finding), lasts(finding, self.now_ms));
-        format!("{symbol} {state}{whom}{}{lasted}\n  {when} · {}\n", finding.title, finding.kind.name())
+        let what = match entry.is_repeated() {
+            // Its evidence has the other jobs, all of the same name.
+            true => format!("{}{}", self.whom(&finding.jobs), entry.reason()),
+            false => format!("{}{}", self.whom(&entry.jobs()), entry.title()),
+        };
+        let when = lasts(entry, self.now_ms);
+        format!("{symbol} {state}{what}{lasted}\n  {when} · {}\n", finding.kind.name())
     }
 
     /// `job 48213 llama3-8b-pretrain: `, `jobs 17 train, 18 eval (bob): `.
-    fn whom(&self, finding: &Finding) -> String {
-        let name = |id: &u32| match self.jobs.get(id) {
+    fn whom(&self, jobs: &[JobId]) -> String {
+        let name = |id: &JobId| match self.jobs.get(id) {
             Some(job) if self.has_several_users && job.user != self.own_login => {
                 format!("{} {} ({})", job.label, job.name, job.user)
             }
             Some(job) => format!("{} {}", job.label, job.name),
             None => id.to_string(),
         };
-        let names: Vec<String> = finding.jobs.iter().map(name).collect();
+        let names: Vec<String> = jobs.iter().map(name).collect();
         match names.as_slice() {
             [] => String::new(),
             [job] => format!("job {job}: "),
@@ -263,29 +315,30 @@ fn captured(capture: &Capture, now_ms: u64, out: &mut String) {
 }
 
 /// `for 12 min, since 14:02`, `for at least 3 h, since 11:14 or earlier · ≥ 1.6 GPU-h idle`, `ended 4 min ago`.
-fn lasts(finding: &Finding, now_ms: u64) -> String {
-    let cost = cost::text(finding.kind, finding.wasted_gpu_hours(now_ms), finding.or_earlier);
+fn lasts(entry: &Folded<'_>, now_ms: u64) -> String {
+    let (finding, since) = (entry.finding, entry.since());
+    let cost = cost::text(finding.kind, finding.wasted_gpu_hours(now_ms), since.or_earlier);
     let wasted = cost.map_or_else(String::new, |cost| format!(" · {cost}"));
-    let silenced = finding.silenced_until.map_or_else(String::new, |until| {
-        format!(" · silenced for another {}", text::span(silences::remaining_s(until.as_millis(), now_ms)))
+    let silenced = finding.silenced_until_ms.map_or_else(String::new, |until_ms| {
+        format!(" · silenced for another {}", text::span(silences::remaining_s(until_ms, now_ms)))
     });
-    match finding.ended_at {
-        _ if finding.kind.is_event() => format!("{} ago{silenced}", spent(finding, now_ms)),
+    match finding.ended_ms {
+        _ if finding.kind.is_event() => format!("{} ago{silenced}", spent(since, now_ms)),
         None => {
-            let since = since(clock(finding.since.as_millis(), now_ms), finding.or_earlier);
-            format!("for {}, {since}{wasted}{silenced}", spent(finding, now_ms))
+            let begin = local_time::since(clock(since.at_ms, now_ms), since.or_earlier);
+            format!("for {}, {begin}{wasted}{silenced}", spent(since, now_ms))
         }
-        Some(end) => {
-            let ago = text::span(now_ms.saturating_sub(end.as_millis()) / 1_000);
+        Some(end_ms) => {
+            let ago = text::span(now_ms.saturating_sub(end_ms) / 1_000);
             format!("ended {ago} ago{wasted}")
         }
     }
 }
 
 /// How long something lasted until then: `12 min`, `at least 12 min`.
-fn spent(finding: &Finding, end_ms: u64) -> String {
-    let spent = text::span(end_ms.saturating_sub(finding.since.as_millis()) / 1_000);
-    if finding.or_earlier { format!("at least {spent}") } else { spent }
+fn spent(since: Since, end_ms: u64) -> String {
+    let spent = text::span(end_ms.saturating_sub(since.at_ms) / 1_000);
+    if since.or_earlier { format!("at least {spent}") } else { spent }
 }
 
 /// A moment as a clock here shows it: `14:02`, `Tue 14:02`.

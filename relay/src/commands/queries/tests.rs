@@ -219,3 +219,45 @@ fn a_finding_names_its_job_and_an_end_reads_as_one() {
     assert!(over.starts_with("✓ resolved: job 17 train: "), "{over}");
     assert!(over.contains("is too hot, lasted at least 12 min\n  ended "), "{over}");
 }
+
+#[test]
+fn findings_of_one_cause_are_one_entry_as_in_the_page() {
+    use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind};
+    let named = |id, name: &str| job::Job {
+        name: name.into(),
+        ..job::Job::new(JobId(id), "alice".into(), JobState::Running)
+    };
+    let of = |kind: FindingKind, id: u32| Finding {
+        key: format!("{}/{id}", kind.name()).as_str().into(),
+        kind,
+        jobs: vec![JobId(id)],
+        gpus: vec![FindingGpu::new(&NodeName::new("n1").unwrap(), &GpuUuid::new("GPU-n1-3"), None)],
+        ..nodeglass_api::fixtures::finding("thermal/17")
+    };
+    let failed = |id, since_ms| Finding {
+        reason: "out of memory".into(),
+        evidence: vec!["exit code 0:125".into()],
+        since_ms,
+        ..of(FindingKind::Failed, id)
+    };
+    let findings = vec![
+        of(FindingKind::Straggler, 17),
+        of(FindingKind::Thermal, 17),
+        failed(20, 1_000),
+        failed(21, 3_000),
+        failed(22, 2_000),
+    ];
+    let jobs = vec![named(17, "train"), named(20, "eval"), named(21, "eval"), named(22, "eval")];
+    let snapshot = Snapshot::new(&Picture { jobs, findings, ..Picture::default() }, 0);
+    let long = Observed::For(Duration::from_secs(600));
+    let answer = |json| {
+        let args = nodeglass_config::FindingsArgs { json, ..Default::default() };
+        findings::answer(&snapshot, long, &args).unwrap().text
+    };
+    let text = answer(false);
+    assert_eq!(text.matches('→').count(), 2, "{text}");
+    assert!(text.contains(" · straggler\n") && !text.contains(" · thermal\n"), "{text}");
+    assert!(text.contains("◆ job 21 eval: failed 3 times: out of memory\n"), "{text}");
+    assert!(text.contains("  exit code 0:125\n  before: 22, 20\n"), "{text}");
+    assert_eq!(answer(true).matches("\"key\"").count(), 5, "scripts read each finding");
+}
