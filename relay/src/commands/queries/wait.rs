@@ -21,14 +21,14 @@ const POLL: Duration = Duration::from_secs(2);
 pub async fn answer(source: &mut Source, args: &WaitArgs) -> anyhow::Result<Answer> {
     let end = args.timeout.map(|timeout| Instant::now() + timeout);
     let mut watched = Watched::default();
-    let mut doubts = Doubts::default();
+    let mut list = JobList::default();
     loop {
         let snapshot = source.patient_snapshot(end).await?;
         let snapshot = match watched.is_unknown(&snapshot, args) {
-            true => doubts.renewed(source, args, end).await?,
+            true => list.renewed(source, args, end).await?,
             false => {
                 // A connection that was lost is found again by the next turn.
-                doubts.report(source.slurm().await.ok().and_then(|slurm| slurm.staleness()));
+                list.report(source.slurm().await.ok().and_then(|slurm| slurm.staleness()));
                 Some(snapshot)
             }
         };
@@ -41,7 +41,7 @@ pub async fn answer(source: &mut Source, args: &WaitArgs) -> anyhow::Result<Answ
         if left.is_some_and(|left| left.is_zero()) {
             let late = match &snapshot {
                 Some(snapshot) => watched.late(snapshot, args),
-                None => Answer::not_met(doubts.reported.unwrap_or_default()),
+                None => Answer::not_met(list.outage.unwrap_or_default()),
             };
             return watched.printed(late, args.json);
         }
@@ -49,14 +49,14 @@ pub async fn answer(source: &mut Source, args: &WaitArgs) -> anyhow::Result<Answ
     }
 }
 
-/// Why the list of jobs may not be true.
+/// The list of jobs, which SLURM may fail to renew.
 #[derive(Debug, Default)]
-struct Doubts {
-    /// What was printed last.
-    reported: Option<String>,
+struct JobList {
+    /// Why it was not renewed last, as it was printed.
+    outage: Option<String>,
 }
 
-impl Doubts {
+impl JobList {
     /// The state from a list of jobs that is newer than the question, until `end`; `None` while SLURM does not answer, so
     /// that nothing is known of the job.
     async fn renewed(
@@ -76,18 +76,18 @@ impl Doubts {
             Err(_) => {
                 let why =
                     format!("job {} is not in the list of jobs, and SLURM did not answer in time", args.job);
-                self.reported.get_or_insert(why);
+                self.outage.get_or_insert(why);
                 Ok(None)
             }
         }
     }
 
-    /// Prints a doubt once, however its numbers change.
-    fn report(&mut self, doubt: Option<String>) {
-        if let (None, Some(doubt)) = (&self.reported, &doubt) {
-            terminal::complain(format_args!("{doubt}; waiting"));
+    /// Prints why the list is not renewed, once for each outage: its numbers change.
+    fn report(&mut self, outage: Option<String>) {
+        if let (None, Some(outage)) = (&self.outage, &outage) {
+            terminal::complain(format_args!("{outage}; waiting"));
         }
-        self.reported = doubt;
+        self.outage = outage;
     }
 }
 
