@@ -1,6 +1,8 @@
-//! Where slurmdbd is up, the report of an ended job has what sacct states, and slurmdbd is asked rarely.
+//! Where slurmdbd is up, the report of an ended job has what sacct states, also of one that no relay watched, and slurmdbd is
+//! asked rarely.
 
 use anyhow::{Context, Result, ensure};
+use nodeglass_protocol::JobId;
 use nodeglass_tests::TIMEOUT;
 use nodeglass_tests::lab::Site;
 use serde_json::Value;
@@ -47,5 +49,49 @@ async fn the_report_of_an_ended_job_has_what_sacct_states() -> Result<()> {
     ensure!(report["elapsed_s"].as_u64().context("a run time")?.abs_diff(elapsed) <= 1, "{report}");
     let text = site.run_relay("alice", &["report", &job.to_string()])?;
     ensure!(text.contains("FAILED, exit code 3, MaxRSS"), "{text}");
+    Ok(())
+}
+
+/// Has slurmctld forget jobs soon after their end, and waits until it has forgotten this one.
+async fn forget(site: &Site, job: JobId) -> Result<()> {
+    let soon = "sed -i s/MinJobAge=.*/MinJobAge=2/ /etc/slurm/slurm.conf && scontrol reconfigure";
+    site.lab.text("slurm-ctl", "root", &["sh", "-c", soon])?;
+    let (began, id) = (Instant::now(), job.to_string());
+    let listed = ["squeue", "--noheader", "--states=all", "--format=%i"];
+    while site.lab.text("login", "root", &listed)?.lines().any(|line| line.trim() == id) {
+        ensure!(began.elapsed() < 3 * TIMEOUT, "slurmctld still lists job {job}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_job_that_ended_before_the_relay_started_is_listed_by_sacct() -> Result<()> {
+    let Some(site) = Site::accounting_or_skip(1)? else { return Ok(()) };
+    let job = site.lab.sbatch("alice", &["--gres=gpu:2", "--job-name=earlier"], "srun sleep 6")?;
+    site.lab.wait_until(job, "COMPLETED")?;
+    forget(&site, job).await?;
+    let _relay = site.relay("alice")?;
+    let began = Instant::now();
+    let report = loop {
+        let report = site.run_relay("alice", &["report", &job.to_string(), "--format", "json"]);
+        match report.and_then(|text| Ok(serde_json::from_str::<Value>(&text)?)) {
+            Ok(report) => break report,
+            // The list is read a minute after the start.
+            Err(error) => ensure!(began.elapsed() < 3 * TIMEOUT, "sacct's job has no report: {error:#}"),
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    let id = format!("--jobs={job}");
+    let sacct = ["sacct", "--noheader", "--parsable2", "--allocations", "--format=ElapsedRaw", &id];
+    let elapsed: f64 = site.lab.text("login", "alice", &sacct)?.trim().parse()?;
+    let totals = &report["totals"];
+    let allocated = totals["gpu_hours_allocated"].as_f64().context("GPU hours")?;
+    ensure!((allocated - 2.0 * elapsed / 3_600.0).abs() < 1e-6, "{elapsed} s: {totals}");
+    ensure!(totals["gpu_hours_observed"] == 0.0 && report["is_final"] == true, "{report}");
+    ensure!(report["name"] == "earlier" && report["state"] == "COMPLETED", "{report}");
+    let usage: Value = serde_json::from_str(&site.run_relay("alice", &["me", "--days", "1", "--json"])?)?;
+    ensure!(usage["total"]["jobs"] == 1 && usage["total"]["jobs_unobserved"] == 1, "{usage}");
+    ensure!(usage["jobs"][0]["job"] == job.0 && usage["incomplete"].is_null(), "{usage}");
     Ok(())
 }
