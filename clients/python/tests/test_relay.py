@@ -139,7 +139,8 @@ def test_findings_are_filtered_by_job_and_kind(client: Client) -> None:
     found = client.findings(job=finding.jobs[0], kind=finding.kind, severity=finding.severity)
     assert finding.key in [one.key for one in found]
     assert all(finding.jobs[0] in one.jobs and one.kind == finding.kind for one in found)
-    assert client.findings(job=2**31) == []
+    with pytest.raises(NotFoundError):
+        client.findings(job=2**31)
     with pytest.raises(NodeglassError):
         client.findings(kind="no_kind")
 
