@@ -96,11 +96,12 @@ fn charged(slow: Vec<Straggler>) -> impl Iterator<Item = Detection> {
 /// independent runs, or a trainer beside a server, need not be equal. A process that uses several GPUs has its rank on
 /// all of them; other ranks may have a context there (PyTorch often leaves those of all ranks on GPU 0).
 fn is_one_program(units: &[JobGpu<'_>]) -> bool {
-    let main = |unit: &JobGpu<'_>| {
-        let process = ownership::main_process(unit.node, &unit.gpu.facts.uuid)?;
-        Some((process.facts.rank?.global, (unit.node.name.clone(), process.facts.pid)))
-    };
-    let ranks: Vec<_> = units.iter().map(main).collect();
+    // A GPU without a process runs no other program.
+    let used = units.iter().filter_map(|unit| {
+        Some((&unit.node.name, &ownership::main_process(unit.node, &unit.gpu.facts.uuid)?.facts))
+    });
+    let ranks: Vec<_> =
+        used.map(|(node, process)| Some((process.rank?.global, (node.clone(), process.pid)))).collect();
     if ranks.iter().all(Option::is_none) {
         return true;
     }

@@ -63,3 +63,22 @@ fn a_straggler_keeps_its_cause_and_its_start_after_the_cause_ended() {
     assert!(found[0].title.as_str().ends_with(": power brake, which ended after 5 min"), "{found:?}");
     assert_eq!((found[0].since_ms, found[0].or_earlier), since);
 }
+
+#[test]
+fn a_gpu_without_a_process_does_not_hide_that_another_one_is_slow() {
+    use nodeglass_protocol::process::Rank;
+    let mut script = Script::new(1, 8);
+    let processes = &mut script.nodes[0].processes;
+    processes.pop();
+    for (index, process) in (0..).zip(processes) {
+        process.facts.rank = Some(Rank { global: index, local: None, world: None });
+        process.facts.pid = index;
+    }
+    script.run(300, |gpu, _| match gpu {
+        3 => slow(1_500),
+        7 => IDLE,
+        _ => WORK,
+    });
+    let found = stragglers(&script);
+    assert!(found.len() == 1 && found[0].gpus[0].uuid.as_str() == "GPU-1-3", "{found:?}");
+}
