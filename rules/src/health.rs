@@ -5,6 +5,7 @@ use crate::severity::Severity;
 use crate::text;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{JobsHealth, Link, NodePicture, Picture};
+use nodeglass_protocol::probe::heartbeat_ms;
 
 /// A severity with a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,9 +36,19 @@ pub enum Freshness {
     Never,
 }
 
-/// Age from which values count as stale: three intervals, as in the relay.
-fn late_after_ms(node: &NodePicture) -> u64 {
-    3 * u64::from(node.head.interval_ms.max(1_000)) + 500
+/// Age of the last line of a probe, in ms, from which the relay calls its node late. A probe that samples slowly prints heartbeats
+/// in between, of which two are missing then.
+pub fn late_after_ms(interval_ms: u32) -> u64 {
+    match interval_ms {
+        0..=1_000 => 3_000,
+        _ => heartbeat_ms(interval_ms) * 2 + 400,
+    }
+}
+
+/// Age of the last sample, in ms, from which its values are stale: three intervals, and half a second for its way. It grows
+/// although heartbeats arrive, if the driver is slow.
+fn stale_after_ms(interval_ms: u32) -> u64 {
+    3 * u64::from(interval_ms.max(1_000)) + 500
 }
 
 /// Returns how current a node's values are by the relay's clock, whatever the connection's state.
@@ -46,7 +57,7 @@ pub fn freshness(node: &NodePicture, now_ms: u64) -> Freshness {
     let age = now_ms.saturating_sub(sampled);
     match node.head.link {
         Link::Ended => Freshness::Last,
-        Link::Live if age < late_after_ms(node) => Freshness::Fresh,
+        Link::Live if age < stale_after_ms(node.head.interval_ms) => Freshness::Fresh,
         _ => Freshness::Stale(age),
     }
 }
@@ -120,6 +131,18 @@ fn worst_flag(node: &NodePicture) -> Option<Health> {
     let (gpu, flag) = worst.reduce(|a, b| if b.1.severity > a.1.severity { b } else { a })?;
     let what = flag.kind.phrase().unwrap_or(&flag.text);
     Some(Health::new(flag.severity, format!("{} {what}", gpu.facts.label())))
+}
+
+/// Returns SLURM's name of a job's state; empty of a job that has only left the list.
+pub fn slurm_state(state: &JobState) -> &str {
+    match state {
+        JobState::Pending => "PENDING",
+        JobState::Configuring => "CONFIGURING",
+        JobState::Running => "RUNNING",
+        JobState::Suspended => "SUSPENDED",
+        JobState::Completing => "COMPLETING",
+        JobState::Ended(name) | JobState::Other(name) => name.as_str(),
+    }
 }
 
 /// Returns the label of a job's state.
@@ -223,5 +246,12 @@ mod tests {
     #[test]
     fn a_sample_from_the_future_has_no_negative_age() {
         assert_eq!(freshness(&node(Link::Live, Some(10_000)), 9_000), Freshness::Fresh);
+    }
+
+    #[test]
+    fn a_node_is_late_no_later_than_its_values_are_stale() {
+        for interval_ms in [0, 500, 1_000, 2_000, 10_000, 60_000] {
+            assert!(late_after_ms(interval_ms) <= stale_after_ms(interval_ms), "{interval_ms}");
+        }
     }
 }

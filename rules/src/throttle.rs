@@ -38,7 +38,7 @@ pub mod reason {
     pub const HW_POWER_BRAKE: u32 = 0x80;
 }
 
-/// Every reason, the worst first.
+/// Every reason, the worst first. Stored records of jobs have the time of each in this order.
 pub const REASONS: [Reason; 9] = [
     Reason {
         bit: reason::HW_THERMAL,

@@ -4,6 +4,7 @@ use super::{Clock, JobBottleneck, JobProgress, Timestamp};
 use nodeglass_protocol::job::{self, JobState, Parent, TimeLimit};
 use nodeglass_protocol::picture::{GpuPicture, ProcessPicture};
 use nodeglass_protocol::{GpuField, GpuUuid, Picture};
+use nodeglass_rules::health::slurm_state;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use utoipa::ToSchema;
@@ -220,13 +221,8 @@ impl JobTotals {
 
 /// SLURM's name of a state.
 fn state(state: &JobState) -> String {
-    match state {
-        JobState::Pending => "PENDING".to_owned(),
-        JobState::Configuring => "CONFIGURING".to_owned(),
-        JobState::Running => "RUNNING".to_owned(),
-        JobState::Suspended => "SUSPENDED".to_owned(),
-        JobState::Completing => "COMPLETING".to_owned(),
-        JobState::Ended(name) if name.as_str().is_empty() => "ENDED".to_owned(),
-        JobState::Ended(name) | JobState::Other(name) => name.to_string(),
+    match slurm_state(state) {
+        "" => "ENDED".to_owned(),
+        name => name.to_owned(),
     }
 }

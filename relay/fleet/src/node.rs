@@ -25,6 +25,7 @@ use nodeglass_protocol::probe::{
     ProcessList, ProcessSample, SourceState,
 };
 use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Text};
+use nodeglass_rules::health::late_after_ms;
 use std::collections::HashSet;
 
 /// A link without a line for this long is silent: its values are shown as stale.
@@ -199,7 +200,7 @@ impl Node {
         let age_ms = now_ms.saturating_sub(self.last_line_ms);
         let link = match age_ms {
             age if age >= SILENT_MS => Link::Silent,
-            age if age >= self.late_ms() => Link::Late,
+            age if age >= late_after_ms(self.picture.head.interval_ms) => Link::Late,
             _ => Link::Live,
         };
         self.set_link(link, changes);
@@ -226,14 +227,6 @@ impl Node {
         if self.picture.head.group.as_ref() != group {
             self.picture.head.group = group.cloned();
             changes.head = true;
-        }
-    }
-
-    /// Three intervals; a probe with slow samples prints heartbeats in between, so two of those.
-    fn late_ms(&self) -> u64 {
-        match self.picture.head.interval_ms {
-            0..=1_000 => 3_000,
-            interval_ms => nodeglass_protocol::probe::heartbeat_ms(interval_ms) * 2 + 400,
         }
     }
 

@@ -6,6 +6,8 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::job::{JobState, TimeLimit};
 use nodeglass_protocol::report::{Cost, GpuReport, Report, Throttled, Totals, UTIL_BINS};
+use nodeglass_rules::health::slurm_state;
+use nodeglass_rules::throttle::REASONS;
 
 /// Milliseconds of an hour.
 const HOUR_MS: f64 = 3_600_000.0;
@@ -17,7 +19,7 @@ pub(super) fn without_advice(record: &JobRecord) -> Report {
     let JobRecord { job, nodes, accounting, .. } = record;
     // Of a job that only left the list, accounting alone knows state and end.
     let has_left = record.is_final && !matches!(job.state, JobState::Ended(_));
-    let state = if has_left { Text::default() } else { state_name(&job.state) };
+    let state = if has_left { Text::default() } else { slurm_state(&job.state).into() };
     let stated = accounting.as_ref().filter(|_| has_left);
     let ended_s = stated.map(|stated| stated.ended_s).or(job.ended);
     let until_s = ended_s.unwrap_or(record.at_s);
@@ -84,7 +86,7 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
     let used_h = (busy_h - hung_h).max(0.0);
     let observed_h = hours(|gpu| gpu.observed_ms);
     let mut bins_ms = [0; UTIL_BINS];
-    let mut throttle_ms = [0; THROTTLE_REASONS.len()];
+    let mut throttle_ms = [0; THROTTLE_REASONS];
     for gpu in &gpus {
         bins_ms.iter_mut().zip(gpu.util_bins_ms).for_each(add);
         throttle_ms.iter_mut().zip(gpu.throttle_ms).for_each(add);
@@ -156,18 +158,6 @@ fn gpu_report(node: &NodeTotals, gpu: &GpuTotals) -> GpuReport {
     }
 }
 
-/// SLURM's name of a state.
-fn state_name(state: &JobState) -> Text {
-    match state {
-        JobState::Pending => "PENDING".into(),
-        JobState::Configuring => "CONFIGURING".into(),
-        JobState::Running => "RUNNING".into(),
-        JobState::Suspended => "SUSPENDED".into(),
-        JobState::Completing => "COMPLETING".into(),
-        JobState::Ended(name) | JobState::Other(name) => name.clone(),
-    }
-}
-
 /// Sums do not overflow: a node, or a file, may state any number.
 fn add((sum, part): (&mut u64, u64)) {
     *sum = sum.saturating_add(part);
@@ -198,12 +188,9 @@ fn distribution(bins_ms: &[u64; UTIL_BINS]) -> Option<[f64; UTIL_BINS]> {
     (all > 0.0).then(|| bins_ms.map(|bin_ms| 100.0 * bin_ms as f64 / all))
 }
 
-fn throttled(held_ms: &[u64; THROTTLE_REASONS.len()]) -> Vec<Throttled> {
-    let reasons = THROTTLE_REASONS.iter().zip(held_ms).filter(|(_, held_ms)| **held_ms > 0);
+fn throttled(held_ms: &[u64; THROTTLE_REASONS]) -> Vec<Throttled> {
+    let reasons = REASONS.iter().zip(held_ms).filter(|(_, held_ms)| **held_ms > 0);
     reasons
-        .map(|((_, reason), held_ms)| Throttled {
-            reason: (*reason).into(),
-            seconds: *held_ms as f64 / 1_000.0,
-        })
+        .map(|(reason, held_ms)| Throttled { reason: reason.name.into(), seconds: *held_ms as f64 / 1_000.0 })
         .collect()
 }

@@ -4,21 +4,14 @@ use nodeglass_protocol::field::Row;
 use nodeglass_protocol::picture::GpuPicture;
 use nodeglass_protocol::report::UTIL_BINS;
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, NodeName};
+use nodeglass_rules::limits;
+use nodeglass_rules::throttle::REASONS;
 use serde::{Deserialize, Serialize};
 
-/// A GPU is idle at this utilisation or less, in %; the page's `attention` has the same threshold.
-pub const IDLE_PCT: u64 = 5;
-/// Throttle reasons (NVML's bits, and what they are called), the worst first, as on the page.
-pub const THROTTLE_REASONS: [(u64, &str); 8] = [
-    (0x40, "too hot (hardware)"),
-    (0x20, "too hot (driver)"),
-    (0x80, "power brake"),
-    (0x8, "hardware slowdown"),
-    (0x4, "power limit"),
-    (0x10, "sync boost"),
-    (0x2, "fixed clocks"),
-    (0x100, "display clocks"),
-];
+/// A GPU is idle at this utilisation or less, in %.
+pub const IDLE_PCT: u64 = limits::IDLE_PCT as u64;
+/// Number of throttle reasons whose time is summed: the first of [`REASONS`], which ends with idle clocks.
+pub const THROTTLE_REASONS: usize = REASONS.len() - 1;
 
 /// Integral of a reading over the time in which it was known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -104,8 +97,8 @@ pub struct GpuTotals {
     pub mem_peak_bytes: Option<u64>,
     /// Size of the device memory, in bytes.
     pub mem_total_bytes: Option<u64>,
-    /// Time in which each of [`THROTTLE_REASONS`] applied, in ms.
-    pub throttle_ms: [u64; THROTTLE_REASONS.len()],
+    /// Time in which each of the first [`REASONS`] applied, in ms.
+    pub throttle_ms: [u64; THROTTLE_REASONS],
     /// Received over PCIe, in B/s.
     pub pcie_rx: Integral,
     /// Sent over PCIe, in B/s.
@@ -139,7 +132,7 @@ impl GpuTotals {
             sm_clock: Integral::default(),
             mem_peak_bytes: None,
             mem_total_bytes: None,
-            throttle_ms: [0; THROTTLE_REASONS.len()],
+            throttle_ms: [0; THROTTLE_REASONS],
             pcie_rx: Integral::default(),
             pcie_tx: Integral::default(),
             link_rx: Integral::default(),
@@ -170,8 +163,8 @@ impl GpuTotals {
         self.mem_peak_bytes = self.mem_peak_bytes.max(row.value(GpuField::MemUsed));
         self.mem_total_bytes = row.value(GpuField::MemTotal).or(self.mem_total_bytes);
         if let Some(reasons) = row.value(GpuField::Throttle) {
-            for ((bit, _), held_ms) in THROTTLE_REASONS.iter().zip(&mut self.throttle_ms) {
-                *held_ms += if reasons & bit != 0 { span_ms } else { 0 };
+            for (reason, held_ms) in REASONS.iter().zip(&mut self.throttle_ms) {
+                *held_ms += if reasons & u64::from(reason.bit) != 0 { span_ms } else { 0 };
             }
         }
         self.pcie_rx.add(row.value(GpuField::PcieRx), span_ms);
