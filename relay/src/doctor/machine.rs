@@ -70,17 +70,23 @@ fn limits() -> Vec<CheckResult> {
     let words = |limit: u64| if limit == u64::MAX { "unlimited".to_owned() } else { limit.to_string() };
     let (files, processes) = (of(Resource::Nofile), of(Resource::Nproc));
     let text = format!("{} open files, {} processes", words(files), words(processes));
-    vec![match (files < FILES, processes < PROCESSES) {
-        (false, false) => CheckResult::ok(SECTION, "limits", text),
-        (true, _) => {
-            let advice = format!("`ulimit -n {FILES}` in the shell that starts the relay");
-            CheckResult::warn(SECTION, "limits", text, advice)
-        }
-        (false, true) => {
-            let advice = format!("`ulimit -u {PROCESSES}` in the shell that starts the relay");
-            CheckResult::warn(SECTION, "limits", text, advice)
-        }
+    vec![match raised_limits(files, processes) {
+        None => CheckResult::ok(SECTION, "limits", text),
+        Some(command) => CheckResult::warn(
+            SECTION,
+            "limits",
+            text,
+            format!("`{command}` in the shell that starts the relay"),
+        ),
     }]
+}
+
+/// The command that raises the limits that are too low, if any is.
+fn raised_limits(files: u64, processes: u64) -> Option<String> {
+    let files = (files < FILES).then(|| format!("-n {FILES}"));
+    let processes = (processes < PROCESSES).then(|| format!("-u {PROCESSES}"));
+    let options: Vec<String> = files.into_iter().chain(processes).collect();
+    (!options.is_empty()).then(|| format!("ulimit {}", options.join(" ")))
 }
 
 fn probe(path: Option<&Path>) -> Vec<CheckResult> {
@@ -246,6 +252,16 @@ async fn running(context: &Context, relays: &[(PathBuf, Running)]) -> Vec<CheckR
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_limit_that_is_too_low_is_named() {
+        let command = |files, processes| raised_limits(files, processes).unwrap_or_default();
+        let both = format!("ulimit -n {FILES} -u {PROCESSES}");
+        assert_eq!(command(FILES - 1, PROCESSES - 1), both);
+        assert_eq!(command(FILES - 1, PROCESSES), format!("ulimit -n {FILES}"));
+        assert_eq!(command(FILES, PROCESSES - 1), format!("ulimit -u {PROCESSES}"));
+        assert_eq!(raised_limits(FILES, u64::MAX), None);
+    }
 
     #[tokio::test]
     async fn a_port_in_use_is_named_with_its_user() {
