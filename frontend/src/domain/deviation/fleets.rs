@@ -20,6 +20,8 @@ const FAULT_S: u64 = 300;
 const TOLERANCE_PCT: i32 = 2;
 
 type Gpus = BTreeSet<GpuUuid>;
+/// A behaviour, and the node and GPU that have it.
+type Episode = (&'static str, u32, u32);
 
 /// What both surfaces marked within the time that a fleet was played.
 #[derive(Debug, Default)]
@@ -124,7 +126,7 @@ fn compare(picture: &Picture, comparison: &Comparison, marks: &mut Marks) {
 }
 
 /// A job on all nodes of a cluster of H100, and what happens to some of its GPUs.
-fn fleet(seed: u64, nodes: u32, behaviour: &str, episodes: &[(&str, u32, u32)]) -> String {
+fn fleet(seed: u64, nodes: u32, behaviour: &str, episodes: &[Episode]) -> String {
     let mut toml = format!(
         "cluster = \"test\"\nuser = \"alice\"\nseed = {seed}\ncycle = \"30d\"\n\n[[node]]\nname = \"n[01-{nodes:02}]\"\n\
          model = \"h100\"\ngpus = 8\n\n[[job]]\nid = 17\nname = \"train\"\npartition = \"gpu\"\nsubmitted = \"-2h\"\n\
@@ -143,7 +145,7 @@ fn fleet(seed: u64, nodes: u32, behaviour: &str, episodes: &[(&str, u32, u32)]) 
 fn page_and_relay_mark_the_same_gpus_of_scenarios() {
     let slow = [("slow", 1, 2)];
     let hot = [("straggler", 2, 5), ("slow", 1, 0)];
-    let cases: [(&str, &[(&str, u32, u32)]); 5] =
+    let cases: [(&str, &[Episode]); 5] =
         [("training", &[]), ("training", &slow), ("training", &hot), ("inference", &[]), ("bursty", &[])];
     for (behaviour, episodes) in cases {
         let marks = play(&fleet(1, 2, behaviour, episodes), 10);
