@@ -81,12 +81,12 @@ fn limits() -> Vec<CheckResult> {
     }]
 }
 
-/// The command that raises the limits that are too low, if any is.
+/// The commands that raise the limits that are too low, if any is. One for each, as not every shell takes several options.
 fn raised_limits(files: u64, processes: u64) -> Option<String> {
-    let files = (files < FILES).then(|| format!("-n {FILES}"));
-    let processes = (processes < PROCESSES).then(|| format!("-u {PROCESSES}"));
-    let options: Vec<String> = files.into_iter().chain(processes).collect();
-    (!options.is_empty()).then(|| format!("ulimit {}", options.join(" ")))
+    let files = (files < FILES).then(|| format!("ulimit -n {FILES}"));
+    let processes = (processes < PROCESSES).then(|| format!("ulimit -u {PROCESSES}"));
+    let commands: Vec<String> = files.into_iter().chain(processes).collect();
+    (!commands.is_empty()).then(|| commands.join("; "))
 }
 
 fn probe(path: Option<&Path>) -> Vec<CheckResult> {
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn each_limit_that_is_too_low_is_named() {
         let command = |files, processes| raised_limits(files, processes).unwrap_or_default();
-        let both = format!("ulimit -n {FILES} -u {PROCESSES}");
+        let both = format!("ulimit -n {FILES}; ulimit -u {PROCESSES}");
         assert_eq!(command(FILES - 1, PROCESSES - 1), both);
         assert_eq!(command(FILES - 1, PROCESSES), format!("ulimit -n {FILES}"));
         assert_eq!(command(FILES, PROCESSES - 1), format!("ulimit -u {PROCESSES}"));
