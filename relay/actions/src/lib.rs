@@ -92,6 +92,8 @@ pub struct Deps {
     pub report_webhook: Option<Webhook>,
     /// Which findings are silenced.
     pub silences: Silences,
+    /// The recording that is played instead of watching a cluster.
+    pub player: Option<PlayerControl>,
 }
 
 /// Executes requests of the owner. Cheap to clone.
@@ -99,8 +101,6 @@ pub struct Deps {
 pub struct ActionService {
     deps: Arc<Deps>,
     logs: Logs,
-    /// The recording that is played instead of watching a cluster.
-    player: Option<PlayerControl>,
 }
 
 impl ActionService {
@@ -108,7 +108,7 @@ impl ActionService {
     pub fn new(deps: Deps) -> Self {
         let logs =
             Logs::new(deps.hub.clone(), deps.probes.clone(), deps.local_host.clone(), deps.user.clone());
-        Self { deps: Arc::new(deps), logs, player: None }
+        Self { deps: Arc::new(deps), logs }
     }
 
     /// Watches the logs of the owner's jobs; to be run.
@@ -119,12 +119,6 @@ impl ActionService {
     /// Which findings are silenced; some may have ended.
     pub fn silences(&self) -> Vec<Silence> {
         self.deps.silences.list()
-    }
-
-    /// Lets pages control a recording that is played.
-    #[must_use]
-    pub fn with_player(self, player: PlayerControl) -> Self {
-        Self { player: Some(player), ..self }
     }
 
     /// Executes a request and returns the result. An action completes and is audited even if the caller
@@ -173,14 +167,14 @@ impl ActionService {
                 })
                 .await
             }
-            Request::Note(_) if self.player.is_some() => {
+            Request::Note(_) if self.deps.player.is_some() => {
                 Response::Refused("a recording is played, to which no notes can be added".into())
             }
             Request::Note(request) => {
                 let deps = self.deps.clone();
                 run_detached(async move { deps.note(request).await }).await
             }
-            Request::Replay(command) => match &self.player {
+            Request::Replay(command) => match &self.deps.player {
                 None => Response::Refused("this relay watches a cluster; it plays no recording".into()),
                 Some(player) => match player.apply(command).await {
                     Ok(()) => Response::Done("the recording is played as requested".into()),

@@ -1,9 +1,10 @@
 //! A relay within another program: the same parts, without listeners, key file or stored state.
 
 use super::listed_hosts::ListedHosts;
+use super::relay::{PROBES_LEAVE, Relay, Setup, end_store};
 use super::terminal::Terminal;
 use super::watched::Watched;
-use super::{Outside, PROBES_LEAVE, Relay, about, end_store, raise_open_files};
+use super::{about, raise_open_files};
 use nodeglass_access::peer::Peer;
 use nodeglass_actions::ActionService;
 use nodeglass_config::Config;
@@ -50,12 +51,20 @@ impl Embedded {
         let hosts = ListedHosts::load(&config).await?;
         let watched = Watched::choose(&config).await?;
         let about = about(&config, &watched, Default::default(), &[])?;
-        // Nobody connects, so that the key is never used.
-        let access =
-            (nodeglass_access::new_key()?, ShareEndpoint { address: None, tunnel: Default::default() });
-        let sampling = interval.map_or_else(Options::default, Options::sampling_every);
-        let outside = Outside { terminal: Terminal::silent(), stores: false, page: &[], sampling };
-        Ok(Self { relay: Relay::start(&config, about, (watched, hosts), access, outside)? })
+        let relay = Relay::start(Setup {
+            config: &config,
+            about,
+            watched,
+            hosts,
+            // Nobody connects, so that the key is never used.
+            key: nodeglass_access::new_key()?,
+            endpoint: ShareEndpoint { address: None, tunnel: Default::default() },
+            terminal: Terminal::silent(),
+            stores: false,
+            page: &[],
+            sampling: interval.map_or_else(Options::default, Options::sampling_every),
+        })?;
+        Ok(Self { relay })
     }
 
     /// Parameters of the connection, as a page of the owner receives them.

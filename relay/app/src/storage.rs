@@ -131,6 +131,7 @@ pub(super) fn jobs(about: &About, is_real: bool, events: mpsc::Sender<Event>) ->
     let place = if is_real { Place::StateDir } else { Place::Memory };
     let cluster = about.cluster.as_ref().map(ToString::to_string).unwrap_or_default();
     let origin = Origin { cluster, host: about.host.to_string() };
+    let problems = events.clone();
     let restored = move |stored: Restored| {
         // They fail only while the relay shuts down.
         let _ = events.blocking_send(Event::Restored(stored.jobs));
@@ -138,11 +139,14 @@ pub(super) fn jobs(about: &About, is_real: bool, events: mpsc::Sender<Event>) ->
             let _ = events.blocking_send(Event::RestoredNotes(stored.notes));
         }
     };
-    JobStore::start(place, origin, restored).context("failed to start the thread that stores jobs")
+    let store =
+        JobStore::start(place, origin, restored).context("failed to start the thread that stores jobs")?;
+    tokio::spawn(report_jobs(store.problem(), problems));
+    Ok(store)
 }
 
 /// Passes on whether jobs can be stored.
-pub(super) async fn report_jobs(mut problem: watch::Receiver<Option<Text>>, events: mpsc::Sender<Event>) {
+async fn report_jobs(mut problem: watch::Receiver<Option<Text>>, events: mpsc::Sender<Event>) {
     while problem.changed().await.is_ok() {
         let why = problem.borrow_and_update().clone();
         if events.send(Event::Storage(StoredPart::Jobs, why)).await.is_err() {

@@ -11,6 +11,7 @@ mod scope;
 mod subscribers;
 
 use bytes::Bytes;
+use capturer::Capturer;
 use nodeglass_api::ProbeStatus;
 use nodeglass_fleet::{Event, Fleet, NodeEvent};
 use nodeglass_history::{RangeSource, RecentSource};
@@ -115,6 +116,21 @@ pub struct Inputs {
     pub sharing: watch::Receiver<Sharing>,
 }
 
+/// Receivers of events other than subscribers, each optional.
+#[derive(Debug, Default)]
+pub struct Sinks {
+    /// Records every event of the fleet.
+    pub recorder: Option<Recorder>,
+    /// Stores the long-term history.
+    pub archive: Option<Archive>,
+    /// Stores what jobs use.
+    pub store: Option<JobStore>,
+    /// Sends notices of findings and jobs.
+    pub notifier: Option<Notifier>,
+    /// Captures what the processes of jobs do when a finding begins.
+    pub capturer: Option<Capturer>,
+}
+
 /// The task that owns the fleet and the feed of every topic that is subscribed to.
 #[derive(Debug)]
 pub struct EventLoop {
@@ -136,11 +152,7 @@ pub struct EventLoop {
     /// Whether memory freed by departed subscribers has not been returned yet.
     needs_trim: bool,
     coalesced: u64,
-    recorder: Option<Recorder>,
-    archive: Option<Archive>,
-    store: Option<JobStore>,
-    notifier: Option<Notifier>,
-    capturer: Option<crate::capturer::Capturer>,
+    sinks: Sinks,
     stored_ms: u64,
     /// When the last tick was; 0 before the first one.
     ticked_ms: u64,
@@ -154,6 +166,7 @@ impl EventLoop {
         clock: Clock,
         options: Options,
         inputs: Inputs,
+        sinks: Sinks,
     ) -> (Self, Hub, watch::Receiver<Plan>) {
         let (hub, requests, departures) = Hub::channel();
         let (plan, plan_rx) = watch::channel(Plan::default());
@@ -174,36 +187,12 @@ impl EventLoop {
             last_subscriber_ms: clock.now_ms(),
             needs_trim: false,
             coalesced: 0,
-            recorder: None,
-            archive: None,
-            store: None,
-            notifier: None,
-            capturer: None,
+            sinks,
             stored_ms: clock.now_ms(),
             ticked_ms: 0,
             note_sync: NoteSync::default(),
         };
         (event_loop, hub, plan_rx)
-    }
-
-    /// Records every event of the fleet.
-    pub fn record_to(&mut self, recorder: Recorder) {
-        self.recorder = Some(recorder);
-    }
-
-    /// Stores the long-term history.
-    pub fn store_to(&mut self, archive: Archive) {
-        self.archive = Some(archive);
-    }
-
-    /// Stores what jobs use.
-    pub fn with_store(self, store: JobStore) -> Self {
-        Self { store: Some(store), ..self }
-    }
-
-    /// Sends notices of findings and jobs.
-    pub fn notify_by(&mut self, notifier: Notifier) {
-        self.notifier = Some(notifier);
     }
 
     /// Runs until `shutdown` becomes true, then notifies every subscriber.
@@ -263,7 +252,7 @@ impl EventLoop {
     }
 
     fn store_history(&mut self, now_ms: u64, is_last: bool) {
-        let Some(archive) = &self.archive else { return };
+        let Some(archive) = &self.sinks.archive else { return };
         self.fleet
             .history_mut()
             .take_excerpts(now_ms, is_last)
@@ -295,7 +284,7 @@ impl EventLoop {
     }
 
     fn apply(&mut self, event: Event, at_ms: u64) {
-        if let Some(recorder) = &mut self.recorder {
+        if let Some(recorder) = &mut self.sinks.recorder {
             recorder.record(at_ms, &event);
         }
         self.fleet.handle(event, at_ms);
@@ -338,7 +327,7 @@ impl EventLoop {
         // Jobs that run when the first list arrives have not just started.
         let has_jobs =
             !matches!(self.fleet.status().jobs, JobsHealth::NotYet | JobsHealth::Stale { last_ms: None, .. });
-        if let Some(notifier) = self.notifier.as_mut().filter(|_| has_jobs) {
+        if let Some(notifier) = self.sinks.notifier.as_mut().filter(|_| has_jobs) {
             notifier.observe(self.fleet.jobs(), self.fleet.findings());
         }
         self.request_captures(now_ms);
@@ -481,7 +470,7 @@ impl EventLoop {
     /// Passes on the sums of ended jobs, and if `with_running` those of the others, so that a restart continues them.
     fn store_jobs(&mut self, with_running: bool) {
         let mut records = self.fleet.take_finished_records();
-        let Some(store) = &self.store else { return };
+        let Some(store) = &self.sinks.store else { return };
         if with_running {
             self.stored_ms = self.clock.now_ms();
             records.extend(self.fleet.running_records(self.stored_ms));
@@ -507,7 +496,7 @@ impl EventLoop {
 
     /// The sampling interval without subscribers: a recording, and findings that somebody is notified of, need samples.
     fn idle_interval_ms(&self) -> u32 {
-        let needs_samples = self.recorder.is_some() || self.notifier.is_some();
+        let needs_samples = self.sinks.recorder.is_some() || self.sinks.notifier.is_some();
         let longest_ms = if needs_samples { IDLE_INTERVAL_MS } else { u32::MAX };
         self.options.idle_interval_ms.min(longest_ms)
     }

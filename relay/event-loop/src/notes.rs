@@ -40,7 +40,7 @@ impl EventLoop {
     /// Passes on the notes that changed; the receiver resolves once they are stored.
     pub(super) fn store_notes(&mut self) -> Option<oneshot::Receiver<Vec<NoteId>>> {
         let changes = self.fleet.take_note_changes();
-        let store = self.store.as_ref().filter(|_| !changes.is_empty())?;
+        let store = self.sinks.store.as_ref().filter(|_| !changes.is_empty())?;
         let passed = store.save_notes(changes).map_err(|refused| self.fleet.put_back_note_changes(refused));
         self.note_sync.batches += u64::from(passed.is_ok());
         passed.ok()
@@ -50,7 +50,7 @@ impl EventLoop {
     pub(super) fn sync_notes(&mut self, now_ms: u64) {
         self.merge_read_notes();
         let sync = &mut self.note_sync;
-        if let Some(store) = &self.store
+        if let Some(store) = &self.sinks.store
             && sync.pending.is_none()
             && (sync.lacked_recent || now_ms.saturating_sub(sync.asked_ms) >= self.options.sync_notes_ms)
         {

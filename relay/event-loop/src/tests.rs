@@ -50,20 +50,17 @@ impl Harness {
     }
 
     fn storing(options: Options, store: Option<JobStore>) -> Self {
-        Self::built(options, |core| match store {
-            Some(store) => core.with_store(store),
-            None => core,
-        })
+        Self::feeding(options, Sinks { store, ..Sinks::default() })
     }
 
-    fn built(options: Options, with: impl FnOnce(EventLoop) -> EventLoop) -> Self {
+    fn feeding(options: Options, sinks: Sinks) -> Self {
         let (lines, nodes) = mpsc::channel(64);
         let (events, event_rx) = mpsc::channel(8);
         let (shutdown, ending) = watch::channel(false);
         let clock = Clock::start();
         let inputs = Inputs { nodes, events: event_rx, sharing: watch::channel(Sharing::default()).1 };
-        let (core, hub, plan) = EventLoop::new(Fleet::new(), clock, options, inputs);
-        tokio::spawn(with(core).run(ending));
+        let (core, hub, plan) = EventLoop::new(Fleet::new(), clock, options, inputs, sinks);
+        tokio::spawn(core.run(ending));
         Self { hub, lines, events, plan, shutdown, clock }
     }
 
@@ -135,7 +132,7 @@ async fn stuck_until_captured(harness: &Harness, orders: &mut mpsc::Receiver<Cap
 #[tokio::test(start_paused = true)]
 async fn a_job_that_gets_stuck_is_captured_once_and_its_finding_says_where_it_stands() {
     let (capturer, mut orders) = Capturer::manual("alice");
-    let harness = Harness::built(Options::default(), |core| core.with_captures(Some(capturer)));
+    let harness = Harness::feeding(Options::default(), Sinks { capturer: Some(capturer), ..Sinks::default() });
     harness.jobs(vec![job(1, &[("n1", &[0])])]).await;
     harness.line("n1", hello("n1", &[0])).await;
     let order = stuck_until_captured(&harness, &mut orders).await;
@@ -288,10 +285,7 @@ async fn a_longer_idle_interval_ends_with_the_first_viewer_and_spares_notices() 
         severity: FindingSeverity::Warning,
     };
     let notifier = Notifier::start(settings, Sender::default(), 0).unwrap();
-    let notified = Harness::built(minute, |mut core| {
-        core.notify_by(notifier);
-        core
-    });
+    let notified = Harness::feeding(minute, Sinks { notifier: Some(notifier), ..Sinks::default() });
     notified.jobs(vec![job(1, &[("n1", &[0])])]).await;
     sleep(Duration::from_secs(70)).await;
     assert_eq!(interval(&notified), 10_000);
@@ -543,10 +537,8 @@ async fn jobs_that_run_when_the_first_list_arrives_have_not_just_started() {
         severity: FindingSeverity::Warning,
     };
     let notifier = Notifier::start(settings, Sender::default(), 0).unwrap();
-    let harness = Harness::built(Options::default(), |mut core| {
-        core.notify_by(notifier);
-        core
-    });
+    let harness =
+        Harness::feeding(Options::default(), Sinks { notifier: Some(notifier), ..Sinks::default() });
     // Some ticks before the first list, and one between the two.
     sleep(Duration::from_millis(2_500)).await;
     harness.jobs(vec![job(1, &[("n1", &[0])])]).await;

@@ -1,7 +1,7 @@
 //! Logs followed locally and on a node, by several readers and by none; reads are real, intervals short.
 
 use super::*;
-use nodeglass_event_loop::{EventLoop, Inputs, Options};
+use nodeglass_event_loop::{EventLoop, Inputs, Options, Sinks};
 use nodeglass_fleet::{Event, Fleet, scene};
 use nodeglass_nodes::{FromNode, QueuedRequest, Request};
 use nodeglass_platform::clock::Clock;
@@ -26,7 +26,7 @@ pub(super) fn harness(jobs: Vec<Job>) -> Harness {
     let mut fleet = Fleet::new();
     fleet.handle(Event::Jobs { jobs, wall_ahead_ms: 1_000 }, 0);
     let inputs = Inputs { nodes, events: event_rx, sharing: watch::channel(Sharing::default()).1 };
-    let (core, hub, _orders) = EventLoop::new(fleet, Clock::start(), Options::default(), inputs);
+    let (core, hub, _orders) = EventLoop::new(fleet, Clock::start(), Options::default(), inputs, Sinks::default());
     tokio::spawn(core.run(ending));
     let (probes, requests) = Probes::new();
     Harness {

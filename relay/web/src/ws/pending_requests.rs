@@ -143,7 +143,7 @@ async fn next_of(followed: &mut [FollowedLog]) -> (LogRef, Tail) {
 mod tests {
     use super::*;
     use nodeglass_actions::{Deps, JobControl};
-    use nodeglass_event_loop::{EventLoop, Inputs, Options};
+    use nodeglass_event_loop::{EventLoop, Inputs, Options, Sinks};
     use nodeglass_fleet::Fleet;
     use nodeglass_nodes::Probes;
     use nodeglass_platform::clock::Clock;
@@ -160,7 +160,8 @@ mod tests {
         let (events, event_rx) = mpsc::channel(1);
         let sharing = watch::channel(Sharing::default()).1;
         let inputs = Inputs { nodes: mpsc::channel(1).1, events: event_rx, sharing };
-        let (_core, hub, plan) = EventLoop::new(Fleet::new(), Clock::start(), Options::default(), inputs);
+        let (fleet, clock, options) = (Fleet::new(), Clock::start(), Options::default());
+        let (_core, hub, plan) = EventLoop::new(fleet, clock, options, inputs, Sinks::default());
         let (probes, probe_requests) = Probes::new();
         let (job_control, poll_trigger) = (JobControl::Disabled("no SLURM in this test"), Default::default());
         let (user, local_host) = ("alice".into(), None);
@@ -182,6 +183,7 @@ mod tests {
             store,
             report_webhook: None,
             silences: nodeglass_actions::Silences::open(None, 0),
+            player: None,
         };
         (ActionService::new(deps), hub2, probe_requests)
     }

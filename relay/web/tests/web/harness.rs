@@ -10,7 +10,7 @@ use nodeglass_actions::{ActionService, Deps, JobControl};
 use nodeglass_auth::authenticator::Authenticator;
 use nodeglass_auth::tokens::Tokens;
 use nodeglass_config::BindAddr;
-use nodeglass_event_loop::{EventLoop, Inputs, Options};
+use nodeglass_event_loop::{EventLoop, Inputs, Options, Sinks};
 use nodeglass_fleet::{Event, Fleet};
 use nodeglass_nodes::Probes;
 use nodeglass_notify::webhook::Webhook;
@@ -138,11 +138,12 @@ impl TestRelay {
         let shares = Arc::new(Shares::new(key.clone(), "alice".into(), place, None));
         let inputs = Inputs { nodes, events, sharing: shares.watch() };
         let (trust, guests) = (Trust::new(Vec::new()), shares.clone());
-        let (core, hub, plan) = EventLoop::new(fleet, clock, Options::default(), inputs);
         let store = JobStore::in_memory().unwrap();
+        let sinks = Sinks { store: Some(store.clone()), ..Sinks::default() };
+        let (core, hub, plan) = EventLoop::new(fleet, clock, Options::default(), inputs, sinks);
         let audit = audit(store.audit());
         let report_webhook = webhook.as_ref().map(|webhook| webhook.display_url().into());
-        tokio::spawn(core.with_store(store.clone()).run(ending.clone()));
+        tokio::spawn(core.run(ending.clone()));
         let (probes, requests) = Probes::new();
         let polls = PollTrigger::default();
         let actions = ActionService::new(Deps {
@@ -160,6 +161,7 @@ impl TestRelay {
             store: store.clone(),
             report_webhook: webhook,
             silences: nodeglass_actions::Silences::open(None, 0),
+            player: None,
         });
         let buster = CacheBuster::random().unwrap();
         let assets = Assets::of(&PAGE, &BASE.parse().unwrap(), &buster);

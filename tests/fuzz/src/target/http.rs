@@ -12,7 +12,7 @@ use nodeglass_access::trust::Trust;
 use nodeglass_actions::{ActionService, Deps, JobControl, Silences};
 use nodeglass_auth::authenticator::Authenticator;
 use nodeglass_auth::tokens::Tokens;
-use nodeglass_event_loop::{EventLoop, Inputs, Options};
+use nodeglass_event_loop::{EventLoop, Inputs, Options, Sinks};
 use nodeglass_fleet::Fleet;
 use nodeglass_live::Hub;
 use nodeglass_nodes::Probes;
@@ -115,7 +115,8 @@ impl Relay {
         let place = ShareEndpoint { address: None, tunnel: "ssh -L …".into() };
         let shares = Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), place, None));
         let inputs = Inputs { nodes, events, sharing: shares.watch() };
-        let (core, hub, wanted) = EventLoop::new(Fleet::new(), Clock::start(), Options::default(), inputs);
+        let (fleet, clock, options) = (Fleet::new(), Clock::start(), Options::default());
+        let (core, hub, wanted) = EventLoop::new(fleet, clock, options, inputs, Sinks::default());
         runtime.spawn(core.run(ending));
         let (probes, questions) = Probes::new();
         let store = JobStore::in_memory().expect("a thread");
@@ -134,6 +135,7 @@ impl Relay {
                 audit: store.audit(),
                 report_webhook: None,
                 silences: Silences::open(None, 0),
+                player: None,
                 store: store.clone(),
             })
         });

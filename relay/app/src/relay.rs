@@ -1,0 +1,292 @@
+//! The running parts of a relay: how they are started, and how they end.
+
+use super::listed_hosts::ListedHosts;
+use super::signals::Signals;
+use super::sources::{Common, Sources};
+use super::storage;
+use super::terminal::Terminal;
+use super::watched::Watched;
+use nodeglass_access::hosts::AllowedHosts;
+use nodeglass_access::trust::Trust;
+use nodeglass_actions::{ActionService, Deps};
+use nodeglass_auth::authenticator::Authenticator;
+use nodeglass_config::Config;
+use nodeglass_event_loop::capturer::Capturer;
+use nodeglass_event_loop::{EventLoop, Inputs, Options, Sinks};
+use nodeglass_findings::job_log::LogPatterns;
+use nodeglass_fleet::Event;
+use nodeglass_live::Hub;
+use nodeglass_nodes::{Plan, Probes, Request, Supervisor};
+use nodeglass_notify::Notifier;
+use nodeglass_platform::clock::Clock;
+use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::live::Mode;
+use nodeglass_recording::Outputs;
+use nodeglass_report::Factors;
+use nodeglass_share::{ShareEndpoint, Shares};
+use nodeglass_slurm::PollTrigger;
+use nodeglass_store::JobStore;
+use nodeglass_web::about::About;
+use nodeglass_web::assets::{Assets, PageFile};
+use nodeglass_web::{Listeners, WebState};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// Capacity of the channel of node events; sessions wait when it is full.
+const NODE_EVENTS: usize = 4_096;
+/// Capacity of the channel of job lists and audit entries.
+const EVENTS: usize = 8;
+/// Time limit for probes to exit at shutdown.
+pub(super) const PROBES_LEAVE: Duration = Duration::from_secs(5);
+/// Time limit for storing jobs at shutdown.
+const STORE_LEAVES: Duration = Duration::from_secs(2);
+
+/// What a relay is started with.
+pub(super) struct Setup<'a> {
+    pub(super) config: &'a Config,
+    /// Constants of this run.
+    pub(super) about: About,
+    pub(super) watched: Watched,
+    /// Listed machines, if any.
+    pub(super) hosts: Option<ListedHosts>,
+    /// The owner's key.
+    pub(super) key: Key,
+    /// How guests reach this relay.
+    pub(super) endpoint: ShareEndpoint,
+    /// Where notices are shown.
+    pub(super) terminal: Terminal,
+    /// Whether history and jobs are stored in the state directory.
+    pub(super) stores: bool,
+    /// The page that it serves.
+    pub(super) page: &'static [PageFile],
+    /// How often nodes are sampled.
+    pub(super) sampling: Options,
+}
+
+/// The running parts.
+pub(super) struct Relay {
+    pub(super) about: Arc<About>,
+    pub(super) web: WebState,
+    pub(super) store: JobStore,
+    pub(super) shutdown: watch::Sender<bool>,
+    pub(super) core: JoinHandle<()>,
+    pub(super) nodes: JoinHandle<()>,
+}
+
+impl Relay {
+    /// Starts every part.
+    ///
+    /// # Errors
+    /// Whatever prevents the start, as a complete sentence for the user.
+    pub(super) fn start(setup: Setup<'_>) -> anyhow::Result<Self> {
+        let Setup { config, mut about, watched, hosts, key, endpoint, terminal, stores, page, sampling } =
+            setup;
+        let (shutdown, ending) = watch::channel(false);
+        let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
+        let (events, event_rx) = mpsc::channel(EVENTS);
+        let is_replay = matches!(watched, Watched::Replay(..));
+        // What is simulated or recorded does not outlive the relay.
+        let is_real = about.mode != Mode::Demo && !is_replay;
+        let is_stored = is_real && stores;
+        let silences = storage::silences(is_stored);
+        // Before the first findings.
+        let _ = events.try_send(Event::Silences(silences.list()));
+        let whose = watched.jobs_description().unwrap_or_default();
+        let sources = Sources::new(config, watched, hosts)?;
+        let factors = Factors { gpu_hour: config.gpu_hour_cost.clone(), co2_g_per_kwh: config.co2_g_per_kwh };
+
+        let mut fleet = sources.fleet(config);
+        fleet.set_thresholds(config.thresholds());
+        fleet.set_factors(factors.clone());
+        if sources.has_job_probes() {
+            fleet.use_jobs_of(about.user.clone());
+        }
+        let history = match is_stored {
+            true => storage::history(config, &mut about, &mut fleet, &events, whose.as_str()),
+            false => None,
+        };
+        let (archive, stored_history) = history.unzip();
+        sources.announce(&mut fleet, about.clock.now_ms());
+
+        let about = Arc::new(about);
+        let shares = storage::shares(config, &about)?;
+        let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, shares));
+        let store = storage::jobs(&about, is_stored, events.clone())?;
+        let notifier = if stores && !is_replay { notifier(config, &about) } else { None };
+        let notifications = notifier.as_ref().map(Notifier::counts).unwrap_or_default();
+        let (probes, questions) = Probes::new();
+        let sinks = Sinks {
+            recorder: storage::recorder(config, &about, sources.has_job_probes())?,
+            archive,
+            store: Some(store.clone()),
+            notifier,
+            capturer: Capturer::start(config.captures(), &about.user, &probes, &events),
+        };
+        let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
+        let (core, hub, plan) = EventLoop::new(fleet, about.clock, sampling, inputs, sinks);
+        if let Some(stored) = stored_history {
+            tokio::spawn(stored.restore(hub.clone()));
+        }
+
+        let common =
+            Common { config, about: about.clone(), terminal, poll_trigger: PollTrigger::default(), factors };
+        let audit = if config.no_audit { store.audit().off() } else { store.audit() };
+        let actions = ActionService::new(Deps {
+            hub: hub.clone(),
+            probes,
+            job_control: sources.job_control.clone(),
+            events: events.clone(),
+            poll_trigger: common.poll_trigger.clone(),
+            plan: plan.clone(),
+            user: about.user.clone(),
+            local_host: sources.has_local_logs.then(|| about.host.clone()),
+            read_only: about.read_only,
+            shares: shares.clone(),
+            audit: audit.clone(),
+            store: store.clone(),
+            report_webhook: config.report_webhook(),
+            silences,
+            player: sources.player_control(),
+        });
+        if !config.no_log_watch && !is_replay {
+            let patterns = LogPatterns::new(&config.log_patterns);
+            tokio::spawn(actions.log_watch(patterns, about.clock).run());
+        }
+        end_shares(&shares, &hub);
+        let outputs = Outputs { nodes: node_events, events: events.clone(), hub: hub.clone() };
+        let supervisor = sources.run(&common, &store, outputs);
+        let trust = Trust::new(config.trust_uid.clone());
+        let authenticator = Authenticator::new(key, trust, shares.clone(), storage::tokens(is_real));
+        tokio::spawn(storage::check_tokens(authenticator.tokens().clone(), events));
+        let web = WebState {
+            about: about.clone(),
+            hub,
+            actions,
+            store: store.clone(),
+            audit,
+            authenticator: Arc::new(authenticator),
+            shares,
+            hosts: Arc::new(AllowedHosts::new(config.allowed_hosts.clone())),
+            base: config.base_path(),
+            proxies: Arc::new(config.proxies()),
+            assets: Arc::new(Assets::of(page, &config.base_path(), &about.cache_buster)),
+            notifications,
+        };
+        let core = tokio::spawn(core.run(ending.clone()));
+        let nodes = tokio::spawn(follow_plan(supervisor, plan, questions, ending));
+        Ok(Self { web, store, about, shutdown, core, nodes })
+    }
+
+    /// Serves clients until a signal arrives, then shuts down in order: clients are notified, probes are
+    /// stopped and awaited.
+    ///
+    /// # Errors
+    /// The event loop ended by itself: without it, a relay would seem to run, and show nothing.
+    pub(super) async fn serve(
+        mut self,
+        listeners: Listeners,
+        signals: Signals,
+        terminal: &Terminal,
+    ) -> anyhow::Result<()> {
+        let proxies = self.web.proxies.clone();
+        let serving = tokio::spawn(nodeglass_web::serve(
+            listeners,
+            nodeglass_web::router(self.web),
+            proxies,
+            self.shutdown.subscribe(),
+        ));
+        let failure = until_stopped(signals.wait(), &mut self.core).await;
+        terminal.notice(&"stopping the probes on all nodes …".into());
+        let _ = self.shutdown.send(true);
+        if failure.is_none() {
+            let _ = self.core.await;
+        }
+        let _ = tokio::join!(self.nodes, serving);
+        end_store(&self.store).await;
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+/// Waits for a signal, or for the end of the event loop, which is a failure.
+async fn until_stopped(
+    signal: impl Future<Output = ()>,
+    core: &mut tokio::task::JoinHandle<()>,
+) -> Option<anyhow::Error> {
+    tokio::select! {
+        () = signal => None,
+        _ = core => Some(anyhow::anyhow!("stopped by an internal error, which the log describes; start the relay again")),
+    }
+}
+
+/// Completes what is being stored. A slow disk must not keep the relay from ending.
+pub(super) async fn end_store(store: &JobStore) {
+    store.end_views();
+    let _ = timeout(STORE_LEAVES, store.flush()).await;
+}
+
+/// Sends notices, if any are configured.
+fn notifier(config: &Config, about: &About) -> Option<Notifier> {
+    let sender = nodeglass_notify::Sender {
+        cluster: about.cluster.as_ref().unwrap_or(&about.host).to_string(),
+        user: about.user.to_string(),
+        host: about.host.to_string(),
+    };
+    Notifier::start(config.notifications(), sender, Clock::wall_ms())
+}
+
+/// Ends shares at their time, and with their jobs.
+fn end_shares(shares: &Arc<Shares>, hub: &Hub) {
+    let hub = hub.clone();
+    tokio::spawn(shares.clone().run_expiry(move |scope| {
+        let hub = hub.clone();
+        async move { hub.has_ended(scope).await }
+    }));
+}
+
+/// Applies the plan to the supervisor, and stops all probes at shutdown.
+async fn follow_plan(
+    supervisor: Option<Supervisor>,
+    mut plan: watch::Receiver<Plan>,
+    mut requests: mpsc::Receiver<Request>,
+    mut ending: watch::Receiver<bool>,
+) {
+    // A recording has no probes: requests to them are refused.
+    let Some(mut supervisor) = supervisor else { return };
+    let planned = plan.borrow_and_update().clone();
+    supervisor.follow(&planned);
+    loop {
+        tokio::select! {
+            // The plan changed, or SLURM was polled.
+            changed = plan.changed() => {
+                if changed.is_err() {
+                    break;
+                }
+                let planned = plan.borrow_and_update().clone();
+                supervisor.follow(&planned);
+            }
+            // A question to a node, or a retry.
+            Some(request) = requests.recv() => supervisor.serve(request),
+            // Shutdown.
+            _ = ending.wait_for(|ending| *ending) => break,
+        }
+    }
+    supervisor.stop_all(PROBES_LEAVE).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future;
+
+    #[tokio::test]
+    async fn the_end_of_the_event_loop_stops_the_relay() {
+        let mut runs = tokio::spawn(future::pending());
+        assert!(until_stopped(future::ready(()), &mut runs).await.is_none(), "a signal");
+        runs.abort();
+        let mut failed = tokio::spawn(async { panic!("a test") });
+        assert!(until_stopped(future::pending(), &mut failed).await.is_some());
+    }
+}

@@ -1,0 +1,159 @@
+//! Where a relay receives nodes and jobs from: SLURM, listed machines, a scripted cluster, or a recording.
+
+use super::listed_hosts::{self, ListedHosts};
+use super::polling::{account, poll};
+use super::terminal::Terminal;
+use super::watched::Watched;
+use nodeglass_actions::JobControl;
+use nodeglass_config::Config;
+use nodeglass_fleet::{Event, Fleet};
+use nodeglass_launch::Launcher;
+use nodeglass_launch::srun::JobsByNode;
+use nodeglass_launch::target::Targets;
+use nodeglass_nodes::Supervisor;
+use nodeglass_protocol::picture::LauncherStatus;
+use nodeglass_recording::{Outputs, Player, PlayerControl};
+use nodeglass_report::Factors;
+use nodeglass_slurm::accounting::AccountingQueries;
+use nodeglass_slurm::command::Commands;
+use nodeglass_slurm::{JobSource, PollSchedule, PollTrigger};
+use nodeglass_store::JobStore;
+use nodeglass_web::about::About;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+
+/// What several parts use.
+pub(super) struct Common<'a> {
+    pub(super) config: &'a Config,
+    pub(super) about: Arc<About>,
+    pub(super) terminal: Terminal,
+    pub(super) poll_trigger: PollTrigger,
+    pub(super) factors: Factors,
+}
+
+/// The sources of one relay.
+pub(super) struct Sources {
+    /// Starts probes; none for a recording.
+    launcher: Option<Arc<dyn Launcher>>,
+    /// How listed machines are reached.
+    targets: Targets,
+    /// The jobs of each node, for launchers that start probes within them.
+    jobs_by_node: watch::Sender<Arc<JobsByNode>>,
+    hosts: Option<ListedHosts>,
+    jobs: Option<Box<dyn JobSource>>,
+    /// The commands of SLURM, if it is a real one.
+    commands: Option<Commands>,
+    player: Option<(Box<Player>, PlayerControl)>,
+    /// Controls jobs.
+    pub(super) job_control: JobControl,
+    /// Whether job logs may be on this machine.
+    pub(super) has_local_logs: bool,
+}
+
+impl Sources {
+    /// Prepares the sources of what is watched; nothing runs yet.
+    ///
+    /// # Errors
+    /// If there is no probe to start.
+    pub(super) fn new(config: &Config, watched: Watched, hosts: Option<ListedHosts>) -> anyhow::Result<Self> {
+        let targets = Targets::default();
+        let (jobs_by_node, here) = watch::channel(Arc::default());
+        let launcher = match &watched {
+            Watched::Replay(..) => None,
+            watched => Some(watched.launcher(config, &targets, &here)?),
+        };
+        let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
+        let commands = watched.commands();
+        let (player, jobs) = match watched {
+            Watched::Replay(player, control) => (Some((player, control)), None),
+            watched => (None, watched.into_jobs()),
+        };
+        Ok(Self {
+            launcher,
+            targets,
+            jobs_by_node,
+            hosts,
+            jobs,
+            commands,
+            player,
+            job_control,
+            has_local_logs,
+        })
+    }
+
+    /// Whether probes run within jobs.
+    pub(super) fn has_job_probes(&self) -> bool {
+        self.launcher.as_ref().is_some_and(|launcher| launcher.job_launcher().is_some())
+    }
+
+    /// How pages control a recording.
+    pub(super) fn player_control(&self) -> Option<PlayerControl> {
+        self.player.as_ref().map(|(_, control)| control.clone())
+    }
+
+    /// A fleet without history; that of a recording is at its start.
+    pub(super) fn fleet(&self, config: &Config) -> Fleet {
+        match &self.player {
+            Some((player, _)) => player.fleet(),
+            None => Fleet::with_history_budget(config.history_mem),
+        }
+    }
+
+    /// Announces that only machines are watched, if there are no jobs: the listed ones, else this one.
+    pub(super) fn announce(&self, fleet: &mut Fleet, now_ms: u64) {
+        if self.jobs.is_some() || self.player.is_some() {
+            return;
+        }
+        fleet.handle(Event::NoSlurm, now_ms);
+        if self.hosts.is_none() {
+            fleet.handle(listed_hosts::this_machine_only(), now_ms);
+        }
+    }
+
+    /// Runs all of them; returns what starts probes, if any can be started.
+    pub(super) fn run(self, common: &Common<'_>, store: &JobStore, outputs: Outputs) -> Option<Supervisor> {
+        let (clock, events) = (common.about.clock, outputs.events.clone());
+        if let Some(launcher) = &self.launcher {
+            tokio::spawn(report_launcher(launcher.status(), events.clone(), common.terminal));
+        }
+        if let Some(jobs) = self.jobs {
+            let schedule = PollSchedule::new(common.config.slurm_interval)
+                .of_many(jobs.is_of_many())
+                .free(jobs.is_free());
+            let found = (events.clone(), self.jobs_by_node);
+            tokio::spawn(poll(jobs, schedule, clock, found, common.poll_trigger.clone()));
+        }
+        if let Some(commands) = self.commands {
+            let queries = AccountingQueries::new(commands);
+            let (user, factors) = (common.about.user.clone(), common.factors.clone());
+            tokio::spawn(account(queries, user, factors, store.clone(), clock));
+        }
+        if let Some(hosts) = self.hosts {
+            tokio::spawn(hosts.run(self.targets, events, common.terminal));
+        }
+        let nodes = outputs.nodes.clone();
+        if let Some((player, _)) = self.player {
+            tokio::spawn(player.run(outputs));
+        }
+        self.launcher.map(|launcher| Supervisor::new(launcher, clock, nodes, common.poll_trigger.clone()))
+    }
+}
+
+/// Passes on how probes are started, and shows it in the terminal when it changes.
+async fn report_launcher(
+    mut status: watch::Receiver<LauncherStatus>,
+    events: mpsc::Sender<Event>,
+    terminal: Terminal,
+) {
+    loop {
+        let LauncherStatus { name, reason } = status.borrow_and_update().clone();
+        if let Some(reason) = &reason {
+            terminal.notice(&format!("starting probes with {name} from now on, because {reason}").into());
+        }
+        if events.send(Event::Launcher(LauncherStatus { name, reason })).await.is_err()
+            || status.changed().await.is_err()
+        {
+            return;
+        }
+    }
+}
