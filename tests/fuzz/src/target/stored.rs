@@ -9,6 +9,7 @@ use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_recording::Reader;
+use nodeglass_recording::reader::Span;
 use nodeglass_report::{Chat, JobRecord};
 use nodeglass_store::{Database, Origin, RelayRun, archive};
 use std::fs;
@@ -32,7 +33,7 @@ pub(crate) fn recording(bytes: &[u8]) {
         file_of(RECORDING, &[info.to_vec(), packed(events)])
     };
     fs::write(&path, file).expect("a file can be written");
-    let Ok((from_ms, to_ms, _)) = Reader::span(&path) else { return };
+    let Ok(Span { from_ms, to_ms, .. }) = Reader::span(&path) else { return };
     assert!(from_ms <= to_ms, "from {from_ms} to {to_ms}");
     let mut reader = Reader::open(&path).expect("it was opened before");
     let mut fleet = Fleet::with_history_budget(1 << 20);
