@@ -9,7 +9,6 @@ use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_recording::Reader;
-use nodeglass_recording::reader::Span;
 use nodeglass_report::{Chat, JobRecord};
 use nodeglass_store::{Database, Origin, RelayRun, archive};
 use std::fs;
@@ -33,7 +32,8 @@ pub(crate) fn recording(bytes: &[u8]) {
         file_of(RECORDING, &[info.to_vec(), packed(events)])
     };
     fs::write(&path, file).expect("a file can be written");
-    let Ok(Span { from_ms, to_ms, .. }) = Reader::span(&path) else { return };
+    let Ok(span) = Reader::span(&path) else { return };
+    let (from_ms, to_ms) = (span.from_ms, span.to_ms);
     assert!(from_ms <= to_ms, "from {from_ms} to {to_ms}");
     let mut reader = Reader::open(&path).expect("it was opened before");
     let mut fleet = Fleet::with_history_budget(1 << 20);
