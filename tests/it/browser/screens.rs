@@ -16,10 +16,11 @@ const OVERVIEW: &str = "(() => { \
     const rows = [...document.querySelectorAll('.grid--jobs tbody tr[aria-rowindex]')]; \
     const sums = place(document.querySelector('.grid--jobs tfoot')); \
     const covered = rows.filter(row => place(row).bottom > sums.top + 1 && place(row).top < sums.bottom - 1); \
-    const fold = document.querySelector('.grid--jobs .grid__unfold'), list = document.querySelector('.jobs__fold'); \
+    const fold = document.querySelector('.grid--jobs .grid__unfold'); \
+    const list = [...document.querySelectorAll('.jobs__fold')].find(fold => / ended/.test(fold.textContent)); \
     return rows.length >= 6 && covered.length === 0 && / ended/.test(fold?.textContent) \
         && place(document.querySelector('.heat-map')).top < main.bottom - 40 \
-        && / ended/.test(list?.textContent) && list.getAttribute('aria-expanded') === 'false'; })()";
+        && list?.getAttribute('aria-expanded') === 'false'; })()";
 
 /// Whether all tabs are whole and within their line, and those nodes have one that need attention.
 const TABS: &str = "(() => { \
@@ -50,7 +51,7 @@ async fn jobs_and_heat_map_share_the_first_screen_of_a_laptop() -> Result<()> {
     browser.click(".grid--jobs .grid__unfold").await?;
     let rows = "document.querySelectorAll('.grid--jobs tbody tr[aria-rowindex]').length";
     browser.until("all jobs", &format!("location.search.includes('shown=all') && {rows} > 20")).await?;
-    browser.click(".jobs__fold").await?;
+    browser.eval("[...document.querySelectorAll('.jobs__fold')].find(fold => / ended/.test(fold.textContent)).click()").await?;
     browser.until("the jobs that ended", "document.querySelectorAll('.jobs .dot--ended').length > 0").await
 }
 
