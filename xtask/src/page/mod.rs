@@ -323,7 +323,10 @@ mod tests {
             let is_input = |path: &str| INPUTS.contains(&path);
             assert!(is_input(&name) || is_input(&format!("{name}/src")), "{name} is no input of the page");
             let manifest = fs::read_to_string(root().join(&name).join("Cargo.toml")).unwrap();
-            let ours = manifest.lines().filter_map(|line| line.strip_prefix("nodeglass-")?.split_once('.'));
+            // Others are not part of the page.
+            let (dependencies, _) = manifest.split_once("[dev-dependencies]").unwrap_or((&manifest, ""));
+            let ours =
+                dependencies.lines().filter_map(|line| line.strip_prefix("nodeglass-")?.split_once('.'));
             crates.extend(ours.map(|(name, _)| name.to_owned()));
         }
     }
