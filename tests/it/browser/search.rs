@@ -79,6 +79,10 @@ async fn n_goes_down_the_matches_of_a_log_and_never_leaves_it() -> Result<()> {
 async fn n_and_its_capital_go_from_problem_to_problem_also_from_a_gpus_sheet() -> Result<()> {
     let Some((browser, _relay)) = overview().await? else { return Ok(()) };
     let sheet = "document.querySelector('dialog[open]')?.getAttribute('aria-label') === 'GPU'";
+    // A relay that has just started finds them one after the other.
+    browser
+        .until("several problems", "document.querySelectorAll('.attention .attention__line').length > 2")
+        .await?;
     for _ in 0..12 {
         if browser.eval(sheet).await? == json!(true) {
             break;
