@@ -132,7 +132,8 @@ async fn stuck_until_captured(harness: &Harness, orders: &mut mpsc::Receiver<Cap
 #[tokio::test(start_paused = true)]
 async fn a_job_that_gets_stuck_is_captured_once_and_its_finding_says_where_it_stands() {
     let (capturer, mut orders) = Capturer::manual("alice");
-    let harness = Harness::feeding(Options::default(), Sinks { capturer: Some(capturer), ..Sinks::default() });
+    let harness =
+        Harness::feeding(Options::default(), Sinks { capturer: Some(capturer), ..Sinks::default() });
     harness.jobs(vec![job(1, &[("n1", &[0])])]).await;
     harness.line("n1", hello("n1", &[0])).await;
     let order = stuck_until_captured(&harness, &mut orders).await;

@@ -26,7 +26,8 @@ pub(super) fn harness(jobs: Vec<Job>) -> Harness {
     let mut fleet = Fleet::new();
     fleet.handle(Event::Jobs { jobs, wall_ahead_ms: 1_000 }, 0);
     let inputs = Inputs { nodes, events: event_rx, sharing: watch::channel(Sharing::default()).1 };
-    let (core, hub, _orders) = EventLoop::new(fleet, Clock::start(), Options::default(), inputs, Sinks::default());
+    let (core, hub, _orders) =
+        EventLoop::new(fleet, Clock::start(), Options::default(), inputs, Sinks::default());
     tokio::spawn(core.run(ending));
     let (probes, requests) = Probes::new();
     Harness {
