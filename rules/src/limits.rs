@@ -1,5 +1,5 @@
-//! By which readings a GPU is idle, works, or differs from its peers. Page, terminal and detectors use these limits only; the
-//! settings of the relay replace some of them.
+//! Limits of readings from which a GPU counts as idle, as working, or as different from its peers. Page, terminal and
+//! detectors use these limits only; the settings of the relay replace some of them.
 //!
 //! The recordings are four trainings on 8 H100 (22 minutes at most), the scenarios those of `cargo xtask findings`.
 

@@ -57,10 +57,10 @@ impl Sources {
     /// If there is no probe to start.
     pub(super) fn new(config: &Config, watched: Watched, hosts: Option<ListedHosts>) -> anyhow::Result<Self> {
         let targets = Targets::default();
-        let (jobs_by_node, here) = watch::channel(Arc::default());
+        let (jobs_by_node, jobs_of_nodes) = watch::channel(Arc::default());
         let launcher = match &watched {
             Watched::Replay(..) => None,
-            watched => Some(watched.launcher(config, &targets, &here)?),
+            watched => Some(watched.launcher(config, &targets, &jobs_of_nodes)?),
         };
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
         let commands = watched.commands();
