@@ -24,7 +24,7 @@ pub fn meaning(number: u64) -> Option<(&'static str, bool)> {
         94 => ("a memory error was contained: only the programs that met it were stopped", false),
         95 => ("a memory error was not contained: the GPU needs a reset", false),
         109 => ("switching between programs took too long and was stopped", true),
-        119 | 120 => ("the GPU's system processor (GSP) does not answer: it needs a reset", false),
+        119 | 120 => ("the GPU's system processor (GSP) does not respond: it needs a reset", false),
         121 => ("a C2C link corrected an error", false),
         140 => ("memory errors that could not be recovered: the GPU needs a reset", false),
         _ => return None,

@@ -200,7 +200,7 @@ fn a_dead_controller_is_reported_in_ten_seconds_and_polled_again_once_back() -> 
     assert_eq!(gpus(find(&watch.jobs()?, job)?), "gpu-node-01:0");
     lab.freeze("slurm-ctl", "slurmctld")?;
     let why = watch.poll()?.err().context("a frozen controller returns no jobs")?;
-    assert_eq!(why, "squeue did not answer within 10 s; showing the last list");
+    assert_eq!(why, "squeue did not respond within 10 s; showing the last list");
     lab.thaw("slurm-ctl", "slurmctld")?;
     assert_eq!(gpus(find(&watch.jobs()?, job)?), "gpu-node-01:0");
     lab.svc("slurm-ctl", "stop", "slurmctld")?;

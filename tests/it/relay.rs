@@ -158,7 +158,7 @@ async fn the_report_of_an_ended_job_has_what_its_script_implies() -> Result<()> 
         ensure!((number(&gpu["energy_kwh"])? / kwh - 1.0).abs() < 0.01, "{gpu}: expected {kwh}");
     }
     // The simulated cluster leaves nothing in the user's own database.
-    ensure!(relay.run(&["history", "list"])?.contains("No job was seen"));
+    ensure!(relay.run(&["history", "list"])?.contains("No jobs in"));
     ensure!(relay.run(&["report", "101"])?.contains("50 % on average"));
     Ok(())
 }

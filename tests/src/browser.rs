@@ -261,7 +261,7 @@ impl Browser {
     /// Returns new lines of the browser's log.
     ///
     /// # Errors
-    /// When the browser does not answer.
+    /// When the browser does not respond.
     pub async fn log(&self) -> Result<Vec<LogLine>> {
         let lines = self.post("se/log", json!({ "type": "browser" })).await?;
         let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
@@ -280,7 +280,7 @@ impl Browser {
     /// Log lines that no correct page causes: errors, and policy violations.
     ///
     /// # Errors
-    /// When the browser does not answer.
+    /// When the browser does not respond.
     pub async fn complaints(&self) -> Result<Vec<LogLine>> {
         let mut lines = self.log().await?;
         lines.retain(|line| line.level == "SEVERE" || line.source == "security");

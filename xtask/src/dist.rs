@@ -118,7 +118,7 @@ fn archive(of: &Programs, all: &[Programs]) -> Result<PathBuf> {
 fn native(all: &[Programs]) -> Result<PathBuf> {
     let native = all.iter().find(|of| of.machine == std::env::consts::ARCH);
     let native = native
-        .context("no archive is for the processor of this machine, so that nothing can print man pages")?;
+        .context("no archive is for the processor of this machine, which is needed to print man pages")?;
     Ok(native.folder.join("relay"))
 }
 

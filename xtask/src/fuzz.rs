@@ -74,7 +74,7 @@ impl Selection {
 /// Builds the fuzzer, checks that guidance works, and runs each target.
 pub(crate) fn run(selection: &Selection) -> Result<ExitCode> {
     let fuzzer = Fuzzer::build()?;
-    step("seeing that the fuzzer finds what it must be led to", || fuzzer.find_the_needle())?;
+    step("checking that the fuzzer's guidance works", || fuzzer.find_the_needle())?;
     let targets = selection.targets();
     let queue = Mutex::new(targets.iter());
     let broken = Mutex::new(Vec::new());

@@ -53,7 +53,7 @@ pub(crate) fn prebuilt_or_built(prebuilt: Pinned, package: &str, version: &str) 
     if which("python3").is_some() {
         match prebuilt.by_pip(&home) {
             Ok(dir) => return Ok(dir.join(prebuilt.shown_by)),
-            Err(error) => println!("  there is no program for this machine, so it is built: {error:#}"),
+            Err(error) => println!("  no prebuilt program for this machine, so it is built: {error:#}"),
         }
     }
     Ok(cargo_tool(&home, package, package, version, &["--locked"], "5 min")?.join(package))

@@ -110,7 +110,7 @@ pub fn hidden_text(parts: &HiddenParts) -> String {
 pub fn hidden_sentence(terms: &ShareTerms) -> String {
     let hidden = hidden_text(&terms.hidden);
     if hidden.is_empty() {
-        return "Nothing is hidden except process environments, which are never shared.".to_owned();
+        return "Everything is visible except process environments, which are never shared.".to_owned();
     }
     format!("Hidden: {hidden}. Process environments are never shared.")
 }

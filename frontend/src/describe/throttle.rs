@@ -19,7 +19,7 @@ pub fn group(intervals: &[ThrottleSummary], since: impl Fn(u64) -> String) -> Fa
             .with_emphasis_if(is_odd, Emphasis::Warning)
     };
     let group = FactGroup::new("Throttling", intervals.iter().map(fact));
-    if intervals.is_empty() { group.with_note("None in the last 10 min, as far as is known.") } else { group }
+    if intervals.is_empty() { group.with_note("None known in the last 10 min.") } else { group }
 }
 
 /// Formats a fraction in whole per cent; a non-zero one is never shown as zero.

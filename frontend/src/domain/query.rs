@@ -20,7 +20,7 @@ pub const SHOWN: &str = "shown";
 /// Kiosk mode: hides the bars and rotates through the jobs; the value is the interval in seconds.
 pub const KIOSK: &str = "kiosk";
 
-/// Makes a printed link unique, so that the browser's cache does not answer it; otherwise unused.
+/// Makes a printed link unique, so that the browser does not serve it from its cache; otherwise unused.
 pub const CACHE_BUSTER: &str = "v";
 
 /// Parameters (name and value) in the order of the URL. Unknown parameters keep their position.

@@ -129,7 +129,7 @@ impl Connection {
                 Event::Command(_) => None,
                 // Nothing is subscribed while the page is hidden, so silence is expected.
                 Event::Silence if fleet.topics().is_empty() => None,
-                // The relay did not answer the request for a snapshot either: it is gone.
+                // The relay did not respond to the request for a snapshot either: it is gone.
                 Event::Silence if probing => return Err(DisconnectReason::Silent),
                 Event::Silence => {
                     probing = true;

@@ -11,7 +11,7 @@ const SHARE_OVER: &str = "over";
 pub enum DisconnectReason {
     /// It could not be opened, or it was lost.
     Broken,
-    /// The relay did not answer in time.
+    /// The relay did not respond in time.
     Silent,
     /// The relay did not prove that it knows the key, so no proof was sent to it.
     Unverified,

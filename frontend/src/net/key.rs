@@ -2,7 +2,7 @@
 //! the origin.
 //!
 //! If the relay is served below a path of another site, other programs of that site share the origin: there
-//! tabs do not exchange keys. A tab that is not connected does not answer either, because the request could
+//! tabs do not exchange keys. A tab that is not connected does not respond either, because the request could
 //! come from another program that has taken the relay's port.
 //!
 //! A tab is either the owner's or a guest's. One that was opened by a share link never becomes the owner's by

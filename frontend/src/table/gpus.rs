@@ -71,7 +71,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
                 "GPU",
                 Unit::Id,
                 46,
-                "its driver's index on the node, after the vendor unless that is NVIDIA; of a MIG instance that of its GPU",
+                "its driver's index on the node, after the vendor unless that is NVIDIA; a MIG instance has the index of its GPU",
             )
             .rank(0)
             .width_with_vendor(74)
@@ -126,7 +126,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
                 "flags",
                 "Flags",
                 96,
-                "what is worth a look, and whose it is if it is not this job's",
+                "warnings, and the owner if it is not this job",
             )
             .rank(1)
             .grows()

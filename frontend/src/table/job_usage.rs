@@ -30,10 +30,9 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         computed(Column::new("job", "Job", Unit::Text, 92, "SLURM's number of the job").rank(0), |row| {
             Value::text(row.usage.job.to_string())
         }),
-        computed(
-            Column::new("name", "Name", Unit::Text, 120, "what the job is called").rank(3).grows(),
-            |row| Value::text(row.name),
-        ),
+        computed(Column::new("name", "Name", Unit::Text, 120, "the job's name").rank(3).grows(), |row| {
+            Value::text(row.name)
+        }),
         styled(F::Cpu, |column| column.width(120).rank(1)),
         styled(F::MemUsed, |column| column.width(120).rank(1)),
         styled(F::Shmem, |column| column.width(96).rank(3)),

@@ -38,10 +38,9 @@ const fn span(id: &'static str, title: &'static str, about: &'static str) -> Col
 }
 
 static COLUMNS: [Def; 29] = [
-    computed(
-        text_column("name", "Name", 166, "what it is called").rank(0).grows().style(CellStyle::Custom),
-        |row| Value::text(row.job.name.as_str()),
-    ),
+    computed(text_column("name", "Name", 166, "its name").rank(0).grows().style(CellStyle::Custom), |row| {
+        Value::text(row.job.name.as_str())
+    }),
     computed(text_column("job", "Job", 82, "its number").rank(2).aliases(&["id"]), |row| {
         Value::text(row.job.label.as_str())
     }),
@@ -82,7 +81,7 @@ static COLUMNS: [Def; 29] = [
         |row| share(row.totals.power),
     ),
     computed(
-        text_column("state", "State", 190, "what is wrong, why it waits, or how it ended")
+        text_column("state", "State", 190, "its problem, why it waits, or how it ended")
             .rank(1)
             .grows()
             .style(CellStyle::Custom),

@@ -51,7 +51,7 @@ fn kibibytes(meminfo: &str, name: &str) -> Option<u64> {
 /// If the number is missing.
 pub fn load1_centi(loadavg: &str) -> Result<u64, ReadError> {
     let word = loadavg.split_ascii_whitespace().next().ok_or("an empty loadavg")?;
-    centi(word).ok_or_else(|| "a load that is no number".into())
+    centi(word).ok_or_else(|| "a load that is not a number".into())
 }
 
 /// Parses 12 % from `some avg10=12.34 avg60=…`, rounded.
@@ -72,7 +72,7 @@ pub fn pressure_pct(pressure: &str) -> Result<u64, ReadError> {
 /// If the number is missing.
 pub fn uptime_s(uptime: &str) -> Result<u64, ReadError> {
     let word = uptime.split_ascii_whitespace().next().ok_or("an empty uptime")?;
-    centi(word).map(|centi| centi / 100).ok_or_else(|| "an uptime that is no number".into())
+    centi(word).map(|centi| centi / 100).ok_or_else(|| "an uptime that is not a number".into())
 }
 
 /// Parses 1234 from `12.34`.

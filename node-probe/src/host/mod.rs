@@ -192,7 +192,7 @@ impl Host {
                 let (traffic, stuck_ns) = links.latest(now_ns);
                 links.request(now_ns);
                 if stuck_ns >= STUCK_NS {
-                    let hangs = || Reading::Failed("the InfiniBand driver does not answer".into());
+                    let hangs = || Reading::Failed("the InfiniBand driver does not respond".into());
                     Traffic { rx: hangs(), tx: hangs(), errors: hangs() }
                 } else {
                     traffic.unwrap_or_default()
@@ -207,7 +207,7 @@ impl Host {
             None => Space::both(Reading::Unsupported),
             Some(space) => match space.latest(now_ns) {
                 (_, stuck_ns) if stuck_ns >= STUCK_NS => {
-                    Space::both(Reading::Failed("its file system does not answer".into()))
+                    Space::both(Reading::Failed("its file system does not respond".into()))
                 }
                 (space, _) => space.unwrap_or_default(),
             },

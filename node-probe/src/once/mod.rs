@@ -83,7 +83,7 @@ pub fn collect(configs: Vec<SourceConfig>) -> io::Result<NodeReport> {
     let mut sources = MultiSource::new(configs.iter().map(|config| config.vendor));
     for (source, config) in (0..).zip(&configs) {
         sources
-            .set_absent(source, Absent::new(format!("the {} driver does not answer", config.vendor.name())));
+            .set_absent(source, Absent::new(format!("the {} driver does not respond", config.vendor.name())));
     }
     let drivers = (0..).zip(configs).map(|(source, config)| {
         let thread = DriverThread::start(source, config.make, timings, events.clone())?;

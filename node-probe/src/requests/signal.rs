@@ -22,7 +22,7 @@ impl ProcReader {
     fn try_send(&self, process: ProcessRef, signal: Signal) -> Result<String, String> {
         // Pid 1 is never part of a job, and 0 would address a process group.
         let pid = i32::try_from(process.pid).ok().filter(|pid| *pid > 1).and_then(Pid::from_raw);
-        let pid = pid.ok_or("that is no process that a signal may be sent to")?;
+        let pid = pid.ok_or("a signal cannot be sent to this process")?;
         if process.pid == std::process::id() {
             return Err("that is the probe itself".into());
         }

@@ -223,7 +223,7 @@ impl MultiSource {
 
 /// Message about a source that has not reported yet.
 fn not_opened(vendor: Vendor) -> String {
-    format!("the {} driver has not answered yet", vendor.name())
+    format!("the {} driver has not responded yet", vendor.name())
 }
 
 /// Marks the lists of all these GPUs as unread.

@@ -40,7 +40,7 @@ const EXPLANATIONS: [(u64, &str); 38] = [
     (109, "switching between programs timed out; restart them, and reset the GPU if it returns"),
     (
         119,
-        "its system processor (GSP) does not answer the driver; the GPU needs a reset, or the node a reboot",
+        "its system processor (GSP) does not respond to the driver; the GPU needs a reset, or the node a reboot",
     ),
     (120, "its system processor (GSP) failed; the GPU needs a reset, or the node a reboot"),
     (121, "a chip-to-chip link had a corrected error; reset the GPU when it is free"),

@@ -189,7 +189,7 @@ fn gpus_that_all_hang_are_one_hung_driver() {
     }
     assert!(stuck_ms.is_sorted(), "{stuck_ms:?}");
     assert_eq!(stated.len(), 1, "{stated:?}");
-    assert!(stated[0].as_str().starts_with("the NVIDIA driver has not answered since "), "{stated:?}");
+    assert!(stated[0].as_str().starts_with("the NVIDIA driver has not responded since "), "{stated:?}");
     let hung = probe.sample(|_| true);
     assert!(hung.gpus.iter().all(|gpu| gpu.fault.is_some()));
     probe.send(&Control::Stop);
@@ -211,7 +211,7 @@ fn a_driver_that_hangs_on_startup_does_not_hide_the_host() {
     let node = Node::new(&json!({"hang_ms": {"nvmlInit_v2": 5000}, "gpus": [{}]}));
     let mut probe = node.start(&[]);
     let hello = probe.hello(|_| true);
-    assert_eq!(absent(&hello), Some("the NVIDIA driver does not answer"));
+    assert_eq!(absent(&hello), Some("the NVIDIA driver does not respond"));
     assert!(probe.sample(|_| true).host.mem_used_bytes.value().is_some());
     probe.hello(|hello| hello.gpus.len() == 1);
     probe.sample(|sample| sample.gpus.len() == 1);

@@ -127,7 +127,7 @@ fn a_hanging_source_does_not_affect_gpus_of_another() {
     assert_eq!(util(&probe.sample(|sample| sample.gpus.len() == 3)), [Some(97), Some(97), Some(41)]);
     let fault = |sample: &Sample| sample.gpus.get(2).and_then(|gpu| gpu.fault.clone());
     let why = fault(&probe.sample(|sample| fault(sample).is_some())).unwrap();
-    assert!(why.as_str().starts_with("the AMD driver has not answered since "), "{why}");
+    assert!(why.as_str().starts_with("the AMD driver has not responded since "), "{why}");
     // While it hangs, the other source continues: each sample follows the one before.
     let began = Instant::now();
     for _ in 0..3 {

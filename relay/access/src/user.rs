@@ -16,7 +16,7 @@ pub fn uid_of(name: &str) -> Option<u32> {
 /// The uid of a login name (`getpwnam_r`), if the user exists.
 ///
 /// # Errors
-/// Why the lookup failed, such as a directory service that does not answer.
+/// Why the lookup failed, such as a directory service that does not respond.
 pub fn look_up(name: &str) -> io::Result<Option<u32>> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     let (mut entry, mut found) = (MaybeUninit::<libc::passwd>::uninit(), std::ptr::null_mut());

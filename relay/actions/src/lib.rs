@@ -52,7 +52,7 @@ pub enum JobControl {
 /// Why there is no job list that is newer than a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoNewerJobs {
-    /// SLURM does not answer.
+    /// SLURM does not respond.
     Failing,
     /// It has not been polled within [`NEWER_JOBS_TIMEOUT`].
     Late,
@@ -193,7 +193,7 @@ impl ActionService {
     /// Returns at once where no jobs are polled.
     ///
     /// # Errors
-    /// There is none, because SLURM does not answer, or not in time.
+    /// There is none, because SLURM does not respond, or not in time.
     pub async fn newer_jobs(&self) -> Result<(), NoNewerJobs> {
         let mut plan = self.deps.plan.clone();
         let before = plan.borrow_and_update().list;
@@ -343,7 +343,7 @@ impl Deps {
             let notes = self.store.report_notes(job, notes).await;
             report_webhook::post(webhook, &record.report_with(notes)).await
         };
-        let late = || Err(format!("{} did not answer in time", webhook.display_url()));
+        let late = || Err(format!("{} did not respond in time", webhook.display_url()));
         let (response, outcome) = match timeout(WEBHOOK_TIMEOUT, posted).await.unwrap_or_else(|_| late()) {
             Ok(done) => (Response::Done(Text::new(&done)), (done, true)),
             Err(why) => (Response::Refused(Text::new(&why)), (why, false)),

@@ -77,7 +77,7 @@ impl LogReader {
         path: String,
         read: impl FnOnce() -> Result<T, LogReadError> + Send + 'static,
     ) -> Result<T, LogReadError> {
-        let hangs = || LogReadError::Failed("its file system does not answer".into());
+        let hangs = || LogReadError::Failed("its file system does not respond".into());
         let permit = self.permit(path.clone()).ok_or_else(hangs)?;
         let (reply, response) = oneshot::channel();
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(move || {
@@ -92,7 +92,7 @@ impl LogReader {
             Ok(Err(_)) => Err(hangs()),
             Err(_) => {
                 // Once per hang: further reads of this file are refused until this one returns.
-                tracing::warn!(%path, "log not read: its file system does not answer");
+                tracing::warn!(%path, "log not read: its file system does not respond");
                 Err(hangs())
             }
         }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     fn hung() -> LogReadError {
-        LogReadError::Failed("its file system does not answer".into())
+        LogReadError::Failed("its file system does not respond".into())
     }
 
     #[tokio::test]

@@ -179,13 +179,13 @@ fn set_aside(dir: &StateDir, error: &io::Error) {
             %error,
             path = %path.display(),
             kept = %kept.display(),
-            "the silences of findings cannot be read: nothing is silenced; the file was renamed"
+            "the silences of findings cannot be read: no finding is silenced; the file was renamed"
         ),
         Err(rename) => tracing::warn!(
             %error,
             %rename,
             path = %path.display(),
-            "the silences of findings cannot be read: nothing is silenced, and the next change replaces the file"
+            "the silences of findings cannot be read: no finding is silenced, and the next change replaces the file"
         ),
     }
 }

@@ -37,7 +37,7 @@ pub struct Node {
     pub drivers: Vec<Driver>,
     /// Why there are no GPUs.
     pub no_gpu: Option<String>,
-    /// How long the driver has not answered, in ms.
+    /// How long the driver has not responded, in ms.
     pub driver_stuck_ms: Option<u64>,
     /// Group in the list of machines.
     pub group: Option<String>,

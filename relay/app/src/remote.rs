@@ -146,7 +146,7 @@ impl Remote {
     /// The jobs that it lists, from a newer list if the last one lacks a job that is named.
     ///
     /// # Errors
-    /// A complete sentence for the user, also if SLURM does not answer.
+    /// A complete sentence for the user, also if SLURM does not respond.
     pub async fn jobs_with(&self, named: &[JobSelector]) -> anyhow::Result<Vec<Job>> {
         let jobs = self.jobs().await?;
         let Some(missing) = named.iter().find(|job| job.select(&jobs).is_empty()) else { return Ok(jobs) };
@@ -157,7 +157,7 @@ impl Remote {
     /// Returns once its list of jobs is newer than this call, or has this job.
     ///
     /// # Errors
-    /// A complete sentence for the user if SLURM does not answer, so that it is unknown whether there is such a job.
+    /// A complete sentence for the user if SLURM does not respond, so that it is unknown whether there is such a job.
     pub async fn renew_jobs(&self, job: &JobSelector) -> anyhow::Result<()> {
         let job = match *job {
             JobSelector::Rest { array } => JobSelector::Id(array),
@@ -217,7 +217,7 @@ impl Remote {
         let exchange = async { self.exchange(self.connect().await?, method, path, body, max_bytes).await };
         let (status, answer) = timeout(ANSWER_TIMEOUT, exchange)
             .await
-            .with_context(|| format!("the relay (pid {}) did not answer within 10 s", self.running.pid))?
+            .with_context(|| format!("the relay (pid {}) did not respond within 10 s", self.running.pid))?
             .with_context(|| format!("cannot reach the relay (pid {})", self.running.pid))?;
         if !status.is_success() {
             return Err(Refused { status, reason: reason(status, &answer) }.into());

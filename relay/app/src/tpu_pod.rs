@@ -46,7 +46,7 @@ pub enum PodError {
     #[error("what responds at {0} is not the metadata service of Google Cloud")]
     Impostor(String),
     /// The attribute is malformed.
-    #[error("the metadata service lists a worker that is no machine: {0}")]
+    #[error("the metadata service lists a worker that is not a machine: {0}")]
     Worker(#[from] EntryError),
     /// The attribute is empty.
     #[error("the metadata service lists no workers")]

@@ -541,7 +541,7 @@ pub enum ConfigError {
     DemoAndHosts,
     /// A recording, and something else to watch or to record.
     #[error(
-        "--replay shows a recording and nothing else; omit it, or what is to be watched or recorded besides"
+        "--replay shows only a recording; omit it, or omit the other settings of what to watch or record"
     )]
     ReplayAndWatch,
     /// A launcher that ignores the name of a machine.

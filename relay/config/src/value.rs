@@ -271,7 +271,7 @@ pub(super) fn notify_on(raw: &str) -> Result<NotifyOn, String> {
         "resolved" => Ok(NotifyOn::Resolved),
         "starts" => Ok(NotifyOn::Starts),
         "ends" => Ok(NotifyOn::Ends),
-        _ => Err(format!("{raw:?} is none of findings, resolved, starts, ends")),
+        _ => Err(format!("{raw:?} is not one of findings, resolved, starts, ends")),
     }
 }
 
@@ -281,7 +281,7 @@ pub(super) fn severity(raw: &str) -> Result<FindingSeverity, String> {
         "info" => Ok(FindingSeverity::Info),
         "warning" => Ok(FindingSeverity::Warning),
         "error" => Ok(FindingSeverity::Error),
-        _ => Err(format!("{raw:?} is none of info, warning, error")),
+        _ => Err(format!("{raw:?} is not one of info, warning, error")),
     }
 }
 

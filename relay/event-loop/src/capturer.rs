@@ -161,7 +161,7 @@ mod tests {
         let captured = capture(&probes, order(100), &StackReader::Off).await;
         assert_eq!((captured.groups[0].count, captured.missing), (99, 1));
         assert_eq!(captured.groups[0].ranks.as_str(), "0-2, 4-99");
-        assert_eq!(captured.notes, ["n3: the probe on n3 did not answer within 30 s".into()]);
+        assert_eq!(captured.notes, ["n3: the probe on n3 did not respond within 30 s".into()]);
     }
 
     #[tokio::test]

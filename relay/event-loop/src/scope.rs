@@ -15,8 +15,8 @@ pub(super) fn unwatched(fleet: &Fleet, scope: &Scope) -> Option<Text> {
             let known = |id: &JobId| fleet.jobs().iter().any(|job| job.id == *id);
             let id = jobs.iter().find(|id| !known(id))?;
             Some(match tasks(fleet.jobs(), *id).as_slice() {
-                [] => format!("there is no job {id} among those that this relay watches").into(),
-                tasks => format!("job {id} is an array; name those of its tasks: {}", tasks.join(",")).into(),
+                [] => format!("this relay does not watch job {id}").into(),
+                tasks => format!("job {id} is an array; name some of its tasks: {}", tasks.join(",")).into(),
             })
         }
         Scope::Nodes(nodes) => {
@@ -25,7 +25,7 @@ pub(super) fn unwatched(fleet: &Fleet, scope: &Scope) -> Option<Text> {
                     || fleet.jobs().iter().any(|job| job.nodes.contains(name))
             };
             let name = nodes.iter().find(|name| !known(name))?;
-            Some(format!("there is no node {name} among those that this relay watches").into())
+            Some(format!("this relay does not watch node {name}").into())
         }
     }
 }

@@ -348,8 +348,8 @@ async fn an_array_id_is_refused_with_the_ids_of_its_tasks() {
     let harness = Harness::open();
     harness.jobs(vec![task(41, 0), task(42, 1), job(7, &[("n1", &[0])])]).await;
     let unwatched = async |id| harness.hub.unwatched(Scope::Jobs(vec![JobId(id)])).await;
-    assert_eq!(unwatched(40).await, Some("job 40 is an array; name those of its tasks: 41,42".into()));
-    assert_eq!(unwatched(9).await, Some("there is no job 9 among those that this relay watches".into()));
+    assert_eq!(unwatched(40).await, Some("job 40 is an array; name some of its tasks: 41,42".into()));
+    assert_eq!(unwatched(9).await, Some("this relay does not watch job 9".into()));
     assert_eq!((unwatched(42).await, unwatched(7).await), (None, None));
 }
 

@@ -52,7 +52,7 @@ impl Script {
     }
 
     /// Lets seconds pass. `read` returns utilisation in %, power in W, SM clock in MHz and memory in GiB of a GPU,
-    /// counted over all nodes, in a second since the start; `None` if its node does not answer.
+    /// counted over all nodes, in a second since the start; `None` if its node does not respond.
     fn run(&mut self, seconds: u64, read: impl Fn(usize, u64) -> Option<(u64, u64, u64, f64)>) -> &mut Self {
         for _ in 0..seconds {
             self.now_ms += 1_000;

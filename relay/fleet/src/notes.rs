@@ -37,10 +37,10 @@ pub enum NoteError {
     #[error("enter the text of the note")]
     Empty,
     /// The job is not watched.
-    #[error("there is no job {0} among those that this relay watches")]
+    #[error("this relay does not watch job {0}")]
     NoSuchJob(JobId),
     /// The node is not watched.
-    #[error("there is no node {0} among those that this relay watches")]
+    #[error("this relay does not watch node {0}")]
     NoSuchNode(NodeName),
     /// The time is far in the future.
     #[error("the time of the note is more than a day ahead; enter an earlier one")]

@@ -124,7 +124,7 @@ pub fn notes(job: u32, mono_s: u64, lines: &[&str]) -> ProbeLine {
     ProbeLine::Notes(SpoolNotes { notes: (0..).zip(lines).map(note).collect(), problems: None })
 }
 
-/// A heartbeat, of a driver that has not answered for this time.
+/// A heartbeat, of a driver that has not responded for this time.
 pub fn heartbeat(driver_stuck_ms: Option<u64>) -> ProbeLine {
     ProbeLine::Heartbeat(Heartbeat { mono_ns: 0, driver_stuck_ms })
 }

@@ -128,7 +128,7 @@ fn the_same_job_list_again_changes_nothing_but_its_age() {
 #[test]
 fn when_slurm_is_silent_the_last_list_stays_with_its_age() {
     let mut fleet = one_node();
-    fleet.handle(Event::JobsFailed { why: "squeue did not answer".into(), retry_at_ms: 40_000 }, 30_000);
+    fleet.handle(Event::JobsFailed { why: "squeue did not respond".into(), retry_at_ms: 40_000 }, 30_000);
     assert_eq!(fleet.jobs().len(), 1);
     assert!(matches!(fleet.status().jobs, JobsHealth::Stale { last_ms: Some(0), .. }));
     assert_eq!(fleet.wanted().len(), 1);
@@ -346,7 +346,7 @@ fn samples_of_the_host_alone_do_not_take_a_hung_nvml_back() {
     let without_answer = |second, faults: [bool; 2]| {
         let ProbeLine::Sample(mut sample) = sample(second, &[1, 1]) else { unreachable!("it is one") };
         for (gpu, fault) in sample.gpus.iter_mut().zip(faults) {
-            gpu.fault = fault.then(|| "the NVIDIA driver has not answered since 14:03:12 UTC".into());
+            gpu.fault = fault.then(|| "the NVIDIA driver has not responded since 14:03:12 UTC".into());
         }
         ProbeLine::Sample(sample)
     };

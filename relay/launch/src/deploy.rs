@@ -262,7 +262,7 @@ fn hangs(node: &NodeName) -> LaunchError {
 
 /// The error for a host that takes too long before the login.
 pub(super) fn slow() -> LaunchError {
-    LaunchError::Unreachable { why: "the host did not answer within 20 s".into() }
+    LaunchError::Unreachable { why: "the host did not respond within 20 s".into() }
 }
 
 fn speaks(received: &[u8]) -> bool {

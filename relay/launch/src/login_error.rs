@@ -88,10 +88,9 @@ pub(super) fn host_key(
             format!("{} (it is now {fingerprint})", mended(file, confirm, name, host)),
         ),
         Verdict::Revoked(place) => return revoked(name, Some(place)),
-        Verdict::BadCertificate(why) => (
-            format!("the host certificate of {name} does not hold: {why}"),
-            "ask the administrators".to_owned(),
-        ),
+        Verdict::BadCertificate(why) => {
+            (format!("the host certificate of {name} is invalid: {why}"), "ask the administrators".to_owned())
+        }
     };
     LaunchError::HostKey { why: why.into(), advice: advice.into() }
 }

@@ -93,7 +93,7 @@ fn login_name() -> String {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// It timed out.
-    #[error("`ssh -G` did not answer within 5 s; is the home directory reachable?")]
+    #[error("`ssh -G` did not respond within 5 s; is the home directory reachable?")]
     Slow,
     /// It reported an error.
     #[error("`ssh -G` failed: {0}")]

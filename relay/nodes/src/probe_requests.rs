@@ -84,7 +84,7 @@ impl Probes {
         let why = match timeout(limit, exchange).await {
             Ok(Some(response)) => return response,
             Ok(None) => format!("the link to {node} ended before its probe answered"),
-            Err(_) => format!("the probe on {node} did not answer within {} s", limit.as_secs()),
+            Err(_) => format!("the probe on {node} did not respond within {} s", limit.as_secs()),
         };
         Response::Refused(why.into())
     }

@@ -398,7 +398,7 @@ impl Session {
                     continue;
                 }
                 Found::Noise(noise) => {
-                    tracing::info!(node.name = %self.node, noise = %noise, "skipped what the login shell printed");
+                    tracing::info!(node.name = %self.node, noise = %noise, "skipped output of the login shell");
                     NodeEvent::Noise(noise)
                 }
                 Found::Lost { lines, sample } => {
@@ -414,7 +414,7 @@ impl Session {
             DecodeError::Version { .. } => DisconnectReason::NeedsUser {
                 kind: FailureKind::Other,
                 why: error.to_string().into(),
-                advice: "restart the relay, so that it brings its own probe".into(),
+                advice: "restart the relay to upload its own probe".into(),
             },
             // A host that only prints garbage must not be retried every second.
             _ => DisconnectReason::trouble(error.to_string(), connection.trouble()),

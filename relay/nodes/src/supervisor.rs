@@ -150,7 +150,7 @@ impl Supervisor {
     /// Forwards a request to the node's session, or refuses it.
     pub(super) fn request(&self, queued: QueuedRequest) {
         let Some(running) = self.running.get(&(queued.node.clone(), None)) else {
-            let why = format!("there is no probe on {}: this relay does not watch it", queued.node);
+            let why = format!("this relay does not watch node {}", queued.node);
             return queued.refuse(why);
         };
         match running.requests.try_send(queued) {

@@ -326,7 +326,7 @@ pub mod tests {
         let node = |number: u32| Finding {
             kind: FindingKind::NodeUnreachable,
             nodes: vec![NodeName::new(format!("n{number}")).unwrap()],
-            title: format!("n{number} does not answer").into(),
+            title: format!("n{number} does not respond").into(),
             reason: format!("n{number} not responding").into(),
             ..finding("a")
         };
@@ -335,7 +335,7 @@ pub mod tests {
         let json = notice.json(&Sender::default());
         assert_eq!((&json["event"], &json["finding"]["nodes"][0]), (&json!("finding"), &json!("n1")));
         assert_eq!(json["findings"].as_array().map(Vec::len), Some(6));
-        assert!(notice.text().contains("n4 does not answer\nand 2 more\nsince "), "{}", notice.text());
+        assert!(notice.text().contains("n4 does not respond\nand 2 more\nsince "), "{}", notice.text());
     }
 
     #[test]

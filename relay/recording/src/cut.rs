@@ -260,7 +260,7 @@ impl Cut {
             }
             Some(RecordedEvent::JobsFailed { .. }) if !self.is_active() => Vec::new(),
             Some(RecordedEvent::JobsFailed { retry_at_ms, .. }) => {
-                let why = "SLURM does not answer the relay".into();
+                let why = "SLURM does not respond to the relay".into();
                 vec![RecordedEvent::JobsFailed { why, retry_at_ms }]
             }
             Some(RecordedEvent::Node(node, event)) => self.of_probe((node, None), event),

@@ -73,7 +73,7 @@ impl Recorder {
         let name = path.display().to_string();
         let thread = DiskThread::start("recorder", QUEUE, move |events| {
             if let Err(error) = writer.run(&events) {
-                tracing::error!(file = name, %error, "recording stopped; what was recorded so far can be replayed");
+                tracing::error!(file = name, %error, "recording stopped; the part recorded so far can be replayed");
             }
         });
         let thread = thread.map_err(failed)?;

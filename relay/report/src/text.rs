@@ -210,7 +210,7 @@ fn gpu_hours(report: &Report) -> String {
 fn energy(kwh: f64, known_pct: f64) -> String {
     let missing = match known_pct {
         99.5.. => String::new(),
-        known_pct => format!(" in the {known_pct:.0} % of the GPU time in which power was known"),
+        known_pct => format!(" over the {known_pct:.0} % of the GPU time with known power"),
     };
     format!("{kwh:.3} kWh{missing}")
 }

@@ -106,7 +106,7 @@ impl Viewer {
                 let jobs = match &status.jobs {
                     JobsHealth::Stale { last_ms, retry_at_ms, .. } => JobsHealth::Stale {
                         last_ms: *last_ms,
-                        reason: "SLURM does not answer the relay".into(),
+                        reason: "SLURM does not respond to the relay".into(),
                         retry_at_ms: *retry_at_ms,
                     },
                     other => other.clone(),

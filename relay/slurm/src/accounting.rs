@@ -2,7 +2,7 @@
 //! the jobs that ended while no relay ran: a minute after the start, and once a day.
 //!
 //! slurmdbd serves the whole cluster. It is asked at most once a minute, about ended jobs only, and ever more rarely
-//! while it does not answer. Where it does not exist, that is stated once.
+//! while it does not respond. Where it does not exist, that is stated once.
 
 use super::command::{Client, CommandError, Program};
 use super::sacct::{self, Entry};
@@ -177,7 +177,7 @@ impl Queue {
     /// Takes the records that are complete; of the others, those that were asked about often enough are dropped.
     fn answered(&mut self, asked: &[JobId], entries: &BTreeMap<JobId, Entry>, now_ms: u64) -> Vec<JobRecord> {
         if self.failure.take().is_some() {
-            tracing::info!("sacct answers again");
+            tracing::info!("sacct responds again");
         }
         (self.pause_ms, self.batch) = (INTERVAL_MS, BATCH);
         self.next_ms = now_ms + INTERVAL_MS;

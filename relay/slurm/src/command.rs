@@ -60,7 +60,7 @@ pub enum CommandError {
     #[error("{0} could not be started: {1}")]
     NotStarted(Program, String),
     /// It exceeded its time limit, in seconds, and was killed.
-    #[error("{0} did not answer within {1} s")]
+    #[error("{0} did not respond within {1} s")]
     TimedOut(Program, u64),
     /// It exceeded the size limit, in MiB, and was killed.
     #[error("{0} printed more than {1} MiB")]

@@ -113,7 +113,7 @@ impl Selection {
     }
 
     /// Checks that its partitions and accounts exist, with one request each. What cannot be checked,
-    /// because SLURM does not answer or keeps no accounts, is accepted.
+    /// because SLURM does not respond or keeps no accounts, is accepted.
     ///
     /// # Errors
     /// [`UnknownName`] for the first name that SLURM does not know.
@@ -239,7 +239,7 @@ mod tests {
         let accounts = Selection::of(1, owners(&[], &["ml", "nlp"]));
         assert!(check(&accounts, Ok("ml\nroot\n")).await.unwrap_err().contains("no account \"nlp\""));
         assert_eq!(check(&accounts, Ok("ml\nnlp\n")).await, Ok(()));
-        // Without accounting, or while SLURM does not answer, nothing is known about names.
+        // Without accounting, or while SLURM does not respond, nothing is known about names.
         for selection in [&wanted, &accounts] {
             let silent = Err(CommandError::TimedOut(Program::Sacctmgr, 10));
             assert_eq!(check(selection, silent).await, Ok(()));

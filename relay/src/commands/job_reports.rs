@@ -171,7 +171,7 @@ async fn newest(
     for relay in Remote::list()? {
         match relay.report(job).await {
             Ok(report) => {
-                let note = "The job has not ended; this is what it has used so far.";
+                let note = "The job is still running; these are its figures so far.";
                 return Ok((report.clone(), (!report.is_final).then(|| note.to_owned())));
             }
             Err(error) if is_unknown(&error) => {}
@@ -193,8 +193,10 @@ async fn newest(
     };
     let at = LocalTime::of(u64::try_from(record.at_s).unwrap_or(0)).seen_from(&now());
     let note = match failed {
-        Some(error) => format!("A running relay failed ({error:#}); this is what was stored last, {at}."),
-        None => format!("No running relay sees this job; this is what was stored last, {at}."),
+        Some(error) => {
+            format!("A running relay failed ({error:#}); these are the figures stored last, {at}.")
+        }
+        None => format!("No running relay sees this job; these are the figures stored last, {at}."),
     };
     Ok((record.report_with(notes), Some(note)))
 }

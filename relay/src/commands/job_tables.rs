@@ -11,7 +11,7 @@ use nodeglass_rules::{csv, text};
 /// Jobs, one a line; `time` converts s since 1970.
 pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> String {
     if reports.is_empty() {
-        return "No job was seen in this time.\n".to_owned();
+        return "No jobs in this time.\n".to_owned();
     }
     let header = ["Job", "Name", "State", "Started", "Run time", "GPUs", "GPU h", "Util.", "Observed"];
     let now = time(nodeglass_platform::clock::Clock::wall_ms() / 1_000);
@@ -63,7 +63,7 @@ pub(super) fn csv(reports: &[Report]) -> String {
 pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
     let days = usage.days;
     if usage.total.jobs == 0 {
-        return format!("No job was seen in the last {days} days.\n");
+        return format!("No jobs in the last {days} days.\n");
     }
     let columns = ["Jobs", "GPU h", "Observed", "Used", "Unused", "Idle", "Hung", "Energy"];
     let header = |first| [&[first][..], &columns].concat();
@@ -82,9 +82,7 @@ pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
     let mut out = format!("Your jobs of the last {days} days\n{}\n", GpuHours::from(&usage.total).sentence());
     if usage.total.jobs_unobserved > 0 {
         let unobserved = text::count(usage.total.jobs_unobserved as usize, "job was", "jobs were");
-        out.push_str(&format!(
-            "{unobserved} not observed: SLURM's accounting states what they were allocated\n"
-        ));
+        out.push_str(&format!("{unobserved} not observed: SLURM's accounting states their allocation\n"));
     }
     out.extend(usage.incomplete.iter().map(|why| format!("{why}\n")));
     let costs = usage.total.costs.iter().map(|cost| format!("{:.2} {}", cost.amount, cost.currency));
@@ -229,7 +227,7 @@ mod tests {
 
     #[test]
     fn without_jobs_there_is_a_sentence() {
-        assert_eq!(list(&[], LocalTime::utc), "No job was seen in this time.\n");
+        assert_eq!(list(&[], LocalTime::utc), "No jobs in this time.\n");
         assert_eq!(
             usage(&nodeglass_report::usage(&[], 7), LocalTime::utc),
             "No job was seen in the last 7 days.\n"

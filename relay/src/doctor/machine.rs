@@ -59,9 +59,12 @@ fn state_dir() -> Vec<CheckResult> {
             "free space there, or set XDG_STATE_HOME; without it the history is not stored",
         ),
         Ok(free) => CheckResult::ok(SECTION, CHECK, format!("{path}, {} MiB free{shared}", free >> 20)),
-        Err(error) => {
-            CheckResult::warn(SECTION, CHECK, format!("{path}: {error}"), "see that the file system answers")
-        }
+        Err(error) => CheckResult::warn(
+            SECTION,
+            CHECK,
+            format!("{path}: {error}"),
+            "check that the file system responds",
+        ),
     }]
 }
 

@@ -94,7 +94,7 @@ async fn reach(settings: &HostSettings) -> Vec<CheckResult> {
     let mut found = vec![CheckResult::ok(SECTION, "name", format!("{hostname} is {}", address.ip()))];
     let advice = "the node is down, or a firewall or jump host is in between; ask the administrators";
     found.push(match tokio::time::timeout(CONNECT, greeting(&addresses)).await {
-        Ok(Ok(software)) => CheckResult::ok(SECTION, "port", format!("{port} answers: {software}")),
+        Ok(Ok(software)) => CheckResult::ok(SECTION, "port", format!("{port} responds: {software}")),
         Ok(Err(error)) => {
             CheckResult::fail(SECTION, "port", format!("{hostname} port {port}: {error}"), advice)
         }
@@ -131,7 +131,7 @@ async fn list_keys(settings: &HostSettings) -> Vec<CheckResult> {
         None => "no agent".to_owned(),
         Some(Ok(1)) => "an agent with 1 key".to_owned(),
         Some(Ok(count)) => format!("an agent with {count} keys"),
-        Some(Err(error)) => format!("an agent that does not answer ({error})"),
+        Some(Err(error)) => format!("an agent that does not respond ({error})"),
     });
     let text = parts.join(", ");
     vec![match keys.is_any_usable() {
@@ -148,7 +148,7 @@ async fn list_keys(settings: &HostSettings) -> Vec<CheckResult> {
 
 /// Logs in as the relay would, and asks the node.
 async fn login(context: &Context, node: &NodeName, settings: HostSettings, local: Local) -> Vec<CheckResult> {
-    let advice = format!("install OpenSSH's client, so that `ssh {node}` can be tried");
+    let advice = format!("install OpenSSH's client, to test `ssh {node}`");
     let before = now();
     let ran = match openssh::run(settings, local, SCRIPT, LOGIN).await {
         Ok(ran) => ran,
@@ -271,7 +271,7 @@ fn answers(ran: &Ran, machine: &Text, node: &NodeName, before: i64, after: i64) 
         None => CheckResult::fail(
             SECTION,
             "home",
-            "the node's answer is incomplete, so that this is not known",
+            "the node's response is incomplete",
             format!("a quota, a limit of the session or a hanging file system may have ended our command; try `ssh {node}`"),
         ),
     });
@@ -303,7 +303,7 @@ fn clock(there: i64, before: i64, after: i64, machine: &Text, node: &NodeName) -
     let skew = there.saturating_sub(there.clamp(before, after));
     let (level, remedy) = match skew.saturating_abs() {
         SKEW_FAIL.. => {
-            (Level::Fail, "munge rejects credentials of a clock this far off, so that SLURM fails too; ")
+            (Level::Fail, "munge rejects credentials of a clock this far off, so SLURM fails too; ")
         }
         SKEW_WARN.. => (Level::Warn, "times of the node's logs and processes are off by this; "),
         _ => return CheckResult::ok(SECTION, "clock", format!("agrees with {machine}'s")),

@@ -282,7 +282,7 @@ fn open(view: &mut View, contents: &Contents<'_>, environment: bool, at_ms: u64)
         Pane::Processes => {
             let line = selected(&view.processes, &contents.process_ids(), &contents.processes)?;
             let Some(process) = reference(line) else {
-                view.notify("nothing more is known of this process", Severity::Warning, at_ms);
+                view.notify("this process has no further details", Severity::Warning, at_ms);
                 return None;
             };
             let node = line.node.name.clone();

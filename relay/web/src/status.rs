@@ -72,7 +72,7 @@ pub struct LateNode {
     pub state: &'static str,
     /// Age of its newest sample; `null` if it has sent none.
     pub sample_age_s: Option<u64>,
-    /// Duration of the driver call that the probe waits for, if its driver does not answer.
+    /// Duration of the driver call that the probe waits for, if its driver does not respond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_stuck_s: Option<u64>,
 }

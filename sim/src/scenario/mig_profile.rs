@@ -24,7 +24,7 @@ impl<'de> Deserialize<'de> for Profile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = String::deserialize(deserializer)?;
         Self::parse(&raw)
-            .ok_or_else(|| de::Error::custom(format!("{raw:?} is no MIG profile such as \"3g.40gb\"")))
+            .ok_or_else(|| de::Error::custom(format!("{raw:?} is not a MIG profile such as \"3g.40gb\"")))
     }
 }
 

@@ -114,7 +114,7 @@ pub(crate) const CATALOGUE: &[Entry] = &[
     ),
     entry("wire.bytes_per_gpu_sample_busy", "B", most(4.5), "the same of busy GPUs"),
     entry("wire.bytes_per_gpu_sample_all_fields", "B", most(10.0), "every field, processes, host and jobs"),
-    entry("wire.bytes_per_gpu_sample_overview", "B", None, "what the overview carries of busy GPUs"),
+    entry("wire.bytes_per_gpu_sample_overview", "B", None, "busy GPUs in the overview"),
     entry(
         "wire.overview_snapshot_bytes_per_gpu",
         "B",

@@ -57,7 +57,7 @@ fn flame(subject: &str) -> Result<ExitCode> {
         "page" => "page-tick.svg",
         "relay" => "relay-second.svg",
         "probe" => "probe-tick.svg",
-        other => bail!("nothing is drawn of {other:?}; what can be is page, relay and probe"),
+        other => bail!("there is no chart of {other:?}; there are page, relay and probe"),
     };
     let openssl = system::for_building()?;
     system::for_testing()?;
@@ -66,7 +66,7 @@ fn flame(subject: &str) -> Result<ExitCode> {
         page::build(page::Build::Profiled)?;
     }
     let (profile, folder) = if is_page { (None, "debug") } else { (Some("--release"), "release") };
-    step("building what is looked at, and what looks", || {
+    step("building the programs to measure, and the benchmarks", || {
         let packages =
             ["-p", "node-probe", "-p", "nodeglass-relay", "-p", "fake-nvml", "-p", "nodeglass-tests"];
         let kinds = ["--bins", "--lib", "--examples"];
@@ -84,7 +84,7 @@ fn flame(subject: &str) -> Result<ExitCode> {
 fn wanted(names: &[String]) -> Result<Vec<&'static Entry>> {
     for name in names {
         if !CATALOGUE.iter().any(|entry| entry.matches(name)) {
-            bail!("nothing that is measured is called {name:?}; `cargo xtask bench --list` names what is");
+            bail!("there is no benchmark {name:?}; `cargo xtask bench --list` lists all");
         }
     }
     let meant = |entry: &&Entry| names.is_empty() || names.iter().any(|name| entry.matches(name));
@@ -113,7 +113,7 @@ fn prepare(wanted: &[&'static Entry]) -> Result<Vec<(&'static str, PathBuf)>> {
     if subjects.contains(&"page") {
         page::build(page::Build::Optimised)?;
     }
-    step("building what is measured, and what measures", || {
+    step("building the programs to measure, and the benchmarks", || {
         run_to_end(
             cargo()
                 .args(["build", "--release", "-p", "node-probe", "-p", "nodeglass-relay", "-p", "fake-nvml"])

@@ -167,9 +167,9 @@ pub fn NoJobs() -> impl IntoView {
         let local = page.fleet.welcome().is_none() || !page.has_jobs();
         match health {
             _ if !none || local => None,
-            _ if page.share().is_some() => Some("No job runs now in what is shared with you."),
+            _ if page.share().is_some() => Some("None of the jobs shared with you is running."),
             JobsHealth::NotYet => Some("Asking SLURM for your jobs …"),
-            JobsHealth::Stale { .. } => Some("SLURM does not answer. Your jobs appear as soon as it does."),
+            JobsHealth::Stale { .. } => Some("SLURM does not respond. Your jobs appear as soon as it does."),
             _ => Some("You have no jobs now. New ones appear here when you submit them."),
         }
     });

@@ -172,8 +172,7 @@ fn table(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyView
     };
     let body = move || match shown.get() {
         rows if rows.is_empty() => {
-            view! { <tr><td colspan="6" class="empty">"Nothing was recorded in this time."</td></tr> }
-                .into_any()
+            view! { <tr><td colspan="6" class="empty">"No records in this time."</td></tr> }.into_any()
         }
         rows => rows.into_iter().map(line).collect_view().into_any(),
     };

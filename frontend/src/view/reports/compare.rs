@@ -70,9 +70,7 @@ pub fn Compare() -> impl IntoView {
     };
     let prompt = move || {
         let text = match compared.with(Vec::len) {
-            0 => {
-                "Choose the first job. Its figures and graphs are shown beside those of the jobs that follow."
-            }
+            0 => "Choose the first job. Its figures and graphs are shown beside the following jobs.",
             1 if is_any.get() => "Choose a job, or another time of this one, to compare it with.",
             _ => return None,
         };
@@ -119,7 +117,7 @@ fn missing(page: &Page, jobs: &[JobId], reports: &[Report]) -> Option<String> {
             format!("Job {} has not started: there is nothing to compare yet.", job.label)
         }
         Some(job) => format!("There is no report of job {} yet.", job.label),
-        None if is_guest => format!("There is no job {id} among those that are shared with you."),
+        None if is_guest => format!("Job {id} is not shared with you."),
         None => format!("There is no report of job {id}: nodeglass has not seen it run."),
     };
     let missing: Vec<_> = missing.map(why).collect();

@@ -112,7 +112,7 @@ fn coverage(report: &Report) -> String {
     match (report.is_final, report.observed_pct.round() as u64) {
         (true, 99..) => "The job has ended; this is its final report.".to_owned(),
         (true, observed) => format!("The job has ended; {observed} % of its run were observed."),
-        (false, _) => "The job has not ended; this is what it has used so far.".to_owned(),
+        (false, _) => "The job is still running; these are its figures so far.".to_owned(),
     }
 }
 
@@ -205,7 +205,7 @@ fn hours(report: &Report) -> AnyView {
     let spent = GpuHours::from(totals);
     let parts = [
         ("used", "Used", spent.used, "the integral of utilisation over time, without hangs"),
-        ("part", "Partly busy", spent.partly_busy(), "time above 5 % utilisation, minus what was used"),
+        ("part", "Partly busy", spent.partly_busy(), "time above 5 % utilisation, minus the time used"),
         (
             "hung",
             "Lost to a hang",

@@ -12,7 +12,7 @@ const REFRESH_MS: u64 = 30_000;
 /// What is known of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loading<T> {
-    /// The relay has not answered yet.
+    /// The relay has not responded yet.
     Pending,
     /// There is no answer, for this reason.
     Failed(String),

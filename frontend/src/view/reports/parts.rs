@@ -20,7 +20,7 @@ const MAX_NAME: usize = 40;
 /// What of each job is compared, with its figures.
 #[component]
 pub fn Parts(
-    /// What is compared.
+    /// Figure.
     compared: Memo<Vec<Compared>>,
     /// The reports of its jobs.
     reports: Memo<Arc<Vec<Report>>>,
@@ -38,7 +38,7 @@ pub fn Parts(
         view! { <th scope="col" class="num" title="Mean over time and GPUs; below it, the lowest and the highest of any GPU">{title}</th> }
     });
     view! {
-        <div class="report__table parts" role="region" aria-label="What is compared" tabindex="0">
+        <div class="report__table parts" role="region" aria-label="Figure" tabindex="0">
             <table class="plain">
                 <thead><tr>
                     <th scope="col">"Job"</th>
@@ -234,7 +234,7 @@ fn error_text(error: TimeError, ran: Part) -> String {
 /// Adds a job, or another time of one that is compared.
 #[component]
 pub fn Add(
-    /// What is compared.
+    /// Figure.
     compared: Memo<Vec<Compared>>,
     /// The reports of its jobs.
     reports: Memo<Arc<Vec<Report>>>,

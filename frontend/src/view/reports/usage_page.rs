@@ -81,7 +81,7 @@ fn nothing_yet(days: u32, has_run: bool) -> String {
         return "Your jobs are not summed up yet: their first figures appear about a minute after the relay has started."
             .to_owned();
     }
-    format!("No job of yours ran in the last {days} days, as far as nodeglass has seen.")
+    format!("nodeglass saw no job of yours run in the last {days} days.")
 }
 
 fn shown(page: &Page, usage: &Usage) -> AnyView {
@@ -127,7 +127,7 @@ fn summary(usage: &Usage) -> AnyView {
     let measured = if measured.is_empty() { String::new() } else { format!(", {}", measured.join(", ")) };
     let unobserved = (total.jobs_unobserved > 0).then(|| {
         let jobs = text::count(total.jobs_unobserved as usize, "job", "jobs");
-        format!("Of {jobs}, nothing was observed: no relay watched.")
+        format!("{jobs} not observed: no relay was running.")
     });
     let lacking: Vec<String> =
         unobserved.into_iter().chain(usage.incomplete.as_ref().map(ToString::to_string)).collect();

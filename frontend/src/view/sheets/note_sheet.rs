@@ -115,7 +115,7 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
     let deleted = move || {
         is_deleted.get().then(|| {
             let text =
-                "This note was deleted in the meantime. You can add what is written here as a new note.";
+                "This note was deleted in the meantime. You can add this text as a new note.";
             view! { <p class="note-form__deleted">{text}</p> }.into_any()
         })
     };

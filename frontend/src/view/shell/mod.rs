@@ -180,7 +180,7 @@ fn OwnerOnly(owner: String) -> impl IntoView {
     view! {
         <div class="empty">
             <h1>{format!("Only {owner} can see this page")}</h1>
-            <p>"Usage and audit log are not part of a share. " <a class="link" href=home>"Go to what is shared with you"</a></p>
+            <p>"Usage and audit log are not part of a share. " <a class="link" href=home>"Go to the shared view"</a></p>
         </div>
     }
 }

@@ -106,7 +106,7 @@ fn JobsAge() -> impl IntoView {
             JobsHealth::Stale { last_ms, reason, retry_at_ms } => {
                 let age = last_ms.map(|at| text::span(page.now_ms().saturating_sub(at) / 1_000));
                 let age =
-                    age.map_or("SLURM has not answered yet".to_owned(), |age| format!("job list {age} old"));
+                    age.map_or("SLURM has not responded yet".to_owned(), |age| format!("job list {age} old"));
                 Some((age, reason.to_string(), next_try(retry_at_ms, page.now_ms())))
             }
             _ => None,

@@ -48,7 +48,7 @@ fn controls(page: &Page, status: Memo<Option<ReplayStatus>>) -> AnyView {
     };
     let cut_short = move || {
         read().is_cut_short.then(|| {
-            view! { <span class="foot__stale" title="What follows in the file is damaged or incomplete">"◆ incomplete file"</span> }
+            view! { <span class="foot__stale" title="The rest of the file is damaged or incomplete">"◆ incomplete file"</span> }
         })
     };
     let is_owner = page.is_owner();

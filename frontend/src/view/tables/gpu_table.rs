@@ -107,7 +107,7 @@ impl Gpus {
             flags = flags::for_gpu(node, gpu);
         }
         if node.head.driver_stuck_ms.is_some() {
-            let why = "A call into the driver does not return: the values are those of before.";
+            let why = "A call into the driver does not return: the values are from before.";
             flags.insert(
                 0,
                 Flag {
@@ -119,7 +119,7 @@ impl Gpus {
             );
         }
         if gpu.facts.unified_memory {
-            let why = "Its memory is the host's: what is used of it is used of the host's.";
+            let why = "Its memory is the host's memory.";
             flags.push(Flag {
                 kind: FlagKind::Other,
                 text: "unified".to_owned(),
@@ -328,14 +328,14 @@ impl RowSource for Gpus {
                     }
                 })
             }
-            "owners" => {
-                watched_cell(self, entry, Self::job, |jobs| {
-                    match jobs {
-                Some(jobs) => view! { <span class="said" title=jobs.clone()>{jobs.clone()}</span> }.into_any(),
-                None => view! { <span class="absent" title="of no job that is known here">{text::ABSENT}</span> }.into_any(),
-            }
-                })
-            }
+            "owners" => watched_cell(self, entry, Self::job, |jobs| match jobs {
+                Some(jobs) => {
+                    view! { <span class="said" title=jobs.clone()>{jobs.clone()}</span> }.into_any()
+                }
+                None => {
+                    view! { <span class="absent" title="of an unknown job">{text::ABSENT}</span> }.into_any()
+                }
+            }),
             "flags" => {
                 let title = self.title(entry);
                 let flags = watched_cell(self, entry, Self::owner_and_flags, |(whose, flags)| {

@@ -119,7 +119,7 @@ impl DriverWatch {
         }
         let vendor = self.vendor.name();
         let why =
-            format!("the {vendor} driver has not answered since {}", clock::time_of_day(wall_ns, since));
+            format!("the {vendor} driver has not responded since {}", clock::time_of_day(wall_ns, since));
         Some(self.hang_reason.insert(why.into()).clone())
     }
 

@@ -165,7 +165,7 @@ impl<E: Environment> Engine<E> {
         if self.phase() == Phase::Opening && now >= self.started + HELLO_TIMEOUT {
             for source in self.sources.opening().collect::<Vec<_>>() {
                 let vendor = self.sources.vendor(source).name();
-                self.set_absent(source, Absent::new(format!("the {vendor} driver does not answer")));
+                self.set_absent(source, Absent::new(format!("the {vendor} driver does not respond")));
             }
         }
         if now >= self.next_sample {

@@ -326,7 +326,7 @@ fn the_calls_of_all_gpus_hang_as_one_driver() {
     assert!(longest_gap_ms(&lines, before_ms) < 5_000, "{}", longest_gap_ms(&lines, before_ms));
     let stated = events(&lines);
     let [hung, back] = &stated[..] else { panic!("{stated:?}") };
-    assert!(hung.starts_with("the NVIDIA driver has not answered since 00:00:03 "), "{hung}");
+    assert!(hung.starts_with("the NVIDIA driver has not responded since 00:00:03 "), "{hung}");
     assert!(back.starts_with("the NVIDIA driver responds again after 18 s"), "{back}");
     let stuck_ms: Vec<_> = lines
         .iter()

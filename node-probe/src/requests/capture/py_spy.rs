@@ -97,7 +97,7 @@ fn checked(path: &Path) -> Result<PathBuf, String> {
     let real = path.canonicalize().map_err(unusable)?;
     let facts = fs::metadata(&real).map_err(unusable)?;
     if !facts.is_file() || facts.mode() & 0o111 == 0 {
-        return Err(format!("py-spy at {shown} is not used: it is no program"));
+        return Err(format!("py-spy at {shown} is not used: it is not a program"));
     }
     if !is_of_user_or_root(&facts) || is_writable_by_others(&real, &facts) {
         return Err(format!("py-spy at {shown} is not used: others may write it"));

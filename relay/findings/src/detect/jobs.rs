@@ -61,7 +61,7 @@ fn pending(job: &Job) -> Option<Detection> {
     let reason = job.reason.as_ref()?;
     let reason = reason.as_str().replace('_', " ");
     let code = NEVER.into_iter().find(|code| reason.starts_with(code))?;
-    let title = format!("{} will not start by itself: {code}", job_names::first(job));
+    let title = format!("{} will not start without a change: {code}", job_names::first(job));
     let mut detection = of(job, FindingKind::PendingForever, FindingSeverity::Warning, title);
     detection.reason = "will not start".to_owned();
     detection.advice = job.reason_text.as_ref().map(ToString::to_string);

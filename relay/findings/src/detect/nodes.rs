@@ -70,7 +70,7 @@ fn link(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job]) -> Option<
     let is_of_jobs = !jobs.is_empty();
     match &node.head.link {
         Link::Silent => {
-            let silent = unreachable(format!("{name} does not answer"), format!("{name} not responding"));
+            let silent = unreachable(format!("{name} does not respond"), format!("{name} not responding"));
             Some(Detection { advice: Some(advice_on(name, "", is_of_jobs)), ..silent })
         }
         Link::Down { reason, .. } => {
@@ -123,7 +123,7 @@ fn unreadable_gpus(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job])
     let (name, error) = (&node.name, FindingSeverity::Error);
     if let Some(stuck_ms) = node.head.driver_stuck_ms {
         let library = node.head.vendor().library();
-        let title = format!("{library} on {name} does not answer");
+        let title = format!("{library} on {name} does not respond");
         let reason = format!("{library} hangs on {name}");
         let since = Some((input.now.relay_ms.saturating_sub(stuck_ms), false));
         return Some(Detection { since, ..problem(FindingKind::DriverHang, error, node, title, reason) });

@@ -49,7 +49,7 @@ pub enum PatternError {
     #[error("write NAME=REGEX, such as loss_spike='loss: [0-9]{{4,}}'")]
     Syntax,
     /// The name is no name.
-    #[error("{0:?} is no name: use up to {MAX_NAME} lower-case letters, digits and underscores")]
+    #[error("{0:?} is not a name: use up to {MAX_NAME} lower-case letters, digits and underscores")]
     Name(String),
     /// A built-in pattern has the name.
     #[error("{0} is the name of a built-in pattern: choose another one")]

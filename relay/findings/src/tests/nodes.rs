@@ -100,7 +100,7 @@ fn what_limits_a_job_agrees_with_its_findings_and_is_computing_otherwise() {
     assert_eq!(by_power(300), None);
     let mut silent = with_sms(81);
     silent.run(60, |number, _| (number != 9).then_some((99, 640, 1_980, 60.0)));
-    assert_eq!(limit(&silent), None, "a node does not answer");
+    assert_eq!(limit(&silent), None, "a node does not respond");
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn fault(job: JobId, probe: &Node, before: Option<Text>, now_ms: u64) -> Option<
     match &head.link {
         Link::Live | Link::Late => head
             .driver_stuck_ms
-            .map(|_| Text::new(format!("the driver does not answer the probe of job {job}"))),
+            .map(|_| Text::new(format!("the driver does not respond to the probe of job {job}"))),
         Link::Silent => Some(Text::new(format!("the probe of job {job} is silent"))),
         Link::Down { reason, .. } | Link::Refused { reason, .. } => {
             let is_old = now_ms.saturating_sub(probe.last_line_ms) >= SILENT_MS;

@@ -34,7 +34,7 @@ const PACE: Pace = Pace {
 /// A file this young is read even if its times are the same: some file systems count whole seconds.
 const YOUNG: Duration = Duration::from_secs(5);
 /// Why a file cannot be read whose file server is down.
-const NO_ANSWER: &str = "the file system does not answer";
+const NO_ANSWER: &str = "the file system does not respond";
 /// Number of problems that the page shows, and that the terminal prints.
 const ON_PAGE: usize = 6;
 const ON_TERMINAL: usize = 64;

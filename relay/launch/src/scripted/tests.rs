@@ -280,7 +280,7 @@ async fn a_hung_nvml_is_reported_by_heartbeats_while_the_host_is_sampled() {
     }
     assert!(stuck.len() >= 5 && stuck.is_sorted() && stuck[stuck.len() - 1] > 9_000, "{stuck:?}");
     assert!(of_host >= 5, "{of_host}");
-    let begins = ["the NVIDIA driver has not answered since ", "the NVIDIA driver responds again after "];
+    let begins = ["the NVIDIA driver has not responded since ", "the NVIDIA driver responds again after "];
     assert!(events.iter().zip(begins).all(|(event, begin)| event.starts_with(begin)), "{events:?}");
     assert_eq!(events.len(), 2, "{events:?}");
 }

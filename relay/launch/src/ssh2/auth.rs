@@ -239,7 +239,7 @@ fn refusal(settings: &HostSettings, methods: &str, files: &[KeyFile], tried: &Tr
         Some(HungUp::OverUser) => login_error::denied(host, ""),
         Some(HungUp::OverKeys) => login_error::too_many_keys(host, tries),
         None if tried.agent_silent => LaunchError::Auth {
-            why: "the SSH agent does not answer".into(),
+            why: "the SSH agent does not respond".into(),
             advice: "check it with `ssh-add -l`, then retry".into(),
         },
         None if others_may_help(methods) || settings.needs_openssh => capability(

@@ -76,7 +76,7 @@ async fn each_fault_of_a_node_is_logged_once_with_its_name_and_reason() {
     for (level, message) in [
         ("WARN", "no link to the node node.name=n1 reason=“the disk is full”"),
         ("WARN", "no link to the node node.name=n1 reason=“no key”"),
-        ("INFO", "skipped what the login shell printed node.name=n1 noise=Welcome"),
+        ("INFO", "skipped output of the login shell node.name=n1 noise=Welcome"),
         ("WARN", "the node is linked again node.name=n1"),
         ("WARN", "skipped an unreadable line node.name=n1 lines=1 sample=rubbish"),
         ("WARN", "no link to the node node.name=n1 reason=“the link to the probe ended”"),

@@ -132,7 +132,7 @@ async fn a_request_times_out_and_fails_at_once_if_the_probe_exits() {
             sleep(Duration::from_secs(2)).await;
         }
     });
-    assert!(refused(response).contains("did not answer within 10 s"));
+    assert!(refused(response).contains("did not respond within 10 s"));
     let (response, ()) = tokio::join!(probes.request(&n1, tail_request()), async {
         sleep(Duration::from_secs(1)).await;
         drop(probe.stdout);

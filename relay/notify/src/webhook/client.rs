@@ -84,7 +84,7 @@ async fn connect(url: &WebhookUrl, addresses: &[SocketAddr]) -> Result<TcpStream
         match timeout(CONNECT_LIMIT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => why = error.to_string(),
-            Err(_) => why = format!("{address} does not answer"),
+            Err(_) => why = format!("{address} does not respond"),
         }
     }
     Err(WebhookError::Connect(url.host().to_string(), why))

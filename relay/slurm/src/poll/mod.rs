@@ -149,7 +149,7 @@ impl<C: Client> Slurm<C> {
             tracing::warn!(
                 refused = list.refused,
                 stderr = %command::error_message(&output.err),
-                "squeue printed something that is no requested job; it was skipped"
+                "squeue printed a job that was not requested; it was skipped"
             );
         }
         self.listed = true;

@@ -169,10 +169,10 @@ async fn a_silent_controller_is_one_sentence_and_the_next_poll_works() {
     let silent = Err(CommandError::TimedOut(Program::Squeue, 10));
     let (mut slurm, _) = slurm([silent.clone(), Ok(listed("")), silent]).await;
     let why = slurm.jobs().await.unwrap_err().to_string();
-    assert_eq!(why, "squeue did not answer within 10 s; trying again");
+    assert_eq!(why, "squeue did not respond within 10 s; trying again");
     assert_eq!(slurm.jobs().await.unwrap(), []);
     let why = slurm.jobs().await.unwrap_err().to_string();
-    assert_eq!(why, "squeue did not answer within 10 s; showing the last list");
+    assert_eq!(why, "squeue did not respond within 10 s; showing the last list");
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ fn listed(snapshot: &Snapshot, observed: Observed, args: &FindingsArgs) -> anyho
         let notice = match not_yet(observed) {
             Some(not_yet) => format!("{not_yet}{silenced}"),
             // Nothing is known to be right either.
-            None if observed == Observed::Glance => format!("nothing was found{silenced}"),
+            None if observed == Observed::Glance => format!("no findings{silenced}"),
             None => format!("nothing needs attention{silenced}"),
         };
         return Ok(Answer { notice: Some(notice), ..Answer::default() });

@@ -74,7 +74,7 @@ impl Start {
 /// Asks SLURM and answers.
 ///
 /// # Errors
-/// SLURM does not answer.
+/// SLURM does not respond.
 pub async fn answer(args: FitArgs, cluster: Option<String>, partitions: &[String]) -> anyhow::Result<Answer> {
     let mut commands = Commands::new().for_cluster(cluster);
     let out = commands.run(Program::Scontrol, &nodes::args()).await.map_err(unanswered)?.out;

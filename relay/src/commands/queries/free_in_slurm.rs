@@ -19,7 +19,7 @@ const MAX_FAILURES: u32 = 5;
 /// Waits.
 ///
 /// # Errors
-/// A complete sentence for the user: SLURM does not answer, or does not state what is in use.
+/// A complete sentence for the user: SLURM does not respond, or does not state what is in use.
 pub(super) async fn wait(
     slurm: &mut impl Client,
     args: &WaitFreeArgs,
@@ -176,7 +176,7 @@ mod tests {
         let (unknown, _) = waited([Ok(node("a", "gpu", None))], "2", None).await;
         assert!(unknown.unwrap_err().to_string().contains("does not state how many GPUs of gpu are in use"));
         let (silent, waited_s) = waited([failure()], "2", None).await;
-        assert!(silent.unwrap_err().to_string().contains("did not answer"));
+        assert!(silent.unwrap_err().to_string().contains("did not respond"));
         assert_eq!(waited_s, 0);
         let (lost, waited_s) = waited([Ok(node("a", "gpu", Some(4))), failure()], "2", None).await;
         assert!(lost.is_err());

@@ -84,7 +84,7 @@ fn of_node(snapshot: &Snapshot, args: &GpuArgs) -> anyhow::Result<Answer> {
         return Answer::json(&gpus);
     }
     if gpus.is_empty() {
-        return Ok(Answer { notice: Some(format!("no GPU of {} is known", args.gpu)), ..Answer::default() });
+        return Ok(Answer { notice: Some(format!("{} has no known GPU", args.gpu)), ..Answer::default() });
     }
     let row = |gpu: &&Gpu| vec![format!("{}:{}", gpu.node, gpu.index), model(gpu), gpu.uuid.clone()];
     Ok(Answer::text(table(&["GPU", "TYPE", "UUID"], gpus.iter().map(row).collect(), 3)))

@@ -38,7 +38,7 @@ pub async fn silence(args: SilenceArgs) -> anyhow::Result<Answer> {
     }
     let silences: Vec<Silence> = relay.json(Method::GET, SILENCES, String::new()).await?;
     Ok(Answer::not_met(match silences.is_empty() {
-        true => format!("{message}; nothing is silenced"),
+        true => format!("{message}; no finding is silenced"),
         false => format!("{message}; these are silenced:\n{}", table(&silences, &jobs).trim_end()),
     }))
 }
@@ -63,7 +63,7 @@ pub async fn list(which: &WhichRelay, json: bool) -> anyhow::Result<Answer> {
         return Answer::json(&silences);
     }
     if silences.is_empty() {
-        return Ok(Answer { notice: Some("nothing is silenced".to_owned()), ..Answer::default() });
+        return Ok(Answer { notice: Some("no findings are silenced".to_owned()), ..Answer::default() });
     }
     Ok(Answer::text(table(&silences, &relay.jobs().await?)))
 }

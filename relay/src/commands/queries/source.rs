@@ -79,7 +79,7 @@ impl SlurmState {
         self.state == "not_yet"
     }
 
-    /// That the list of jobs is old because SLURM does not answer, if so.
+    /// That the list of jobs is old because SLURM does not respond, if so.
     pub fn staleness(&self) -> Option<String> {
         let (age_s, reason) = (self.age_s?, self.reason.as_ref()?);
         Some(format!("the list of jobs is {age_s} s old: {reason}"))
@@ -121,7 +121,7 @@ impl Source {
     /// The current state.
     ///
     /// # Errors
-    /// A complete sentence for the user, also where there is nothing because SLURM does not answer.
+    /// A complete sentence for the user, also where there is nothing because SLURM does not respond.
     pub async fn snapshot(&self) -> anyhow::Result<Snapshot> {
         let started = Instant::now();
         loop {
@@ -144,7 +144,7 @@ impl Source {
     /// The same from a newer list of jobs, if the last one lacks a job that is named: it may have been submitted since.
     ///
     /// # Errors
-    /// A complete sentence for the user, also if SLURM does not answer, so that nothing is known of the job.
+    /// A complete sentence for the user, also if SLURM does not respond, so that nothing is known of the job.
     pub async fn snapshot_with(&self, job: Option<&JobSelector>) -> anyhow::Result<Snapshot> {
         let snapshot = self.snapshot().await?;
         match job.filter(|job| job.select(&snapshot.jobs).is_empty()) {
@@ -156,7 +156,7 @@ impl Source {
     /// Returns once the list of jobs is newer than this call, and whether it has been renewed.
     ///
     /// # Errors
-    /// A complete sentence for the user if SLURM does not answer.
+    /// A complete sentence for the user if SLURM does not respond.
     pub async fn renew_jobs(&self, job: &JobSelector) -> anyhow::Result<bool> {
         match self {
             Self::Running(relay) => relay.renew_jobs(job).await.map(|()| true),

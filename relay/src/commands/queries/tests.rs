@@ -194,7 +194,7 @@ fn an_answer_without_findings_says_how_long_was_watched() {
     assert!(young.starts_with("nothing needs attention yet: the relay has watched for 12 s"), "{young}");
     assert_eq!(said(Observed::For(Duration::from_secs(600))), "nothing needs attention");
     let glance = said(Observed::Glance);
-    assert!(glance.starts_with("nothing was found, but no relay of yours is running"), "{glance}");
+    assert!(glance.starts_with("no findings, but no relay of yours is running"), "{glance}");
 }
 
 #[test]

@@ -57,7 +57,7 @@ struct JobList {
 }
 
 impl JobList {
-    /// The state from a list of jobs that is newer than the question, until `end`; `None` while SLURM does not answer, so
+    /// The state from a list of jobs that is newer than the question, until `end`; `None` while SLURM does not respond, so
     /// that nothing is known of the job.
     async fn renewed(
         &mut self,
@@ -75,7 +75,7 @@ impl JobList {
             }
             Err(_) => {
                 let why =
-                    format!("job {} is not in the list of jobs, and SLURM did not answer in time", args.job);
+                    format!("job {} is not in the list of jobs, and SLURM did not respond in time", args.job);
                 self.outage.get_or_insert(why);
                 Ok(None)
             }
@@ -155,7 +155,7 @@ impl Watched {
         }
         if !gone.is_empty() {
             return Some(Answer::not_met(format!(
-                "job {} has left the list of jobs before its end was seen",
+                "job {} left the list of jobs before the relay saw its end",
                 gone.join(", ")
             )));
         }

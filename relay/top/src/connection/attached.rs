@@ -100,7 +100,7 @@ impl Attached {
         let mut socket = match timeout(CONNECT, self.connect(updates)).await {
             Ok(Ok(socket)) => socket,
             Ok(Err(end)) => return end,
-            Err(_) => return End::Lost("the relay does not answer".to_owned()),
+            Err(_) => return End::Lost("the relay does not respond".to_owned()),
         };
         let served = self.serve(&mut socket, orders, updates).await;
         // The relay learns at once that nobody watches any more.
@@ -133,7 +133,7 @@ impl Attached {
         };
         let exchange = Exchange { client, server: nonce, authority: AUTHORITY };
         if !exchange.accepts_server(&key, &code) {
-            return Err(refused("it does not hold the key that it stored".to_owned()));
+            return Err(refused("it does not have the key that it stored".to_owned()));
         }
         send(&mut socket, &ClientMessage::Proof { code: exchange.client_code(&key) }).await?;
         let welcome = match self.receive(&mut socket).await? {

@@ -130,7 +130,7 @@ fn slurm(health: &JobsHealth, now_ms: u64) -> (Severity, Option<String>) {
             (Severity::Warning, Some(format!("SLURM stale {}", age(*last_ms))))
         }
         JobsHealth::Stale { last_ms: None, .. } => {
-            (Severity::Error, Some("SLURM does not answer".to_owned()))
+            (Severity::Error, Some("SLURM does not respond".to_owned()))
         }
     }
 }

@@ -80,7 +80,7 @@ pub async fn events(
     // The snapshot, or that there is no such topic, is queued.
     let first = subscriber.try_next();
     if first.as_ref().is_some_and(|frame| kind(&String::from_utf8_lossy(frame)) == "gone") {
-        return Err(Problem::not_found("there is no such job or node among those that you may see").into());
+        return Err(Problem::not_found("no such job or node is visible to you").into());
     }
     let authenticator = web.authenticator.clone();
     let state = Events { subscriber, first, session, authenticator, token, _connection: connection };

@@ -114,7 +114,7 @@ fn moment(raw: &str, now_ms: u64) -> Result<u64, Problem> {
     }
     let age = humantime::parse_duration(raw.trim_start_matches('-')).map_err(|_| {
         Problem::bad_request(format!(
-            "{:?} is no time: expected UTC such as 2026-11-25T06:00:00Z, a number of seconds since 1970, or an age such as 90m",
+            "{:?} is not a time: expected UTC such as 2026-11-25T06:00:00Z, a number of seconds since 1970, or an age such as 90m",
             Text::new(raw).as_str()
         ))
     })?;

@@ -44,8 +44,8 @@ async fn newer_jobs(web: &WebState, named: &JobSelector) -> Result<(), Problem> 
     let health = picture(web, Viewer::Owner).await?.0.relay.jobs;
     let (age, reason) = match SlurmStatus::of(&health, web.about.clock.now_ms()) {
         SlurmStatus::Stale { age_s, reason, .. } => (age_s, reason.to_string()),
-        SlurmStatus::Fresh { age_s } => (Some(age_s), "SLURM has not answered since".to_owned()),
-        SlurmStatus::NotYet | SlurmStatus::NoSlurm => (None, "SLURM has not answered yet".to_owned()),
+        SlurmStatus::Fresh { age_s } => (Some(age_s), "SLURM has not responded since".to_owned()),
+        SlurmStatus::NotYet | SlurmStatus::NoSlurm => (None, "SLURM has not responded yet".to_owned()),
     };
     let age = age.map_or(String::new(), |age_s| format!(", which is {age_s} s old"));
     let status = match why {

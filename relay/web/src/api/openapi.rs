@@ -23,8 +23,8 @@ use utoipa::{Modify, OpenApi};
     ),
     servers((url = "http://127.0.0.1:8080", description = "The relay through an SSH tunnel")),
     tags(
-        (name = "state", description = "What is there now, and its history"),
-        (name = "reports", description = "What jobs used"),
+        (name = "state", description = "Current state, and its history"),
+        (name = "reports", description = "Usage of jobs"),
         (name = "notes", description = "Notes at moments of jobs"),
         (name = "owner", description = "For the owner's key only"),
         (name = "relay", description = "The relay itself"),

@@ -50,7 +50,7 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// The relay does not answer its own request.
+    /// The relay does not respond to its own request.
     pub fn shutting_down() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the relay is shutting down, or is overloaded")
     }

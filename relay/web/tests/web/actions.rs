@@ -177,7 +177,7 @@ async fn only_five_requests_are_pending_at_once() {
         else {
             panic!("no refusal")
         };
-        assert!(why.as_str().contains("did not answer within 10 s"), "{why}");
+        assert!(why.as_str().contains("did not respond within 10 s"), "{why}");
         timed_out.push(number);
     }
     timed_out.sort_unstable();

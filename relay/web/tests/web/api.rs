@@ -140,7 +140,7 @@ async fn a_wrong_request_is_answered_with_a_problem_that_says_what_is_possible()
         ("/api/v1/jobs/99/report", 404, "no report of job 99"),
         ("/api/v1/nodes/n9", 404, "no such node"),
         ("/api/v1/gpus/GPU-9", 404, "no such GPU"),
-        ("/api/v1/history?from=tomorrow", 400, "is no time"),
+        ("/api/v1/history?from=tomorrow", 400, "is not a time"),
         ("/api/v1/history?from=30d", 400, "at most 8 days"),
         ("/api/v1/history?to=2h", 200, ""),
         ("/api/v1/history?from=1h&to=2h", 400, "end after its start"),

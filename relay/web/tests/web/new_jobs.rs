@@ -12,7 +12,7 @@ fn list(ids: &[u32]) -> Event {
 }
 
 fn failed() -> Event {
-    Event::JobsFailed { why: "squeue did not answer within 10 s".into(), retry_at_ms: 1 << 40 }
+    Event::JobsFailed { why: "squeue did not respond within 10 s".into(), retry_at_ms: 1 << 40 }
 }
 
 /// A relay whose job list is polled by the test, and has job 17.
@@ -83,7 +83,7 @@ async fn what_slurm_does_not_answer_is_neither_there_nor_not() {
     let relay = polled().await;
     let reply = during(&relay, "GET /api/v1/jobs/39", "", vec![failed()]).await;
     let why = reply.detail();
-    assert!(reply.status == 503 && why.contains("squeue did not answer within 10 s"), "{reply:?}");
+    assert!(reply.status == 503 && why.contains("squeue did not respond within 10 s"), "{reply:?}");
     assert!(why.starts_with("job 39 is not in the list of jobs, which is 0 s old"), "{why}");
     // While it fails, a question does not wait.
     assert_eq!(ask(&relay, "GET /api/v1/jobs/39", "").await.status, 503);

@@ -27,7 +27,7 @@ fn fleet() -> Fleet {
         Event::Node(n4, NodeEvent::Line(Box::new(ProbeLine::<Sample>::Usage(usage).into()))),
         Event::Node(n2, refused),
         Event::Node(n3, down),
-        Event::JobsFailed { why: "squeue did not answer within 10 s".into(), retry_at_ms: 0 },
+        Event::JobsFailed { why: "squeue did not respond within 10 s".into(), retry_at_ms: 0 },
     ] {
         // An hour ahead of the relay's clock, so that no tick finds the line of n4 old.
         fleet.handle(event, CLOCK_STARTS_AT_MS + 3_600_000);
@@ -66,7 +66,7 @@ async fn the_status_states_launcher_connections_and_slurm_with_reasons() {
     let probes = serde_json::json!({ "cpu_ms": 5_210, "rss_bytes": 9 << 20, "each": [probe] });
     assert_eq!(status["probes"], probes);
     assert_eq!(status["slurm"]["state"], "stale");
-    assert_eq!(status["slurm"]["reason"], "squeue did not answer within 10 s");
+    assert_eq!(status["slurm"]["reason"], "squeue did not respond within 10 s");
     assert_eq!(status["slurm"]["age_s"], serde_json::Value::Null);
     assert!(status["notices"][0].as_str().unwrap().contains("hosts.txt:4"));
 }

@@ -660,7 +660,7 @@ class Node:
     """Number of CPUs."""
 
     driver_stuck_ms: Optional[int] = None
-    """How long the driver has not answered, in ms."""
+    """How long the driver has not responded, in ms."""
 
     drivers: List[Driver] = field(default_factory=list)
     """Drivers of its accelerators."""

@@ -31,7 +31,7 @@ class LateNode:
     """`late` (a sample is overdue) or `silent` (nothing was received for long)."""
 
     driver_stuck_s: Optional[int] = None
-    """Duration of the driver call that the probe waits for, if its driver does not answer."""
+    """Duration of the driver call that the probe waits for, if its driver does not respond."""
 
     sample_age_s: Optional[int] = None
     """Age of its newest sample; `null` if it has sent none."""

@@ -105,7 +105,7 @@ fn without_python_stacks_the_kernel_tells_where_a_process_waits() {
 fn what_is_not_known_is_counted_and_explained() {
     let mut answers =
         vec![answer(0, |rank| process(rank, in_collective(88))), answer(1, |_| unreachable_process())];
-    answers[1].answer = Err("its probe did not answer within 30 s".into());
+    answers[1].answer = Err("its probe did not respond within 30 s".into());
     if let Ok(capture) = &mut answers[0].answer {
         capture.processes[7].refused = Some("it belongs to another user".into());
         capture.processes.remove(0);
@@ -113,7 +113,7 @@ fn what_is_not_known_is_counted_and_explained() {
     let found = summary(0, &answers);
     assert_eq!((found.groups[0].count, found.missing), (6, 10));
     assert_eq!(found.notes.len(), 2);
-    assert!(found.notes.contains(&"n1: its probe did not answer within 30 s".into()), "{:?}", found.notes);
+    assert!(found.notes.contains(&"n1: its probe did not respond within 30 s".into()), "{:?}", found.notes);
 }
 
 fn unreachable_process() -> ProcessCapture {

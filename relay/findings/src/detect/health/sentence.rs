@@ -166,9 +166,9 @@ fn memory(group: &Group<'_>) -> Memory {
     let is_uncorrected = has_errors && group.gpus.iter().any(|affected| !affected.has_old_errors);
     let evidence = has_errors.then(|| match (is_uncorrected, group.jobs.is_empty()) {
         (true, _) => "results since then may be wrong".to_owned(),
-        (false, false) => "since the driver was loaded; none was seen during this job".to_owned(),
+        (false, false) => "since the driver was loaded; none occurred during this job".to_owned(),
         (false, true) => {
-            "since the driver was loaded; none was seen since nodeglass began to read this GPU".to_owned()
+            "since the driver was loaded; none occurred since nodeglass began to read this GPU".to_owned()
         }
     });
     let repair = if has(FlagKind::RemapFailed) {

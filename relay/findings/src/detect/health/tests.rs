@@ -141,7 +141,7 @@ fn errors_from_before_a_job_are_a_warning() {
     let nodes = BTreeMap::from([(&node.name, &node)]);
     let found = detect_with(&[job(1, "n1")], &nodes, &BTreeMap::new());
     assert_eq!((found[0].kind, found[0].severity), (FindingKind::MemoryErrors, FindingSeverity::Warning));
-    assert_eq!(evidence(&found[0]), "since the driver was loaded; none was seen during this job");
+    assert_eq!(evidence(&found[0]), "since the driver was loaded; none occurred during this job");
     assert_eq!(found[0].since, Some((NOW_MS, true)));
 }
 
