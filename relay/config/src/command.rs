@@ -63,7 +63,7 @@ enum Sub {
         /// users
         #[arg(long)]
         tab: bool,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
@@ -85,41 +85,41 @@ enum Sub {
         /// Only this node
         #[arg(value_parser = |name: &str| NodeName::new(name))]
         node: Option<NodeName>,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         which: Which,
     },
-    /// Note something at a moment of a job, for its graphs and its report; within a job, it needs no relay
+    /// Add a note to the graphs and the report of a job; inside a job, it works without a relay
     Note(NoteArgs),
-    /// Print what a job used: GPU hours, energy, memory, faults, and advice for the next submission
+    /// Print the report of a job: GPU hours, energy, memory, faults, and advice for the next submission
     Report(ReportArgs),
-    /// List, show and export the jobs that were seen
+    /// List, show and export past jobs
     History {
         #[command(subcommand)]
         args: HistoryCommand,
     },
     /// Print your GPU hours and your waste by week and by project
     Me(ListJobsArgs),
-    /// Print who viewed through which share, and which actions were performed
+    /// Print the audit log: views of guests, and actions
     Audit(AuditArgs),
     /// Watch in this terminal: attaches to your running relay, or watches on its own
     ///
-    /// It watches on its own if no relay runs, or if none watches what the command line says: the options of
-    /// relay --help about what to watch and about nodes apply here too. Nothing is stored then. ? shows the keys.
+    /// It watches on its own if no relay runs, or if the command line names something that no relay watches: the options of
+    /// relay --help about what to watch and about nodes apply here too. It stores nothing then. ? shows the keys.
     Top(TopArgs),
     #[command(flatten)]
     Query(Query),
     /// Serve an assistant over the Model Context Protocol, on standard input and output
     Mcp(McpArgs),
-    /// Check SLURM, SSH, the probe and this machine, and say what to do
+    /// Check SLURM, SSH, the probe and this machine, and suggest fixes
     Doctor(DoctorArgs),
-    /// Try whether notices arrive: one is sent by every configured way
+    /// Send a test notice by every configured channel
     Notify(NotifyArgs),
     /// Print the effective settings and the source of each
     Config {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -146,24 +146,24 @@ pub enum Request {
     Run {
         /// Its configuration.
         config: Box<Config>,
-        /// The same in a form that can be compared with a running relay.
+        /// The configuration in a form that can be compared with a running relay.
         requested: Requested,
         /// Whether it starts even if this user already runs one.
         new: bool,
     },
     /// Watch in the terminal.
     Top {
-        /// How.
+        /// The options of the view.
         args: TopArgs,
         /// The settings, for where no relay is attached to.
         config: Box<Config>,
-        /// The same in a form that can be compared with a running relay; `None` if the command line does not say
-        /// what to watch, so that any relay will do.
+        /// The settings in a form that can be compared with a running relay; `None` if the command line does not say
+        /// what to watch, and any relay will do.
         requested: Option<Requested>,
     },
     /// Answer a query of the current state.
     Query {
-        /// What is asked.
+        /// The query.
         query: Query,
         /// The settings, for where no relay runs.
         config: Box<Config>,
@@ -215,7 +215,7 @@ pub enum Request {
     Share(ShareArgs),
     /// Manage tokens of a running relay.
     Token {
-        /// What to do.
+        /// The command.
         command: TokenCommand,
         /// Process id of the relay, if it is named.
         relay: Option<u32>,
@@ -224,14 +224,14 @@ pub enum Request {
     Record(RecordArgs),
     /// Add, change, delete or list notes.
     Note(NoteArgs),
-    /// Print what a job used, or post it.
+    /// Print the report of a job, or post it.
     Report {
-        /// Which job, and how.
+        /// The job, and the form of the report.
         args: ReportArgs,
-        /// Where to, if it is to be posted and a URL is named or configured.
+        /// The URL to post to, if requested and named or configured.
         webhook: Option<Webhook>,
     },
-    /// Read the jobs that were seen.
+    /// Read past jobs.
     History(HistoryCommand),
     /// Print the use of the last days.
     Me(ListJobsArgs),

@@ -125,12 +125,12 @@ pub struct Config {
     #[arg(help_heading = WATCH)]
     pub users: Vec<Who>,
 
-    /// The same as --users with one login name
+    /// Watch the SLURM jobs of this login name; short for --users NAME
     #[arg(long, env = "NODEGLASS_USER", value_name = "NAME", value_parser = value::user, help_heading = WATCH)]
     pub user: Option<String>,
 
-    /// Watch the machines that this file lists, one per line, with or without SLURM; it may be changed at any
-    /// time
+    /// Watch the machines that this file lists, one per line, with or without SLURM; changes of the file apply at
+    /// once
     #[arg(long, env = "NODEGLASS_HOSTS", value_name = "FILE", help_heading = WATCH)]
     pub hosts: Option<PathBuf>,
 
@@ -183,7 +183,7 @@ pub struct Config {
     #[arg(value_parser = value::history_mem, help_heading = HISTORY)]
     pub history_mem: usize,
 
-    /// Disk space for the same in ~/.local/state/nodeglass, where the next relay finds it; 0 turns it off
+    /// Disk space for this history in ~/.local/state/nodeglass, where the next relay finds it; 0 turns it off
     #[arg(long, env = "NODEGLASS_HISTORY_DISK", value_name = "SIZE", default_value = "512M")]
     #[arg(value_parser = value::history_disk, help_heading = HISTORY)]
     pub history_disk: u64,
@@ -193,7 +193,7 @@ pub struct Config {
     #[arg(value_parser = value::cost, help_heading = HISTORY)]
     pub gpu_hour_cost: Option<Cost>,
 
-    /// Emissions of a kWh in g of CO₂, for the same
+    /// Emissions of a kWh in g of CO₂, for the reports of jobs
     #[arg(long, env = "NODEGLASS_CO2_G_PER_KWH", value_name = "GRAMS")]
     #[arg(value_parser = value::co2, help_heading = HISTORY)]
     pub co2_g_per_kwh: Option<f64>,
@@ -204,7 +204,7 @@ pub struct Config {
     #[arg(help_heading = HISTORY)]
     pub report_webhook: Option<WebhookUrl>,
 
-    /// What is posted: json, or message for Slack and Mattermost
+    /// Format of the post: json, or message for Slack and Mattermost
     #[arg(long, env = "NODEGLASS_REPORT_WEBHOOK_FORMAT", value_name = "FORMAT", default_value = "json")]
     #[arg(value_parser = value::webhook_format, help_heading = HISTORY)]
     pub report_webhook_format: WebhookFormat,
@@ -217,13 +217,13 @@ pub struct Config {
     #[arg(long, env = "NODEGLASS_REPLAY", value_name = "FILE", help_heading = HISTORY)]
     pub replay: Option<PathBuf>,
 
-    /// URL to which findings, and what notify-on names besides, are posted; put it into the configuration file, since
+    /// URL to which findings and the other events of notify-on are posted; put it into the configuration file, since
     /// other users see command lines
     #[arg(long, env = "NODEGLASS_NOTIFY_WEBHOOK", value_name = "URL", value_parser = value::webhook)]
     #[arg(help_heading = NOTIFY)]
     pub notify_webhook: Option<WebhookUrl>,
 
-    /// What is posted: json, or message for Slack and Mattermost
+    /// Format of the post: json, or message for Slack and Mattermost
     #[arg(long, env = "NODEGLASS_NOTIFY_WEBHOOK_FORMAT", value_name = "FORMAT", default_value = "json")]
     #[arg(value_parser = value::webhook_format, help_heading = NOTIFY)]
     pub notify_webhook_format: WebhookFormat,
@@ -238,7 +238,7 @@ pub struct Config {
     #[arg(help_heading = NOTIFY)]
     pub notify_mail: Option<Mail>,
 
-    /// What to notify of: findings, resolved, starts, ends; a job that fails is a finding
+    /// Events to notify about: findings, resolved, starts, ends; a failed job is a finding
     #[arg(long, env = "NODEGLASS_NOTIFY_ON", value_name = "EVENTS", default_values = ["findings", "resolved"])]
     #[arg(value_delimiter = ',', value_parser = value::notify_on, help_heading = NOTIFY)]
     pub notify_on: Vec<NotifyOn>,
@@ -263,7 +263,7 @@ pub struct Config {
     #[arg(value_delimiter = ',', value_parser = value::threshold, help_heading = FINDINGS)]
     pub finding_thresholds: Vec<ThresholdChange>,
 
-    /// Kind of finding that is not looked for, such as low_efficiency; may be repeated
+    /// Kind of finding to turn off, such as low_efficiency; may be repeated
     #[arg(long = "finding-off", env = "NODEGLASS_FINDING_OFF", value_name = "KIND")]
     #[arg(value_delimiter = ',', value_parser = value::finding_kind, help_heading = FINDINGS)]
     pub findings_off: Vec<FindingKind>,
@@ -310,7 +310,7 @@ pub struct Config {
     #[arg(help_heading = ACCESS)]
     pub persist_shares: bool,
 
-    /// Do not store who viewed through which share, nor which actions were performed
+    /// Do not store the audit log of views and actions
     #[arg(long, env = "NODEGLASS_NO_AUDIT", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
     #[arg(help_heading = ACCESS)]
     pub no_audit: bool,
@@ -320,7 +320,7 @@ pub struct Config {
     #[arg(help_heading = NODES)]
     pub no_captures: bool,
 
-    /// py-spy on the nodes, which reads Python stacks for captures; `off` for none (default: that on the probe's PATH)
+    /// py-spy on the nodes, which reads Python stacks for captures; off disables it [default: the one on the probe's PATH]
     #[arg(long, env = "NODEGLASS_PY_SPY", value_name = "PATH", value_parser = value::py_spy)]
     #[arg(help_heading = NODES)]
     pub py_spy: Option<StackReader>,
@@ -351,8 +351,8 @@ impl Config {
         }
     }
 
-    /// How processes are captured when a job hangs or stops working; `None` if they are not. The processes of a
-    /// recording ended long ago.
+    /// Returns how processes are captured when a job hangs or stops working; `None` if captures are turned off, or for a
+    /// recording, whose processes ended long ago.
     pub fn captures(&self) -> Option<StackReader> {
         let is_off = self.no_captures || self.replay.is_some();
         (!is_off).then(|| self.py_spy.clone().unwrap_or_default())
@@ -363,12 +363,12 @@ impl Config {
         self.hosts.is_some() || !self.host.is_empty() || self.tpu_pod
     }
 
-    /// Where reports are posted.
+    /// Returns where reports are posted.
     pub fn report_webhook(&self) -> Option<Webhook> {
         Some(Webhook::new(self.report_webhook.clone()?, self.report_webhook_format))
     }
 
-    /// Where notices are sent, and which.
+    /// Returns where notices are sent, and which events they are about.
     pub fn notifications(&self) -> NotifySettings {
         let webhook = |url: WebhookUrl| Webhook::new(url, self.notify_webhook_format);
         NotifySettings {
@@ -380,7 +380,7 @@ impl Config {
         }
     }
 
-    /// Whose jobs are watched; empty means the user who runs the relay.
+    /// Returns whose jobs to watch; empty means the user who runs the relay.
     pub fn watched_users(&self) -> Vec<Who> {
         self.users.iter().cloned().chain(self.user.clone().map(Who::User)).collect()
     }
@@ -446,7 +446,7 @@ impl Config {
     }
 }
 
-/// The error if two patterns have one name: a finding would not tell which of them matched.
+/// Returns the error if two patterns have one name: a finding would not state which of them matched.
 fn same_pattern(patterns: &[CustomPattern]) -> Option<ConfigError> {
     let texts: Vec<String> = patterns.iter().map(ToString::to_string).collect();
     let name = |text: &String| text.split('=').next().unwrap_or_default().to_owned();
@@ -473,7 +473,7 @@ pub enum ConfigError {
     Value {
         /// The flag, variable or line.
         place: String,
-        /// What is wrong, and what would be valid.
+        /// The problem, and what would be valid.
         why: String,
     },
     /// An unknown key in the file.
@@ -514,7 +514,7 @@ pub enum ConfigError {
     Exposed {
         /// The file.
         path: PathBuf,
-        /// What is wrong with what.
+        /// The problem, with the path.
         why: nodeglass_access::safe_path::Exposed,
     },
     /// An unused certificate.
@@ -555,7 +555,7 @@ pub enum ConfigError {
         "--log-pattern is given {0} times, but at most {MAX_CUSTOM} patterns are supported; combine some: NAME='one|other'"
     )]
     TooManyPatterns(usize),
-    /// Rules of findings contradict each other, or are too many.
+    /// Rules of findings contradict each other, or there are too many.
     #[error("--finding-rule: {0}")]
     Rules(#[from] RulesError),
     /// Two patterns of logs have one name.

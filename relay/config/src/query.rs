@@ -8,20 +8,20 @@ use nodeglass_protocol::finding::{FindingKind, Silence};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What is asked of the current state.
+/// A query of the current state.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum Query {
     /// Show which job needs attention, why, and what to do
     Findings(FindingsArgs),
-    /// List GPUs, free and used, with who uses them since when
+    /// List free and used GPUs, with their users and since when
     List(ListArgs),
     /// Print the indices of free GPUs, for CUDA_VISIBLE_DEVICES
     Available(AvailableArgs),
     /// Wait until GPUs are free on one node, then print their indices
     WaitFree(WaitFreeArgs),
-    /// Say where SLURM would start a job with this many GPUs, with the line for sbatch; --partition narrows it
+    /// Show where SLURM would start a job with this many GPUs, and the line for sbatch; --partition narrows it
     Fit(FitArgs),
-    /// List jobs with what their GPUs do
+    /// List jobs and the activity of their GPUs
     Jobs(JobsArgs),
     /// List processes on GPUs
     Ps(ListArgs),
@@ -32,7 +32,7 @@ pub enum Query {
 }
 
 impl Query {
-    /// The job that is named, if one is.
+    /// Returns the job that the query names, if any.
     pub fn job(&self) -> Option<&JobSelector> {
         match self {
             Self::List(args) | Self::Jobs(JobsArgs { list: args, .. }) | Self::Ps(args) => args.job.as_ref(),
@@ -83,7 +83,7 @@ pub struct ListArgs {
     #[arg(long = "of", value_name = "LOGIN")]
     pub login: Option<String>,
 
-    /// As JSON, in the form of the HTTP API
+    /// Print JSON in the form of the HTTP API
     #[arg(long)]
     pub json: bool,
 
@@ -100,7 +100,7 @@ pub struct JobsArgs {
     #[command(flatten)]
     pub list: ListArgs,
 
-    /// Without jobs that have ended
+    /// Omit ended jobs
     #[arg(long)]
     pub hide_ended: bool,
 }
@@ -110,7 +110,7 @@ pub struct JobsArgs {
 #[group(skip)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct FindingsArgs {
-    /// What else is done than listing them.
+    /// The command, if it does something else than listing findings.
     #[command(subcommand)]
     pub command: Option<FindingsCommand>,
 
@@ -122,15 +122,15 @@ pub struct FindingsArgs {
     #[arg(long, value_name = "NAME", value_parser = |name: &str| NodeName::new(name))]
     pub node: Option<NodeName>,
 
-    /// Also those that ended within the last hour, and those that are silenced
+    /// Also list findings that ended within the last hour, and silenced ones
     #[arg(long)]
     pub all: bool,
 
-    /// Go on, and print what begins and ends
+    /// Keep running, and print each finding that begins or ends
     #[arg(long)]
     pub watch: bool,
 
-    /// As JSON, in the form of the HTTP API; with --watch one object per line
+    /// Print JSON in the form of the HTTP API; with --watch one object per line
     #[arg(long)]
     pub json: bool,
 
@@ -139,7 +139,7 @@ pub struct FindingsArgs {
     pub which: WhichRelay,
 }
 
-/// What `relay findings` does beside listing them.
+/// Commands of `relay findings` besides listing.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum FindingsCommand {
     /// Describe kinds of findings; without NAME list all kinds
@@ -148,11 +148,11 @@ pub enum FindingsCommand {
         #[arg(value_name = "NAME")]
         kinds: Vec<ExplainedKind>,
     },
-    /// Silence findings for a time: no notices, and not among what needs attention
+    /// Silence findings for a time: they send no notices and are not listed as needing attention
     Silence(SilenceArgs),
-    /// List what is silenced
+    /// List silences
     Silences {
-        /// As JSON, in the form of the HTTP API
+        /// Print JSON in the form of the HTTP API
         #[arg(long)]
         json: bool,
 
@@ -167,15 +167,15 @@ pub enum FindingsCommand {
 #[group(skip)]
 #[command(group = ArgGroup::new("scope").args(["kind", "job"]).required(true).multiple(true))]
 pub struct SilenceArgs {
-    /// Kind of finding: idle_gpus; without it all kinds of the job
+    /// Kind of finding, such as idle_gpus; without it all kinds of the job
     #[arg(value_name = "KIND")]
     pub kind: Option<ExplainedKind>,
 
-    /// Only of this job; of an array, of all its tasks
+    /// Silence findings of this job only; an array's id means all of its tasks
     #[arg(long, value_name = "JOBID")]
     pub job: Option<JobSelector>,
 
-    /// For how long: 30m, 2h, 7d
+    /// Duration: 30m, 2h, 7d
     #[arg(long = "for", value_name = "TIME", value_parser = time_to_silence, default_value = "24h")]
     pub time: Duration,
 
@@ -217,7 +217,7 @@ impl FromStr for ExplainedKind {
     }
 }
 
-/// Which GPUs count as free.
+/// Filters of free GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct FreeArgs {
@@ -225,7 +225,7 @@ pub struct FreeArgs {
     #[arg(long, value_name = "NAME", value_parser = |name: &str| NodeName::new(name))]
     pub node: Option<NodeName>,
 
-    /// GPUs of this job that have no process, instead of those of no job [default: the job that this runs in]
+    /// GPUs of this job without a process, instead of GPUs without a job [default: the job that this command runs in]
     #[arg(long, value_name = "JOBID", env = "SLURM_JOB_ID", hide_env = true)]
     pub job: Option<JobSelector>,
 
@@ -242,15 +242,15 @@ pub struct FreeArgs {
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct AvailableArgs {
-    /// Which GPUs count as free.
+    /// Filters of free GPUs.
     #[command(flatten)]
     pub free: FreeArgs,
 
-    /// At most this many
+    /// Maximum number of GPUs
     #[arg(short = 'l', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
 
-    /// As JSON, in the form of the HTTP API
+    /// Print JSON in the form of the HTTP API
     #[arg(long)]
     pub json: bool,
 }
@@ -263,11 +263,11 @@ pub struct WaitFreeArgs {
     #[arg(value_name = "N[:TYPE]")]
     pub gpus: GpuDemand,
 
-    /// Of a whole partition, as SLURM states it, also on nodes that are not watched; --partition selects one
+    /// Ask SLURM about a whole partition, including nodes that are not watched; --partition selects one
     #[arg(long, conflicts_with_all = ["node", "uuid"])]
     pub slurm: bool,
 
-    /// Which GPUs count as free.
+    /// Filters of free GPUs.
     #[command(flatten)]
     pub free: FreeArgs,
 
@@ -275,7 +275,7 @@ pub struct WaitFreeArgs {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
 
-    /// As JSON, in the form of the HTTP API
+    /// Print JSON in the form of the HTTP API
     #[arg(long)]
     pub json: bool,
 }
@@ -288,7 +288,7 @@ pub struct FitArgs {
     #[arg(value_name = "N[:TYPE]")]
     pub gpus: GpuDemand,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -296,7 +296,7 @@ pub struct FitArgs {
 /// A number of GPUs, of any or of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuDemand {
-    /// How many.
+    /// Number of GPUs.
     pub count: u32,
     /// Their type in SLURM's GRES.
     pub kind: Option<String>,
@@ -318,7 +318,7 @@ fn time(raw: &str) -> Result<Duration, &'static str> {
     duration(raw).ok_or("expected a time such as 90s, 30m or 2h")
 }
 
-/// Why a demand cannot be read.
+/// Error of parsing a number of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a number of GPUs from 1 to 100000, and a type after a colon: 8, 8:h100")]
 pub struct GpuDemandError;
@@ -345,11 +345,11 @@ impl FromStr for GpuDemand {
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct GpuArgs {
-    /// UUID or the beginning of it, or NODE:INDEX; a node lists its GPUs
+    /// UUID or its beginning, or NODE:INDEX; NODE alone lists its GPUs
     #[arg(value_name = "GPU")]
     pub gpu: String,
 
-    /// As JSON, in the form of the HTTP API
+    /// Print JSON in the form of the HTTP API
     #[arg(long)]
     pub json: bool,
 
