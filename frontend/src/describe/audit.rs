@@ -140,7 +140,7 @@ impl Visit<'_> {
             == (&view.share, &view.viewer, &view.scope, view.client)
     }
 
-    /// Whether an earlier view of the same guest belongs to the visit.
+    /// Returns whether an earlier view of the same guest belongs to the visit.
     fn continues(&self, earlier: &View, now_ms: u64) -> bool {
         end_ms(earlier, now_ms).saturating_add(VISIT_GAP_MS) >= self.began_ms
     }

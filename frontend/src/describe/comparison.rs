@@ -36,7 +36,7 @@ pub fn difference_sentence(first: &Report, second: &Report) -> Option<String> {
     })
 }
 
-/// Whether there are readings that could explain anything.
+/// Returns whether there are readings that could explain anything.
 fn is_known(report: &Report) -> bool {
     idle_pct(report).is_some() && report.totals.util_pct.is_some() && report.totals.sm_clock_mhz.is_some()
 }

@@ -120,7 +120,7 @@ impl Metric {
         self.0
     }
 
-    /// Whether its values are shares in %.
+    /// Returns whether its values are shares in %.
     pub fn is_percent(self) -> bool {
         self.unit() == Unit::Percent
     }

@@ -79,7 +79,7 @@ pub fn port() -> String {
     window().location().port().unwrap_or_default()
 }
 
-/// Whether the page came over TLS.
+/// Returns whether the page came over TLS.
 pub fn is_secure() -> bool {
     window().location().protocol().is_ok_and(|protocol| protocol == "https:")
 }

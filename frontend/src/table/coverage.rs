@@ -49,7 +49,7 @@ impl Coverage {
     }
 }
 
-/// Whether a row states that it will have no value.
+/// Returns whether a row states that it will have no value.
 fn states_absence(value: &Value) -> bool {
     [Value::UNSUPPORTED, NO_GPU].contains(value)
 }

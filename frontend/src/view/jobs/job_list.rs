@@ -49,7 +49,7 @@ fn entries(page: &Page, section: Section, is_open: impl Fn(JobId) -> bool) -> Ve
     })
 }
 
-/// Whether a section that folds is unfolded.
+/// Returns whether a section that folds is unfolded.
 fn is_unfolded(page: &Page, section: Section) -> RwSignal<bool> {
     if section == Section::Waiting { page.lists_waiting } else { page.lists_ended }
 }
