@@ -10,13 +10,13 @@ use std::path::Path;
 
 const NAME: &str = "system.posix_acl_access";
 
-/// Whether the file or folder at `path` has an ACL; links are followed. `true` if the attribute
+/// Returns whether the file or folder at `path` has an ACL; links are followed. `true` if the attribute
 /// cannot be read.
 pub fn is_on_path(path: &Path) -> bool {
     is_there(getxattr(path, NAME, &mut [0_u8; 0]))
 }
 
-/// Whether an open file or folder has an ACL. The descriptor may be opened with `O_PATH`.
+/// Returns whether an open file or folder has an ACL. The descriptor may be opened with `O_PATH`.
 pub fn is_on(fd: impl AsFd) -> bool {
     let fd = fd.as_fd();
     match fgetxattr(fd, NAME, &mut [0_u8; 0]) {

@@ -46,7 +46,7 @@ pub(crate) fn places() -> Vec<FileId> {
     paths.filter_map(|path| rustix::fs::stat(&path).ok()).map(|stat| id(&stat)).collect()
 }
 
-/// Whether a folder has a name that relay and probe give to this user's private folder for temporary files.
+/// Returns whether a folder has a name that relay and probe give to this user's private folder for temporary files.
 /// If another user has taken the plain name, it gets a random suffix, so no fixed list can contain it.
 pub(crate) fn is_runtime_folder(name: &OsStr) -> bool {
     let plain = format!("nodeglass-{}", rustix::process::geteuid().as_raw());

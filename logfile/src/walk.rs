@@ -129,7 +129,7 @@ enum Class {
 }
 
 impl Class {
-    /// Whether these users certainly have the permission on a file.
+    /// Returns whether these users certainly have the permission on a file.
     fn may(self, bit: u32, access: &Access) -> bool {
         let stat = &access.stat;
         match self {
@@ -203,7 +203,7 @@ impl<'a> Walk<'a> {
         self.choosers.append(&mut found);
     }
 
-    /// Whether other users can enter. A user may be in several groups, and an ACL may name anyone, so
+    /// Returns whether other users can enter. A user may be in several groups, and an ACL may name anyone, so
     /// only a folder that is closed to all other users keeps them out.
     fn is_accessible_to_others(&self) -> bool {
         let anyone = SEARCH_BIT | SEARCH_BIT << 3;

@@ -241,7 +241,7 @@ impl Reader {
     }
 }
 
-/// Whether a word is `user:password`, but neither a uid:gid pair nor an address.
+/// Returns whether a word is `user:password`, but neither a uid:gid pair nor an address.
 fn is_login(word: &str, between: char) -> bool {
     let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     let parts = word.split_once(between);
@@ -260,7 +260,7 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Whether the name is quoted, as in `"name": "value"`.
+    /// Returns whether the name is quoted, as in `"name": "value"`.
     fn is_json(&self) -> bool {
         self.name.ends_with(['"', '\''])
     }

@@ -208,7 +208,7 @@ fn last_word(words: &[String]) -> NameClass {
     }
 }
 
-/// Whether the value of this name must be masked.
+/// Returns whether the value of this name must be masked.
 pub fn hides(name: &str, value: &str) -> bool {
     let say = classify(name);
     if say == NameClass::Nothing {
@@ -238,13 +238,13 @@ pub fn hides_after_colon(name: &str, value: &str) -> bool {
     !(is_port && name_of_program) && hides(name, value)
 }
 
-/// Whether an option of this name takes a secret as the next word.
+/// Returns whether an option of this name takes a secret as the next word.
 pub fn takes_secret(option: &str) -> bool {
     let is_switch = words(option).first().is_some_and(|first| SWITCHES.contains(&first.as_str()));
     !is_switch && classify(option) != NameClass::Nothing
 }
 
-/// Whether a word describes the format of the secret after it.
+/// Returns whether a word describes the format of the secret after it.
 pub fn is_scheme(word: &str) -> bool {
     ["bearer", "basic", "token", "apikey", "digest", "negotiate", "bot"]
         .iter()

@@ -265,7 +265,7 @@ fn run(bytes: &[u8], body: Body) -> usize {
     bytes.iter().take_while(|byte| fits(byte)).count()
 }
 
-/// Whether lowercase letters are mixed with uppercase letters, or digits with letters, unlike in
+/// Returns whether lowercase letters are mixed with uppercase letters, or digits with letters, unlike in
 /// names.
 fn is_mixed(bytes: &[u8]) -> bool {
     let has = |of: fn(&u8) -> bool| bytes.iter().any(of);

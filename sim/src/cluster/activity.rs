@@ -109,7 +109,7 @@ pub(crate) fn behaviour(job: &JobScript, slot: usize, t_ms: i64) -> Behaviour {
     holds.map_or(job.behaviour, |episode| episode.behaviour)
 }
 
-/// Whether a slow rank delays the whole job.
+/// Returns whether a slow rank delays the whole job.
 fn is_paced(job: &JobScript, t_ms: i64) -> bool {
     job.episodes.iter().any(|episode| {
         matches!(episode.behaviour, Behaviour::Straggler | Behaviour::Slow) && episode.window.holds(t_ms)

@@ -209,7 +209,7 @@ fn uncorrected(script: &NodeScript, gpu: usize, t_ms: i64) -> u64 {
     u64::from(script.fault_of(gpu, FaultKind::RowRemap, t_ms).is_some())
 }
 
-/// Whether a GPU fell off the bus.
+/// Returns whether a GPU fell off the bus.
 pub(crate) fn is_lost(script: &NodeScript, gpu: usize, t_ms: i64) -> bool {
     script.fault_of(gpu, FaultKind::LostGpu, t_ms).is_some()
 }

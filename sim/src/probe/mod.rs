@@ -137,7 +137,7 @@ impl SimulatedProbe {
         self.run_due_tasks();
     }
 
-    /// Whether there is output to be taken.
+    /// Returns whether there is output to be taken.
     pub fn has_output(&self) -> bool {
         let is_silent = self.fault_age_ms(FaultKind::Silent).is_some();
         !is_silent && self.environment().is_some_and(SimulatedNode::has_output)

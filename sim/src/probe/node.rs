@@ -120,7 +120,7 @@ impl SimulatedNode {
         booted_ms + i64::try_from(deadline.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX / 2)
     }
 
-    /// Whether there is output to be taken.
+    /// Returns whether there is output to be taken.
     pub fn has_output(&self) -> bool {
         !self.motd.is_empty() || !self.queue.is_empty() || (self.has_begun && !self.past.is_empty())
     }

@@ -385,7 +385,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Whether it affects one GPU, which the file must name.
+    /// Returns whether it affects one GPU, which the file must name.
     pub fn takes_gpu(self) -> bool {
         !matches!(
             self,

@@ -76,7 +76,7 @@ impl JobOverride {
         self.cancelled_ms.filter(|cancelled| *cancelled <= t_ms)
     }
 
-    /// Whether the job is held.
+    /// Returns whether the job is held.
     pub fn is_held(&self) -> bool {
         self.waits.is_some_and(|(_, until_ms)| until_ms == i64::MAX)
     }

@@ -87,12 +87,12 @@ impl NodeScript {
         self.units.iter().filter(|unit| unit.mig.is_none()).count()
     }
 
-    /// Whether its GPUs are in MIG mode.
+    /// Returns whether its GPUs are in MIG mode.
     pub fn is_divided(&self) -> bool {
         self.units.iter().any(|unit| unit.mig.is_some())
     }
 
-    /// Whether a GPU is a vGPU of a virtual machine: one that loses its license at some time.
+    /// Returns whether a GPU is a vGPU of a virtual machine: one that loses its license at some time.
     pub fn is_vgpu(&self, gpu: usize) -> bool {
         self.faults.iter().any(|fault| fault.kind == FaultKind::Unlicensed && fault.gpu as usize == gpu)
     }
@@ -215,7 +215,7 @@ impl JobScript {
         Some((age_ms as f64 / (end_ms - start_ms) as f64).clamp(0.0, 1.0))
     }
 
-    /// Whether the kernel has killed a process of the job, which its batch script outlives by 20 s.
+    /// Returns whether the kernel has killed a process of the job, which its batch script outlives by 20 s.
     pub fn is_killed_at(&self, t_ms: i64) -> bool {
         let life_ms = self.end_ms.zip(self.start_ms).map_or(0, |(end_ms, start_ms)| end_ms - start_ms);
         let killed = 1.0 - KILLED_BEFORE_MS as f64 / life_ms.max(1) as f64;

@@ -15,7 +15,7 @@ impl Rng {
         Self { key: mix(seed), constant }
     }
 
-    /// Whether all numbers are constant.
+    /// Returns whether all numbers are constant.
     pub fn is_constant(self) -> bool {
         self.constant
     }

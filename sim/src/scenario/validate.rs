@@ -76,7 +76,7 @@ pub(crate) fn gpus(scenario: &Scenario, job: &JobScript) -> Result<(), ScenarioF
     Ok(())
 }
 
-/// Whether two jobs overlap in time; a repeated job counts as always running.
+/// Returns whether two jobs overlap in time; a repeated job counts as always running.
 fn meet(a: &JobScript, b: &JobScript) -> bool {
     let from = |job: &JobScript| job.every_ms.map_or(job.start_ms.unwrap_or(i64::MAX), |_| i64::MIN);
     let to = |job: &JobScript| job.every_ms.map_or(job.end_ms.unwrap_or(i64::MAX), |_| i64::MAX);

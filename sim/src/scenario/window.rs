@@ -21,7 +21,7 @@ impl Window {
         self.lasts_ms.is_none_or(|lasts| age < lasts).then_some(age)
     }
 
-    /// Whether it is active at `t_ms`.
+    /// Returns whether it is active at `t_ms`.
     pub fn holds(&self, t_ms: i64) -> bool {
         self.age_ms(t_ms).is_some()
     }
@@ -31,7 +31,7 @@ impl Window {
         self.since_from(t_ms)
     }
 
-    /// Whether it is active at any time.
+    /// Returns whether it is active at any time.
     pub fn is_always(&self) -> bool {
         self.lasts_ms.is_none()
     }
