@@ -158,7 +158,7 @@ impl DriverThread {
         self.worker.calls.running().map(|(call_duration, _)| call_duration)
     }
 
-    /// Whether a report is from the current worker, not from an abandoned one.
+    /// Returns whether a report is from the current worker, not from an abandoned one.
     pub fn is_current(&self, worker: WorkerId) -> bool {
         self.worker.id == worker
     }

@@ -89,7 +89,7 @@ impl Kind {
         }
     }
 
-    /// Whether a newer line of kind `newer` makes one of this kind obsolete.
+    /// Returns whether a newer line of kind `newer` makes one of this kind obsolete.
     fn is_superseded_by(self, newer: Self) -> bool {
         match newer {
             Self::Hello => matches!(self, Self::Sample | Self::Health | Self::LinkRates),
@@ -152,7 +152,7 @@ impl OutputQueue {
         has_room
     }
 
-    /// Whether no line waits.
+    /// Returns whether no line waits.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(sent(9, 1), None);
     }
 
-    /// Whether the line of the next sample is complete.
+    /// Returns whether the line of the next sample is complete.
     fn is_full(sampler: &mut Sampler, utils: &[u64]) -> bool {
         let gpu = |util: &u64| GpuSample { util_pct: Reading::Value(*util), ..GpuSample::default() };
         let gpus = utils.iter().map(gpu).collect();

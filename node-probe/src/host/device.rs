@@ -22,7 +22,7 @@ impl Devices {
         Self { class, real: HashMap::new() }
     }
 
-    /// Whether a device is physical: virtual devices have no `device` link, and partitions no
+    /// Returns whether a device is physical: virtual devices have no `device` link, and partitions no
     /// folder.
     pub fn is_real(&mut self, name: &str) -> bool {
         if let Some(real) = self.real.get(name) {
@@ -39,7 +39,7 @@ impl Devices {
     }
 }
 
-/// Whether the kernel's device classes are visible.
+/// Returns whether the kernel's device classes are visible.
 pub fn has_any(class: &Path) -> bool {
     std::fs::read_dir(class).is_ok_and(|mut entries| entries.next().is_some())
 }

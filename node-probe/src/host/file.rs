@@ -54,7 +54,7 @@ impl OpenFile {
         Self(File::open(path).map_err(|error| ReadError::from(&error)))
     }
 
-    /// Whether the file could be opened.
+    /// Returns whether the file could be opened.
     pub fn is_open(&self) -> bool {
         self.0.is_ok()
     }

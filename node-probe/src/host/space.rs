@@ -70,7 +70,7 @@ impl Mounts {
         on.max_by_key(|mount| mount.point.components().count())
     }
 
-    /// Whether querying a path cannot block on a network.
+    /// Returns whether querying a path cannot block on a network.
     fn is_local(&self, path: &Path) -> bool {
         self.of(path).is_some_and(|mount| {
             OF_DISKS.contains(&mount.kind.as_str()) || OF_MEMORY.contains(&mount.kind.as_str())

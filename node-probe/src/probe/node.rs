@@ -62,7 +62,7 @@ impl Node {
         deadline.saturating_sub(self.started.elapsed())
     }
 
-    /// Whether a report is from the current source thread, not from an abandoned one.
+    /// Returns whether a report is from the current source thread, not from an abandoned one.
     pub fn is_current_thread(&self, worker: WorkerId) -> bool {
         self.drivers[worker.source].is_current(worker)
     }

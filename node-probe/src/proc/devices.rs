@@ -78,7 +78,7 @@ fn uuid(text: &str) -> Option<GpuUuid> {
     is_valid.then(|| GpuUuid::new(text))
 }
 
-/// Whether the text has the digits of a UUID, or the first ones.
+/// Returns whether the text has the digits of a UUID, or the first ones.
 fn is_digits(text: &str) -> bool {
     let digits = text.bytes().filter(u8::is_ascii_hexdigit).count();
     let hyphens = text.bytes().filter(|byte| *byte == b'-').count();

@@ -80,7 +80,7 @@ impl ContainerHints<'_> {
         other.then_some(Container { runtime: Runtime::Other, name: None })
     }
 
-    /// Whether a namespace is known to differ from the probe's.
+    /// Returns whether a namespace is known to differ from the probe's.
     fn other_namespace(&self, kind: &str) -> bool {
         let of = |process: &str| fs::read_link(self.proc.join(process).join("ns").join(kind)).ok();
         of(&self.pid.to_string()).zip(of("self")).is_some_and(|(its, ours)| its != ours)

@@ -202,7 +202,7 @@ impl ProcessTable {
     }
 }
 
-/// Whether a process has this pid although it is not in `/proc`: `kill(2)` distinguishes missing
+/// Returns whether a process has this pid although it is not in `/proc`: `kill(2)` distinguishes missing
 /// permission from a missing process.
 fn exists(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
@@ -243,7 +243,7 @@ impl TrackedProcess {
     }
 }
 
-/// Whether the set of processes or the facts of one differ from the last list.
+/// Returns whether the set of processes or the facts of one differ from the last list.
 pub fn facts_changed(last: &[ProcessSample], now: &[ProcessSample]) -> bool {
     last.len() != now.len() || last.iter().zip(now).any(|(last, now)| last.facts != now.facts)
 }

@@ -55,7 +55,7 @@ impl Stat {
     }
 }
 
-/// Whether all uids of a process are the user's. The folder of a process that has changed its uid belongs to root,
+/// Returns whether all uids of a process are the user's. The folder of a process that has changed its uid belongs to root,
 /// so that it does not tell root's processes from others.
 pub fn runs_as(folder: &Path, own_uid: u32) -> bool {
     let status = fs::read(folder.join("status")).unwrap_or_default();

@@ -128,7 +128,7 @@ impl ProcReader {
         self.proc.join(pid.to_string())
     }
 
-    /// Whether a process runs as this user, by its real uid; the folder's owner may be root for
+    /// Returns whether a process runs as this user, by its real uid; the folder's owner may be root for
     /// other reasons.
     fn is_own(&self, pid: u32) -> bool {
         let status = std::fs::read(self.folder(pid).join("status")).unwrap_or_default();

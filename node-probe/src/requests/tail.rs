@@ -36,7 +36,7 @@ impl Files {
         Ok(window.tail(&bytes))
     }
 
-    /// Whether it is the file of the last read; the first read trusts the given offset.
+    /// Returns whether it is the file of the last read; the first read trusts the given offset.
     fn is_same(&self, path: &Path, file: FileId) -> bool {
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if files.len() >= MOST_FILES && !files.contains_key(path) {

@@ -90,7 +90,7 @@ impl CallTracker {
         self.opened.store(true, Ordering::Release);
     }
 
-    /// Whether the source has responded at least once.
+    /// Returns whether the source has responded at least once.
     pub fn is_opened(&self) -> bool {
         self.opened.load(Ordering::Acquire)
     }
@@ -100,7 +100,7 @@ impl CallTracker {
         self.abandoned.store(true, Ordering::Release);
     }
 
-    /// Whether the thread was replaced.
+    /// Returns whether the thread was replaced.
     pub fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Acquire)
     }
@@ -110,7 +110,7 @@ impl CallTracker {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// Whether the thread has ended.
+    /// Returns whether the thread has ended.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }

@@ -38,7 +38,7 @@ pub trait Source: Send {
     /// [`Absent`] if there are no accelerators at present.
     fn open(&mut self) -> Result<Box<dyn Session + '_>, Absent>;
 
-    /// Whether it cannot be opened by this process any more, but by a new one.
+    /// Returns whether it cannot be opened by this process any more, but by a new one.
     fn is_stuck(&self) -> bool {
         false
     }
@@ -65,7 +65,7 @@ pub trait Session {
     /// Returns the events since the last call.
     fn driver_events(&mut self) -> Vec<DriverEvent>;
 
-    /// Whether the last readings contradict the inventory, so that it must be queried again.
+    /// Returns whether the last readings contradict the inventory, so that it must be queried again.
     fn is_stale(&self) -> bool {
         false
     }
@@ -92,7 +92,7 @@ impl Absent {
         Self::default()
     }
 
-    /// Whether there is nothing to mention.
+    /// Returns whether there is nothing to mention.
     pub fn is_no_device(&self) -> bool {
         *self == Self::default()
     }

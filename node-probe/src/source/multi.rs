@@ -55,7 +55,7 @@ impl MultiSource {
         self.parts.len()
     }
 
-    /// Whether there are no sources.
+    /// Returns whether there are no sources.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
@@ -79,12 +79,12 @@ impl MultiSource {
         changed
     }
 
-    /// Whether a source is available.
+    /// Returns whether a source is available.
     pub fn is_ready(&self, source: usize) -> bool {
         self.parts[source].inventory().is_some()
     }
 
-    /// Whether a source has a driver on this node, as far as it has reported.
+    /// Returns whether a source has a driver on this node, as far as it has reported.
     pub fn has_driver(&self, source: usize) -> bool {
         let part = &self.parts[source];
         let is_no_device = matches!(&part.phase, Phase::Absent(absent) if absent.is_no_device());

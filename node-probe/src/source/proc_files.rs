@@ -44,7 +44,7 @@ impl ProcFiles {
         Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
     }
 
-    /// Whether `/proc` does not even list the processes of other people, as with `hidepid=2`: every machine and
+    /// Returns whether `/proc` does not even list the processes of other people, as with `hidepid=2`: every machine and
     /// container has a process 1, which is not this user's.
     pub fn hides_others(&self, pids: &[u32]) -> bool {
         self.own_uid != 0 && !pids.contains(&1)

@@ -51,7 +51,7 @@ fn start(tree: &Tree) -> Probe {
     Probe::start(command)
 }
 
-/// Whether every device fails for a reason with this text.
+/// Returns whether every device fails for a reason with this text.
 fn fails(sample: &Sample, text: &str) -> bool {
     let is =
         |reading: &Reading<u64>| matches!(reading, Reading::Failed(why) if why.to_string().contains(text));

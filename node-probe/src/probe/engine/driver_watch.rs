@@ -80,12 +80,12 @@ impl Driver {
         *self = Self::new(self.watch.vendor);
     }
 
-    /// Whether the pending sample waits for its readings.
+    /// Returns whether the pending sample waits for its readings.
     fn is_awaited(&self) -> bool {
         self.requested_at.is_some() && !self.is_late
     }
 
-    /// Whether its thread was replaced and the replacement has not had time to respond.
+    /// Returns whether its thread was replaced and the replacement has not had time to respond.
     fn is_on_trial(&self) -> bool {
         self.was_replaced && !self.is_late
     }

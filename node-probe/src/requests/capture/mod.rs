@@ -265,7 +265,7 @@ fn refused(process: ProcessRef, why: &str) -> ProcessCapture {
     }
 }
 
-/// Whether reading a process's memory may wait as long as the process does.
+/// Returns whether reading a process's memory may wait as long as the process does.
 fn may_wait(state: ThreadState) -> bool {
     matches!(state, ThreadState::Uninterruptible | ThreadState::Zombie)
 }

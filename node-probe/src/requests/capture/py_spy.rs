@@ -57,7 +57,7 @@ pub(super) enum DumpError {
 }
 
 impl DumpError {
-    /// Whether it still runs.
+    /// Returns whether it still runs.
     pub(super) fn is_left_behind(&self) -> bool {
         *self == Self::LeftBehind
     }

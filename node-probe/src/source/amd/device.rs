@@ -295,7 +295,7 @@ impl AmdDevice {
     }
 }
 
-/// Whether the GPU is part of a processor, as far as attributes show that each driver version has.
+/// Returns whether the GPU is part of a processor, as far as attributes show that each driver version has.
 fn is_apu(card: &Card, hwmon: &Hwmon) -> bool {
     let has_its_voltage = || {
         let label = hwmon.path("in1_label").and_then(|path| attribute::read_text(&path).ok());

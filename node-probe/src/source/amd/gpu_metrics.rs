@@ -219,7 +219,7 @@ fn layout(format: u8, content: u8) -> Option<Layout> {
     })
 }
 
-/// Whether a table is that of a processor with a GPU, which its format states also where the layout is
+/// Returns whether a table is that of a processor with a GPU, which its format states also where the layout is
 /// unknown.
 pub fn is_of_apu(table: &[u8]) -> bool {
     matches!(table, [_, _, 2 | 3, ..])

@@ -87,7 +87,7 @@ impl KfdGpu {
         self.architecture = value("gfx_target_version").filter(|version| *version > 0).map(architecture);
     }
 
-    /// Whether the driver knows the GPU.
+    /// Returns whether the driver knows the GPU.
     pub fn is_known(&self) -> bool {
         !self.ids.is_empty() && self.proc.is_dir()
     }

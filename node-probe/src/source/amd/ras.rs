@@ -54,7 +54,7 @@ impl Ras {
         }
     }
 
-    /// Whether the memory is protected.
+    /// Returns whether the memory is protected.
     pub const fn has_memory(&self) -> bool {
         self.has_memory
     }

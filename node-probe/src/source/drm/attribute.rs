@@ -66,7 +66,7 @@ impl Attribute {
         Self(Err(ReadError::Missing))
     }
 
-    /// Whether it could be opened.
+    /// Returns whether it could be opened.
     pub const fn is_open(&self) -> bool {
         self.0.is_ok()
     }
@@ -183,7 +183,7 @@ impl Reader {
         Self { is_gone: false, calls: Arc::clone(calls) }
     }
 
-    /// Whether a read reported that the device is gone.
+    /// Returns whether a read reported that the device is gone.
     pub const fn is_gone(&self) -> bool {
         self.is_gone
     }

@@ -68,7 +68,7 @@ impl Card {
         (0..count).map(part).collect()
     }
 
-    /// Whether it is the whole device, or the partition that stands for its board.
+    /// Returns whether it is the whole device, or the partition that stands for its board.
     pub fn is_first(&self) -> bool {
         self.partition.is_none_or(|partition| partition.number == 0)
     }

@@ -112,7 +112,7 @@ impl ClientScanner {
         }
     }
 
-    /// Whether processes of other people cannot be read.
+    /// Returns whether processes of other people cannot be read.
     pub fn is_partial(&self) -> bool {
         self.hides_others || !self.hidden.is_empty()
     }

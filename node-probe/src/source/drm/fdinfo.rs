@@ -111,7 +111,7 @@ fn add(engines: &mut Vec<Engine>, engine: Engine) {
     }
 }
 
-/// Whether a region is memory of the device: `vram` (amdgpu), `vram0` (Xe), `local0` (i915).
+/// Returns whether a region is memory of the device: `vram` (amdgpu), `vram0` (Xe), `local0` (i915).
 fn is_on_device(region: &str) -> bool {
     region.starts_with("vram") || region.starts_with("local")
 }

@@ -35,7 +35,7 @@ impl Hwmon {
         Self(None)
     }
 
-    /// Whether the driver provides sensors.
+    /// Returns whether the driver provides sensors.
     pub const fn exists(&self) -> bool {
         self.0.is_some()
     }

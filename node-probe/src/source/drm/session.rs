@@ -53,7 +53,7 @@ pub trait Device: Sized {
     /// Reads the health.
     fn health(&mut self, reader: &mut Reader) -> GpuHealth;
 
-    /// Whether the memory of the GPU is the host's.
+    /// Returns whether the memory of the GPU is the host's.
     fn is_integrated(&self) -> bool;
 
     /// Returns the processes that the driver lists itself, beside those with open files.
@@ -61,7 +61,7 @@ pub trait Device: Sized {
         Vec::new()
     }
 
-    /// Whether the driver lists the processes of other users.
+    /// Returns whether the driver lists the processes of other users.
     fn lists_others(&self) -> bool {
         false
     }

@@ -181,7 +181,7 @@ fn nameless(index: u32, error: &NvmlError) -> GpuUuid {
 }
 
 impl DeviceHandle<'_> {
-    /// Whether the GPU changed since the enumeration: it recovered, its MIG mode was switched, or
+    /// Returns whether the GPU changed since the enumeration: it recovered, its MIG mode was switched, or
     /// its instances changed. Free of cost for an unchanged GPU, except in MIG mode, in which no
     /// other query would notice.
     pub fn has_changed(&self, nvml: &Nvml, instances: &[Self]) -> bool {
@@ -196,7 +196,7 @@ impl DeviceHandle<'_> {
         self.divided == Some(true) && (self.has_another_mode() || has_other_instances(device, instances))
     }
 
-    /// Whether its MIG mode was switched.
+    /// Returns whether its MIG mode was switched.
     pub fn has_another_mode(&self) -> bool {
         self.device.as_ref().is_ok_and(|device| {
             let now = divided(device);
@@ -205,7 +205,7 @@ impl DeviceHandle<'_> {
     }
 }
 
-/// Whether there are other instances: one at the first position that was free, or none at the last one that
+/// Returns whether there are other instances: one at the first position that was free, or none at the last one that
 /// was not.
 fn has_other_instances(gpu: &Device<'_>, instances: &[DeviceHandle<'_>]) -> bool {
     let exists = |position: u32| gpu.mig_device_by_index(position).is_ok();
@@ -215,7 +215,7 @@ fn has_other_instances(gpu: &Device<'_>, instances: &[DeviceHandle<'_>]) -> bool
     exists(first_free) || positions().next_back().is_some_and(|last| !exists(last))
 }
 
-/// Whether MIG mode is enabled. In a container with an instance alone, the GPU may not state it, but has
+/// Returns whether MIG mode is enabled. In a container with an instance alone, the GPU may not state it, but has
 /// the instance.
 fn divided(gpu: &Device<'_>) -> Option<bool> {
     match gpu.mig_mode() {

@@ -87,7 +87,7 @@ pub fn text(result: Result<String, NvmlError>) -> Reading<Text> {
     reading(result).map(Text::from)
 }
 
-/// Whether an error means that the reading is unsupported.
+/// Returns whether an error means that the reading is unsupported.
 pub fn unsupported(error: &NvmlError) -> bool {
     match error {
         NvmlError::NotSupported => true,
@@ -110,7 +110,7 @@ pub fn first_offered<T>(
     }
 }
 
-/// Whether the library lacks the function, which is final for this driver.
+/// Returns whether the library lacks the function, which is final for this driver.
 pub fn missing(error: &NvmlError) -> bool {
     matches!(error, NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_))
 }
@@ -120,7 +120,7 @@ pub fn fault(error: &NvmlError) -> Option<Text> {
     matches!(error, NvmlError::GpuLost | NvmlError::ResetRequired).then(|| of(error))
 }
 
-/// Whether an error means that the driver is gone or does not match the library.
+/// Returns whether an error means that the driver is gone or does not match the library.
 pub fn ends_session(error: &NvmlError) -> bool {
     matches!(error, NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibRmVersionMismatch)
 }

@@ -152,7 +152,7 @@ fn unified(device: &Device<'_>, handle: &DeviceHandle<'_>, facts: &GpuFacts) -> 
     named || ffi::shares_page_tables(device).unwrap_or(false) || is_integrated(device)
 }
 
-/// Whether a GPU is integrated and has no memory of its own: GB10 (DGX Spark) and the Jetsons.
+/// Returns whether a GPU is integrated and has no memory of its own: GB10 (DGX Spark) and the Jetsons.
 ///
 /// A missing memory size is no indication, because a failing driver does not report an H100's
 /// either.

@@ -262,7 +262,7 @@ pub fn remote_kind(device: &Device<'_>, link: u32) -> Result<Option<RemoteKind>,
     }
 }
 
-/// Whether confidential computing is enabled.
+/// Returns whether confidential computing is enabled.
 ///
 /// # Errors
 /// Errors of NVML, or a missing symbol.
@@ -274,7 +274,7 @@ pub fn confidential(nvml: &Nvml) -> Result<bool, NvmlError> {
     Ok(state.ccFeature == sys::NVML_CC_SYSTEM_FEATURE_ENABLED)
 }
 
-/// Whether the GPU accesses host memory through the host's page tables (ATS), as with a Grace CPU.
+/// Returns whether the GPU accesses host memory through the host's page tables (ATS), as with a Grace CPU.
 ///
 /// # Errors
 /// Errors of NVML, or a missing symbol.

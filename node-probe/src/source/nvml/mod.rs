@@ -202,7 +202,7 @@ impl NvmlSession<'_> {
     }
 }
 
-/// Whether the readings of a GPU or instance show that the inventory is out of date.
+/// Returns whether the readings of a GPU or instance show that the inventory is out of date.
 fn contradicts(
     nvml: &Nvml,
     (handle, instances): (&DeviceHandle<'_>, &[DeviceHandle<'_>]),

@@ -72,7 +72,7 @@ impl Pcie {
         self.most_bytes_s
     }
 
-    /// Whether the GPU depends on measurements and has been measured.
+    /// Returns whether the GPU depends on measurements and has been measured.
     pub fn is_measured(&self) -> bool {
         self.wants_measuring && self.measured.is_some()
     }

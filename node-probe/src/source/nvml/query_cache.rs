@@ -156,13 +156,13 @@ impl QueryCache {
         self.gone.as_ref().filter(|_| self.gone_balance > 0)
     }
 
-    /// Whether a query that succeeded before became unsupported in this cycle, which may be due to
+    /// Returns whether a query that succeeded before became unsupported in this cycle, which may be due to
     /// a mode change.
     pub fn is_contradicted(&self) -> bool {
         self.is_contradicted
     }
 
-    /// Whether the query is not known to be unsupported.
+    /// Returns whether the query is not known to be unsupported.
     pub fn offers(&self, query: impl Into<QueryBit>) -> bool {
         let QueryBit(bit) = query.into();
         self.refused & bit == 0

@@ -6,7 +6,7 @@
 
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, os::unix::fs::MetadataExt, path::Path};
 
-/// Whether a file with the library's name is mapped into this process but no longer exists at its
+/// Returns whether a file with the library's name is mapped into this process but no longer exists at its
 /// path.
 pub fn is_stuck_with_replaced(library: &OsStr) -> bool {
     fs::read("/proc/self/maps").is_ok_and(|maps| is_replaced(&maps, library))
@@ -41,7 +41,7 @@ impl<'a> Mapping<'a> {
         rest.starts_with(b"/").then_some(Self { inode, path: rest })
     }
 
-    /// Whether the path still leads to the file. Its device is not compared, because `stat` and the
+    /// Returns whether the path still leads to the file. Its device is not compared, because `stat` and the
     /// kernel's list differ on some file systems.
     fn is_installed(&self) -> bool {
         fs::metadata(OsStr::from_bytes(self.path)).is_ok_and(|meta| meta.ino() == self.inode)

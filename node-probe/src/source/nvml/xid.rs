@@ -72,7 +72,7 @@ impl<'nvml> XidWatch<'nvml> {
         Ok(set)
     }
 
-    /// Whether the event set covers these GPUs.
+    /// Returns whether the event set covers these GPUs.
     pub fn covers(&self, handles: &[DeviceHandle<'_>]) -> bool {
         self.registered == names(handles)
     }

@@ -58,7 +58,7 @@ impl Chip {
     }
 }
 
-/// Whether a PCI device is a chip that this source lists.
+/// Returns whether a PCI device is a chip that this source lists.
 pub fn is_chip(device: &Path) -> bool {
     generation_of(device).is_some()
 }

@@ -64,7 +64,7 @@ impl Holders {
         file.and_then(|file| self.by_file.get(file)).unwrap_or(&NONE).iter().copied()
     }
 
-    /// Whether processes of other people cannot be read.
+    /// Returns whether processes of other people cannot be read.
     pub const fn is_partial(&self) -> bool {
         self.is_partial
     }

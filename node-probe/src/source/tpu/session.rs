@@ -131,7 +131,7 @@ impl TpuSession<'_> {
         self.holders.update(clock::mono_ns(), &files)
     }
 
-    /// Whether no process has a chip open, so that there is no runtime that could respond.
+    /// Returns whether no process has a chip open, so that there is no runtime that could respond.
     fn is_idle(&self) -> bool {
         !self.holders.is_partial()
             && self.devices.iter().all(|device| {
