@@ -32,7 +32,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// Whether the reading was not taken yet, so that JSON can omit the field.
+    /// Returns whether the reading was not taken yet, so that JSON can omit the field.
     pub fn is_not_yet(&self) -> bool {
         matches!(self, Self::NotYet)
     }
@@ -57,7 +57,7 @@ impl FailureReason {
     /// Prefix of reasons for values that are withheld by policy rather than failed.
     pub const HIDDEN: &str = "hidden";
 
-    /// Whether the value is withheld by policy, such as the arguments of another user's process.
+    /// Returns whether the value is withheld by policy, such as the arguments of another user's process.
     pub fn is_hidden(&self) -> bool {
         self.0.as_str().starts_with(Self::HIDDEN)
     }

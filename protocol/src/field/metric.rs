@@ -407,7 +407,7 @@ impl<F: Copy> Metric<F> {
         if self.column.is_empty() { self.stem() } else { self.column }
     }
 
-    /// Whether its recent values are kept.
+    /// Returns whether its recent values are kept.
     pub const fn has_history(&self) -> bool {
         !matches!(self.retention, Retention::None)
     }

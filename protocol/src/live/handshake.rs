@@ -159,7 +159,7 @@ impl Exchange<'_> {
         key.derive(&[b"tab session".as_slice(), &self.client.0, &self.server.0].concat())
     }
 
-    /// Whether `code` is what a relay with this verifier would send. Constant time.
+    /// Returns whether `code` is what a relay with this verifier would send. Constant time.
     pub fn accepts_server(&self, key: &Key, code: &Code) -> bool {
         self.code_by(&key.server_key()).0.ct_eq(&code.0).into()
     }

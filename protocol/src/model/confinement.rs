@@ -37,7 +37,7 @@ impl Visible {
         self.visible += u32::from(is_visible);
     }
 
-    /// Whether some are denied.
+    /// Returns whether some are denied.
     pub fn is_partial(self) -> bool {
         self.visible < self.devices
     }
@@ -51,7 +51,7 @@ impl Visible {
 }
 
 impl Confinement {
-    /// Whether any device is denied.
+    /// Returns whether any device is denied.
     pub fn is_partial(&self) -> bool {
         self.gpus.is_partial() || self.instances.is_partial()
     }

@@ -387,7 +387,7 @@ pub struct NvLink {
 }
 
 impl NvLink {
-    /// Whether both are equal except for their rates.
+    /// Returns whether both are equal except for their rates.
     pub fn equals_except_rates(&self, other: &Self) -> bool {
         self.link == other.link
             && self.up == other.up

@@ -104,7 +104,7 @@ impl Job {
         }
     }
 
-    /// Whether it currently holds nodes.
+    /// Returns whether it currently holds nodes.
     pub fn is_active(&self) -> bool {
         !matches!(self.state, JobState::Pending | JobState::Ended(_))
     }

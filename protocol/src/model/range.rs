@@ -165,7 +165,7 @@ impl Summaries {
         postcard::from_bytes(bytes).ok()
     }
 
-    /// Whether there are no slots.
+    /// Returns whether there are no slots.
     pub fn is_empty(&self) -> bool {
         self.mean.is_empty()
     }

@@ -85,7 +85,7 @@ pub enum RetryTarget {
 }
 
 impl Request {
-    /// Whether it modifies something on the cluster; a read-only relay rejects such requests.
+    /// Returns whether it modifies something on the cluster; a read-only relay rejects such requests.
     pub fn is_action(&self) -> bool {
         matches!(self, Self::Signal { .. } | Self::Job { .. })
     }

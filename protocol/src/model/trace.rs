@@ -139,7 +139,7 @@ impl Trace {
         self.codes.len()
     }
 
-    /// Whether the trace has no slots.
+    /// Returns whether the trace has no slots.
     pub fn is_empty(&self) -> bool {
         self.codes.is_empty()
     }

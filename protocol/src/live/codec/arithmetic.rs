@@ -85,7 +85,7 @@ impl<'a> Decoder<'a> {
         decoder
     }
 
-    /// Whether the input is used up.
+    /// Returns whether the input is used up.
     pub fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }

@@ -114,7 +114,7 @@ impl Codes {
         self.len as usize
     }
 
-    /// Whether there are no codes.
+    /// Returns whether there are no codes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
