@@ -97,7 +97,7 @@ impl Places {
 }
 
 impl RuntimeDirError {
-    /// Whether another user's file or directory occupies the path, which this user can neither use nor
+    /// Returns whether another user's file or directory occupies the path, which this user can neither use nor
     /// remove.
     fn is_of_another_user(&self) -> bool {
         match self {

@@ -207,12 +207,12 @@ impl Gpu {
         }
     }
 
-    /// Whether it is free: [unused](Self::is_unused), and of no job.
+    /// Returns whether it is free: [unused](Self::is_unused), and of no job.
     pub fn is_free(&self) -> bool {
         self.jobs.is_empty() && self.is_unused()
     }
 
-    /// Whether it is known that nothing uses it: its node sends what is due, it has no processes and no memory in use,
+    /// Returns whether it is known that nothing uses it: its node sends what is due, it has no processes and no memory in use,
     /// and it is not divided into instances. A job may have it nevertheless.
     pub fn is_unused(&self) -> bool {
         // Unified memory is the host's.
@@ -225,7 +225,7 @@ impl Gpu {
             && !self.is_divided()
     }
 
-    /// Whether memory is in use that no listed process holds: another user's or container's, or left behind by a crash.
+    /// Returns whether memory is in use that no listed process holds: another user's or container's, or left behind by a crash.
     /// Unlike `mem_unattributed_bytes`, it does not wait until that has lasted.
     pub fn has_unknown_holder(&self) -> bool {
         let is_used = self.readings.value(GpuField::MemUsed).is_some_and(|bytes| bytes >= LEAST_BYTES);
@@ -233,7 +233,7 @@ impl Gpu {
         lasts || self.processes == Some(0) && is_used && !self.unified_memory && !self.is_divided()
     }
 
-    /// Whether it is divided into MIG instances, which are GPUs of their own.
+    /// Returns whether it is divided into MIG instances, which are GPUs of their own.
     pub fn is_divided(&self) -> bool {
         self.mig.is_none() && self.mig_mode == Some(true)
     }

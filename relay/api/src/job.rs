@@ -121,7 +121,7 @@ pub struct JobTotals {
 }
 
 impl Job {
-    /// Whether it has ended, rather than that it holds nodes or waits for them.
+    /// Returns whether it has ended, rather than that it holds nodes or waits for them.
     pub fn has_ended(&self) -> bool {
         !self.is_active && self.state != "PENDING"
     }

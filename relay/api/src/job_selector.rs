@@ -103,7 +103,7 @@ impl Listed for Job {
 }
 
 impl JobSelector {
-    /// Whether a job is meant. A task that has not started is part of its array's pending rest.
+    /// Returns whether a job is meant. A task that has not started is part of its array's pending rest.
     pub fn selects(&self, job: &impl Listed) -> bool {
         match (*self, job.parent()) {
             (Self::Id(id), Some(Parent::Array { job: parent, .. } | Parent::Het { job: parent, .. })) => {
@@ -151,7 +151,7 @@ impl JobSelector {
     }
 }
 
-/// Whether the label of an array's pending rest, such as `48440_[1,4-9:2%8]`, contains a task. SLURM shortens long ones,
+/// Returns whether the label of an array's pending rest, such as `48440_[1,4-9:2%8]`, contains a task. SLURM shortens long ones,
 /// which may contain any.
 fn has_task(label: &str, task: u32) -> bool {
     let list = label.split_once("_[").map_or("", |(_, list)| list).trim_end_matches(']');

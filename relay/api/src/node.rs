@@ -163,7 +163,7 @@ impl ConnectionState {
         }
     }
 
-    /// Whether the readings of the node are of this moment.
+    /// Returns whether the readings of the node are of this moment.
     pub const fn is_current(self) -> bool {
         matches!(self, Self::Live | Self::Late)
     }

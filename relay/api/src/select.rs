@@ -36,7 +36,7 @@ impl Fields {
         (paths.len() <= MAX_PATHS).then_some(Self(paths))
     }
 
-    /// Whether everything is selected.
+    /// Returns whether everything is selected.
     pub fn is_all(&self) -> bool {
         self.0.is_empty()
     }

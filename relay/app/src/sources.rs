@@ -81,7 +81,7 @@ impl Sources {
         })
     }
 
-    /// Whether probes run within jobs.
+    /// Returns whether probes run within jobs.
     pub(super) fn has_job_probes(&self) -> bool {
         self.launcher.as_ref().is_some_and(|launcher| launcher.job_launcher().is_some())
     }

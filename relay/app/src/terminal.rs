@@ -311,7 +311,7 @@ pub fn complain(text: impl Display) {
     let _ = out.write_all(escaped(&text, out.is_terminal()).as_bytes());
 }
 
-/// Whether a text contains characters that a terminal would obey.
+/// Returns whether a text contains characters that a terminal would obey.
 pub fn is_harmful(text: &str) -> bool {
     text.contains(escape::is_harmful)
 }

@@ -160,7 +160,7 @@ impl Watched {
         }
     }
 
-    /// Whether job logs may be on this machine; those of a scripted cluster exist only there.
+    /// Returns whether job logs may be on this machine; those of a scripted cluster exist only there.
     pub fn has_logs_here(&self) -> bool {
         !matches!(self, Self::Demo(_) | Self::Replay(..))
     }

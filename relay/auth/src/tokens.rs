@@ -99,7 +99,7 @@ pub struct OpenedToken {
 }
 
 impl OpenedToken {
-    /// Whether this peer may use it. A token for one user is refused where the kernel or a trusted proxy identifies
+    /// Returns whether this peer may use it. A token for one user is refused where the kernel or a trusted proxy identifies
     /// another, or the kernel no one; a peer on another machine or an unnamed visitor of a proxy has no uid to compare.
     pub fn is_for(&self, peer: Peer, trust: &Trust) -> bool {
         let (Some(uid), owner) = (self.uid, Peer::owner()) else { return true };
@@ -175,7 +175,7 @@ pub enum TokenError {
 }
 
 impl Tokens {
-    /// Whether they outlive this relay.
+    /// Returns whether they outlive this relay.
     pub fn are_stored(&self) -> bool {
         self.dir.is_some()
     }
@@ -298,7 +298,7 @@ impl Tokens {
         self.state().used_ms.insert(id.clone(), now_ms);
     }
 
-    /// Whether the token of this id is still valid. A name is not enough: once revoked, another token may have it.
+    /// Returns whether the token of this id is still valid. A name is not enough: once revoked, another token may have it.
     pub fn is_valid(&self, id: &ShareId, now_ms: u64) -> bool {
         let mut state = self.state();
         self.read(&mut state).is_ok()

@@ -50,14 +50,14 @@ impl Effective {
         }
     }
 
-    /// Whether this command line sets it, and it says what to watch or how.
+    /// Returns whether this command line sets it, and it says what to watch or how.
     pub(super) fn chooses_watch(&self) -> bool {
         let headings = [WATCH, NODES];
         self.source == Source::Flag
             && self.setting.get_help_heading().is_some_and(|name| headings.contains(&name))
     }
 
-    /// Whether it may have several values.
+    /// Returns whether it may have several values.
     pub(super) fn is_list(&self) -> bool {
         matches!(self.setting.get_action(), ArgAction::Append)
     }

@@ -95,7 +95,7 @@ impl SampleGroups {
 }
 
 impl Member {
-    /// Whether a sample is due about now: one interval after the last, give or take the jitter.
+    /// Returns whether a sample is due about now: one interval after the last, give or take the jitter.
     fn is_expected(&self, at_ms: u64) -> bool {
         self.last.is_some_and(|(last_ms, interval_ms)| (last_ms + interval_ms).abs_diff(at_ms) <= ROUND_MS)
     }

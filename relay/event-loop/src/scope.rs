@@ -36,7 +36,7 @@ fn tasks(jobs: &[Job], array: JobId) -> Vec<String> {
     jobs.iter().filter(of_it).filter(|job| job.is_active()).map(|job| job.id.to_string()).collect()
 }
 
-/// Whether all jobs of a scope have ended; `None` if that is unknown, because the job list is not fresh.
+/// Returns whether all jobs of a scope have ended; `None` if that is unknown, because the job list is not fresh.
 pub(super) fn has_ended(fleet: &Fleet, scope: &Scope) -> Option<bool> {
     let Scope::Jobs(jobs) = scope else { return Some(false) };
     let has_ended =

@@ -210,7 +210,7 @@ impl JobGpu<'_> {
         }
     }
 
-    /// Whether its readings show what one job does.
+    /// Returns whether its readings show what one job does.
     pub fn is_whole(&self) -> bool {
         ownership::is_whole(self.node, self.gpu)
     }

@@ -469,7 +469,7 @@ fn mean(values: impl Iterator<Item = f32>, steps: usize) -> Option<f32> {
     is_known(count, steps).then(|| sum / count as f32)
 }
 
-/// Whether enough of the steps are known for a conclusion.
+/// Returns whether enough of the steps are known for a conclusion.
 fn is_known(count: usize, steps: usize) -> bool {
     count > 0 && count * 5 >= steps * 4
 }

@@ -163,12 +163,12 @@ impl NodeEvent {
         }
     }
 
-    /// Whether it lists the processes on the GPUs.
+    /// Returns whether it lists the processes on the GPUs.
     pub(super) fn lists_processes(&self) -> bool {
         matches!(self, Self::Line(line) if matches!(**line, ProbeLine::Processes(_)))
     }
 
-    /// Whether no earlier probe of the session is connected any more.
+    /// Returns whether no earlier probe of the session is connected any more.
     pub(super) fn ends_probe(&self) -> bool {
         match self {
             Self::Connecting { .. } | Self::Down { .. } | Self::Refused { .. } | Self::Ending => true,

@@ -22,7 +22,7 @@ pub struct NodeView<'a> {
 }
 
 impl NodeView<'_> {
-    /// Whether some GPUs are divided into MIG instances, and how many devices there are at least, as far as that
+    /// Returns whether some GPUs are divided into MIG instances, and how many devices there are at least, as far as that
     /// is not visible.
     fn invisible(&self) -> (bool, usize) {
         let Some(Confinement { gpus, instances, .. }) = self.confinement else { return (false, 0) };

@@ -119,7 +119,7 @@ impl GpuLayout<'_> {
             })
     }
 
-    /// Whether a GPU is divided into instances, so that SLURM allocates those instead.
+    /// Returns whether a GPU is divided into instances, so that SLURM allocates those instead.
     pub fn is_divided(self, position: usize) -> bool {
         self.divided.contains(&self.gpus[position].facts.uuid)
     }

@@ -19,7 +19,7 @@ impl LongHistory {
         self.nodes.values().map(NodeHistory::len).sum()
     }
 
-    /// Whether there is nothing.
+    /// Returns whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -79,7 +79,7 @@ impl NodeHistory {
         self.host.len() + self.gpus.values().map(RowHistory::len).sum::<usize>()
     }
 
-    /// Whether it has nothing left.
+    /// Returns whether it has nothing left.
     fn is_over(&self, now_ms: u64) -> bool {
         self.gpus.is_empty()
             && self.host.tiers().iter().all(Tier::is_empty)

@@ -45,7 +45,7 @@ impl RangeSource {
         }
     }
 
-    /// Whether some of the requested fields are missing, because the query selects too many rows.
+    /// Returns whether some of the requested fields are missing, because the query selects too many rows.
     pub fn leaves_out_fields(&self) -> bool {
         match self {
             Self::Stored(source) => source.leaves_out_fields(),

@@ -125,7 +125,7 @@ impl LongHistory {
 }
 
 impl StoredSource {
-    /// Whether some of the requested fields are missing, because the query selects too many rows.
+    /// Returns whether some of the requested fields are missing, because the query selects too many rows.
     pub fn leaves_out_fields(&self) -> bool {
         self.leaves_out_fields
     }

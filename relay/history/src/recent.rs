@@ -83,7 +83,7 @@ impl RecentSource {
         Some(Self { step_ms, nodes, leaves_out_fields })
     }
 
-    /// Whether some of the requested fields are missing, because the query selects too many rows.
+    /// Returns whether some of the requested fields are missing, because the query selects too many rows.
     pub fn leaves_out_fields(&self) -> bool {
         self.leaves_out_fields
     }

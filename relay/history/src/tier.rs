@@ -226,7 +226,7 @@ impl Tier {
         self.sealed.front().map(|chunk| (chunk.number + 1) * CHUNK)
     }
 
-    /// Whether there is nothing.
+    /// Returns whether there is nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.sealed.is_empty() && self.open.is_empty()
     }

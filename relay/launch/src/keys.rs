@@ -17,7 +17,7 @@ pub struct Keys {
 const READY: &str = "usable";
 
 impl Keys {
-    /// Whether there is a key to try.
+    /// Returns whether there is a key to try.
     pub fn is_any_usable(&self) -> bool {
         let in_agent = matches!(self.agent, Some(Ok(1..)));
         in_agent || self.files.iter().any(|(_, state)| *state == READY)

@@ -169,7 +169,7 @@ pub enum LaunchError {
     },
 }
 
-/// Whether a program is in one of the folders of `PATH`.
+/// Returns whether a program is in one of the folders of `PATH`.
 fn is_on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())

@@ -237,7 +237,7 @@ fn is_default(value: &str) -> bool {
     matches!(value, "no" | "false" | "default")
 }
 
-/// Whether a key file is one of a security key, or has a certificate beside it.
+/// Returns whether a key file is one of a security key, or has a certificate beside it.
 fn is_openssh_only(file: &Path) -> bool {
     let name = file.as_os_str().to_string_lossy();
     Path::new(&format!("{name}-cert.pub")).exists() || name.ends_with("_sk") && file.exists()

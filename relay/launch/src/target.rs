@@ -72,7 +72,7 @@ impl Targets {
         targets.get(node).cloned().unwrap_or_else(|| Target::Ssh(SshTarget::host(node.as_str())))
     }
 
-    /// Whether a node has a target of its own, because the user lists it.
+    /// Returns whether a node has a target of its own, because the user lists it.
     pub fn contains(&self, node: &NodeName) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(node)
     }

@@ -328,7 +328,7 @@ impl Hub {
         response.await.unwrap_or_else(|_| gone())
     }
 
-    /// Whether all jobs of a scope have ended; `None` unless the job list is fresh.
+    /// Returns whether all jobs of a scope have ended; `None` unless the job list is fresh.
     pub async fn has_ended(&self, scope: Scope) -> Option<bool> {
         let (reply, response) = oneshot::channel();
         self.requests.send(Request::HasEnded { scope, reply }).await.ok()?;

@@ -60,7 +60,7 @@ fn end(status: ExitStatus) -> String {
 }
 
 impl CommandError {
-    /// Whether another attempt may succeed.
+    /// Returns whether another attempt may succeed.
     pub fn is_transient(&self) -> bool {
         match self {
             // `EX_TEMPFAIL` of sysexits.h.

@@ -37,7 +37,7 @@ pub enum MailError {
 }
 
 impl MailError {
-    /// Whether another attempt may succeed.
+    /// Returns whether another attempt may succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Sendmail(_) | Self::TimedOut)
     }

@@ -276,7 +276,7 @@ impl Cut {
         }
     }
 
-    /// Whether the job runs by the last list.
+    /// Returns whether the job runs by the last list.
     fn is_active(&self) -> bool {
         self.fleet.jobs().iter().any(|job| job.id == self.job && job.is_active())
     }

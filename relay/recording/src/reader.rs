@@ -154,7 +154,7 @@ impl Reader {
         self.newest_ms
     }
 
-    /// Whether reading ended before the end of the file, because what follows is damaged or incomplete.
+    /// Returns whether reading ended before the end of the file, because what follows is damaged or incomplete.
     pub fn is_cut_short(&self) -> bool {
         self.is_damaged || matches!(self.frames.end(), Some(End::Damaged | End::Truncated))
     }

@@ -109,7 +109,7 @@ impl<C: Client> AccountingQueries<C> {
         }
     }
 
-    /// Whether there is nothing to ask, now and later.
+    /// Returns whether there is nothing to ask, now and later.
     pub fn is_off(&self) -> bool {
         self.queue.is_off
     }

@@ -335,7 +335,7 @@ mod tests {
         assert!(gone(fs::read_to_string(&pids).unwrap().trim()).await);
     }
 
-    /// Whether a process is gone or only waits to be reaped.
+    /// Returns whether a process is gone or only waits to be reaped.
     async fn gone(pid: &str) -> bool {
         for _ in 0..100 {
             match fs::read_to_string(format!("/proc/{pid}/stat")) {

@@ -123,7 +123,7 @@ impl<'a> Entry<'a> {
         Self { name, kind, count: number, indices, shares }
     }
 
-    /// Whether it is a part of GPUs that SLURM shares between jobs.
+    /// Returns whether it is a part of GPUs that SLURM shares between jobs.
     fn is_shared(&self) -> bool {
         matches!(self.name, "shard" | "mps") && self.count != Some(0)
     }

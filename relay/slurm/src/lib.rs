@@ -42,12 +42,12 @@ pub trait JobSource: Send + 'static {
         0
     }
 
-    /// Whether a list costs nothing, so that a question need not wait for the minimum interval between polls.
+    /// Returns whether a list costs nothing, so that a question need not wait for the minimum interval between polls.
     fn is_free(&self) -> bool {
         false
     }
 
-    /// Whether it lists the jobs of more than one user.
+    /// Returns whether it lists the jobs of more than one user.
     fn is_of_many(&self) -> bool {
         false
     }

@@ -83,7 +83,7 @@ impl Selection {
         options
     }
 
-    /// Whether squeue prints jobs that are not selected, which is then no error.
+    /// Returns whether squeue prints jobs that are not selected, which is then no error.
     pub(super) fn exceeds_squeue(&self) -> bool {
         let is_mixed = match &self.owners {
             Owners::All => false,

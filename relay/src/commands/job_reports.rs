@@ -201,7 +201,7 @@ async fn newest(
     Ok((record.report_with(notes), Some(note)))
 }
 
-/// Whether a relay responded that it does not know the job.
+/// Returns whether a relay responded that it does not know the job.
 fn is_unknown(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == StatusCode::NOT_FOUND)
 }

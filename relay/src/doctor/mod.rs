@@ -91,7 +91,7 @@ impl Report {
         Self { schema: SCHEMA, version: env!("CARGO_PKG_VERSION"), machine, node, level, results }
     }
 
-    /// Whether nothing failed.
+    /// Returns whether nothing failed.
     pub fn is_healthy(&self) -> bool {
         self.level < Level::Fail
     }

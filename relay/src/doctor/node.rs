@@ -193,7 +193,7 @@ pub(super) fn refusal(node: &NodeName, error: &LaunchError) -> CheckResult {
 const MAX_SESSIONS: &str = "the login succeeded, but the server admits no session in it: MaxSessions in its sshd_config is too \
     small, or forbids commands; close your other sessions on that connection (`ssh -O exit NODE`), or ask the administrators";
 
-/// Whether the server refused a session on a connection that it had admitted, in the words of OpenSSH and libssh2.
+/// Returns whether the server refused a session on a connection that it had admitted, in the words of OpenSSH and libssh2.
 fn is_session_refused(error: &str) -> bool {
     const REFUSED: [&str; 6] = [
         // OpenSSH: its own connection, and one that is shared.

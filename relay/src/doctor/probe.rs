@@ -75,7 +75,7 @@ pub(super) async fn check(
     limited((SECTION, "start"), LIMIT, check).await
 }
 
-/// Whether the probe was started as a step of a job.
+/// Returns whether the probe was started as a step of a job.
 pub(super) fn is_started_by_srun(results: &[CheckResult]) -> bool {
     let by_srun = format!("{STARTED_WITH} srun");
     results

@@ -65,7 +65,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the file is no readable database, so that retrying is futile.
+    /// Returns whether the file is no readable database, so that retrying is futile.
     pub(super) fn is_damage(&self) -> bool {
         let Self::Database(error) = self else { return false };
         matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
@@ -159,7 +159,7 @@ impl Database {
         Ok(Self { connection, file })
     }
 
-    /// Whether the file is still the one that was opened: a user may have deleted it, to forget what it has, and what
+    /// Returns whether the file is still the one that was opened: a user may have deleted it, to forget what it has, and what
     /// is written to it then is lost.
     pub fn is_in_place(&self) -> bool {
         self.file.as_ref().is_none_or(|(path, opened)| identity(path).as_ref() == Some(opened))

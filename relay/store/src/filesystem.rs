@@ -27,7 +27,7 @@ const SHARED: [u64; 10] = [
     0x0102_1997,
 ];
 
-/// Whether a directory is on a file system of several machines, or on an unknown one.
+/// Returns whether a directory is on a file system of several machines, or on an unknown one.
 pub fn is_shared(dir: &Path) -> bool {
     Journal::of(dir) == Journal::Delete
 }

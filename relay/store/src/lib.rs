@@ -166,7 +166,7 @@ impl JobStore {
         Self::start(Place::Memory, Origin { cluster: String::new(), host: String::new() }, drop)
     }
 
-    /// Whether what is stored outlives the process, as long as there is no [`JobStore::problem`].
+    /// Returns whether what is stored outlives the process, as long as there is no [`JobStore::problem`].
     pub fn is_durable(&self) -> bool {
         self.is_durable
     }

@@ -28,7 +28,7 @@ pub(super) fn escaped(text: &str, keeps_colour: bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a terminal does more than to print a character.
+/// Returns whether a terminal does more than to print a character.
 pub(super) fn is_harmful(letter: char) -> bool {
     match letter {
         '\n' | '\t' => false,

@@ -39,7 +39,7 @@ fn of_job(input: &DetectorInput<'_>, node: &NodePicture, job: &Job) -> Option<De
     })
 }
 
-/// Whether two jobs are components of one heterogeneous job, whose processes may be counted as the leader's.
+/// Returns whether two jobs are components of one heterogeneous job, whose processes may be counted as the leader's.
 fn is_same(one: &Job, other: &Job) -> bool {
     let leader = |job: &Job| match job.part_of {
         Some(Parent::Het { job, .. }) => Some(job),

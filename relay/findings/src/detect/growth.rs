@@ -60,7 +60,7 @@ impl Growth {
         steady.max_by(|one, other| one.fit.total_cmp(&other.fit))
     }
 
-    /// Whether it grows in most minutes as a line does, and by enough beyond what was in use before: an allocator or a
+    /// Returns whether it grows in most minutes as a line does, and by enough beyond what was in use before: an allocator or a
     /// cache that fills again up to where it was is no leak.
     fn is_steady(&self, most_before: f64) -> bool {
         let gained = (self.slope * self.minutes as f64).min(self.last - most_before);

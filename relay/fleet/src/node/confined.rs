@@ -139,7 +139,7 @@ fn facts(probe: &Node) -> Vec<&GpuFacts> {
     probe.picture().gpus.iter().map(|gpu| &gpu.facts).collect()
 }
 
-/// Whether the readings of a probe are as new as those of the node's own.
+/// Returns whether the readings of a probe are as new as those of the node's own.
 fn is_current(probe: &Node) -> bool {
     probe.picture().head.link == Link::Live
 }
@@ -278,7 +278,7 @@ impl Node {
         self.apply_job_changes(&noted, now_ms, changes);
     }
 
-    /// Whether the GPU is reported by the probe of this job.
+    /// Returns whether the GPU is reported by the probe of this job.
     fn is_of_job(&self, job: JobId, gpu: Option<&GpuUuid>) -> bool {
         let Some(confined) = &self.confined else { return false };
         confined.of_jobs().any(|(at, of, ..)| *of == job && Some(&self.picture.gpus[at].facts.uuid) == gpu)

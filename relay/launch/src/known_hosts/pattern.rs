@@ -33,7 +33,7 @@ impl Hosts {
         }
     }
 
-    /// Whether the line is for `name` (lower case). One negated pattern that fits rules the line out.
+    /// Returns whether the line is for `name` (lower case). One negated pattern that fits rules the line out.
     pub(super) fn matches(&self, name: &str) -> bool {
         match self {
             Self::Hashed { salt, mac } => {
@@ -49,7 +49,7 @@ impl Hosts {
     }
 }
 
-/// Whether `name` fits `pattern`, where `*` is any run and `?` any one byte. Takes at most
+/// Returns whether `name` fits `pattern`, where `*` is any run and `?` any one byte. Takes at most
 /// `pattern × name` steps, whatever the pattern.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);

@@ -15,7 +15,7 @@ use ssh_key::{Algorithm, EcdsaCurve, HashAlg, Signature};
 /// Length of the flags and the counter behind a signature by hardware.
 const HARDWARE_TRAILER: usize = 5;
 
-/// Whether `signature` is that of `message` by `key`. Neither RSA with SHA-1 or less than 2048 bits, nor
+/// Returns whether `signature` is that of `message` by `key`. Neither RSA with SHA-1 or less than 2048 bits, nor
 /// DSA, nor P-521 is accepted.
 pub(super) fn holds(key: &KeyData, message: &[u8], signature: &Signature) -> bool {
     let bytes = signature.as_bytes();

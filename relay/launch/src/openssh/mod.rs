@@ -150,7 +150,7 @@ pub struct Ran {
 /// Maximum size of the output of [`run`].
 const MAX_OUTPUT: usize = 256 * 1024;
 
-/// Whether there is an `ssh` on this machine.
+/// Returns whether there is an `ssh` on this machine.
 pub fn is_installed() -> bool {
     super::is_on_path(SSH)
 }

@@ -252,7 +252,7 @@ fn refusal(settings: &HostSettings, methods: &str, files: &[KeyFile], tried: &Tr
     }
 }
 
-/// Whether the host accepts a method that the user's own ssh probably has and we do not: host-based
+/// Returns whether the host accepts a method that the user's own ssh probably has and we do not: host-based
 /// authentication, which is never enabled by accident, or Kerberos, which often is, so that a ticket is
 /// required.
 fn others_may_help(methods: &str) -> bool {

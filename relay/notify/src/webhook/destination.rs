@@ -67,7 +67,7 @@ fn check(url: &WebhookUrl, found: &[IpAddr]) -> Result<(), WebhookError> {
     Ok(())
 }
 
-/// Whether the owner wrote that this machine is meant.
+/// Returns whether the owner wrote that this machine is meant.
 fn names_loopback(host: &Host) -> bool {
     match host {
         Host::Address(_) => true,
@@ -75,7 +75,7 @@ fn names_loopback(host: &Host) -> bool {
     }
 }
 
-/// Whether the owner wrote that a host of the private network is meant. A name without a dot is not in the public DNS.
+/// Returns whether the owner wrote that a host of the private network is meant. A name without a dot is not in the public DNS.
 fn names_private(url: &WebhookUrl) -> bool {
     match url.host() {
         Host::Address(_) => true,

@@ -46,7 +46,7 @@ pub enum WebhookError {
 }
 
 impl WebhookError {
-    /// Whether another attempt may succeed.
+    /// Returns whether another attempt may succeed.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Resolve(..) | Self::Connect(..) | Self::TimedOut(..) | Self::Answer(..) => true,

@@ -113,7 +113,7 @@ async fn serve(
     }
 }
 
-/// Whether the request has arrived with its body.
+/// Returns whether the request has arrived with its body.
 fn is_whole(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };

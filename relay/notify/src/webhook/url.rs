@@ -57,12 +57,12 @@ impl WebhookUrl {
         self.port
     }
 
-    /// Whether the owner wrote `#private`: the host may be in a private network.
+    /// Returns whether the owner wrote `#private`: the host may be in a private network.
     pub(super) fn is_private(&self) -> bool {
         self.is_private
     }
 
-    /// Whether Slack itself receives what is posted.
+    /// Returns whether Slack itself receives what is posted.
     pub(super) fn is_slack(&self) -> bool {
         let Host::Name(name) = &self.host else { return false };
         ["slack.com", "slack-gov.com"].iter().any(|domain| {

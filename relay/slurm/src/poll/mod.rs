@@ -311,7 +311,7 @@ fn withhold(job: &mut Job) {
     (job.workdir, job.stdout, job.stderr, job.command) = (None, None, None, None);
 }
 
-/// Whether a command that exited with 0 printed an error all the same.
+/// Returns whether a command that exited with 0 printed an error all the same.
 fn has_error(output: &Output) -> bool {
     output.err.contains("error")
 }

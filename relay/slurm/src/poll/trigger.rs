@@ -49,7 +49,7 @@ impl PollTrigger {
         self.0.begun.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether anything is polled.
+    /// Returns whether anything is polled.
     pub fn is_polled(&self) -> bool {
         self.0.begun.load(Ordering::Acquire) > 0
     }

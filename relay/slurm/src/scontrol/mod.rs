@@ -27,7 +27,7 @@ pub fn job_args(id: Option<JobId>) -> Vec<String> {
     ["--local", "--details", "show", "job"].map(str::to_owned).into_iter().chain(id).collect()
 }
 
-/// Whether scontrol reports that a job has not ended; `None` if it does not state the job's state.
+/// Returns whether scontrol reports that a job has not ended; `None` if it does not state the job's state.
 pub fn is_active(out: &[u8], id: JobId) -> Option<bool> {
     let text = String::from_utf8_lossy(out);
     let block = text.lines().skip_while(|line| block_start(line) != Some(id));

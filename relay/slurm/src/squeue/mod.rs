@@ -114,7 +114,7 @@ pub fn read(out: &[u8], selection: &Selection, delimiter: &Delimiter) -> List {
     list
 }
 
-/// Whether nothing precedes the records, or the line `CLUSTER: NAME` that `--clusters` adds.
+/// Returns whether nothing precedes the records, or the line `CLUSTER: NAME` that `--clusters` adds.
 fn is_cluster_line(before: &[u8]) -> bool {
     before.is_empty() || before.starts_with(b"CLUSTER: ") && !before.contains(&b'\n')
 }
@@ -145,7 +145,7 @@ impl<'a> Record<'a> {
         Some(Self(fields.try_into().ok()?))
     }
 
-    /// Whether it contains the column titles, as SLURM names the first two numbers.
+    /// Returns whether it contains the column titles, as SLURM names the first two numbers.
     fn is_titles(&self) -> bool {
         self.0[0] == b"JOBID" && self.0[4] == b"UID"
     }

@@ -90,7 +90,7 @@ fn here<'a>(snapshot: &'a Snapshot, this_host: &str) -> Option<&'a str> {
     snapshot.nodes.iter().find(is_here).map(|node| node.name.as_str())
 }
 
-/// Whether two names are the same, or one is the other without its domain.
+/// Returns whether two names are the same, or one is the other without its domain.
 fn is_same_host(one: &str, other: &str) -> bool {
     let is_short_form = |short: &str, long: &str| long.split('.').next() == Some(short);
     one == other || is_short_form(one, other) || is_short_form(other, one)

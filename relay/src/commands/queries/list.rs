@@ -27,7 +27,7 @@ pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
     }
 }
 
-/// Whether the GPUs of a node without GPUs would be listed.
+/// Returns whether the GPUs of a node without GPUs would be listed.
 fn is_missed(node: &Node, snapshot: &Snapshot, args: &ListArgs) -> bool {
     let is_of_job = |job: &Job| {
         args.job.as_ref().is_none_or(|named| named.selects(job))

@@ -110,7 +110,7 @@ struct Outcome {
 }
 
 impl Watched {
-    /// Whether the list has no job that is meant, and never had.
+    /// Returns whether the list has no job that is meant, and never had.
     fn is_unknown(&self, snapshot: &Snapshot, args: &WaitArgs) -> bool {
         self.waiting.is_empty() && self.done.is_empty() && args.job.select(&snapshot.jobs).is_empty()
     }
@@ -202,13 +202,13 @@ fn outcome(job: &Job, until: Until) -> Option<Outcome> {
     (has_started || has_ended).then(|| Outcome { job: job.clone(), has_succeeded })
 }
 
-/// Whether a job that has ended was started. SLURM states the same time as start and end of one that was not.
+/// Returns whether a job that has ended was started. SLURM states the same time as start and end of one that was not.
 fn has_run(job: &Job) -> bool {
     let times = job.started_at.zip(job.ended_at);
     job.state == "COMPLETED" || times.is_some_and(|(started, ended)| started.as_millis() < ended.as_millis())
 }
 
-/// Whether all GPUs of a running job are idle; unknown readings are not.
+/// Returns whether all GPUs of a running job are idle; unknown readings are not.
 fn is_idle(job: &Job, snapshot: &Snapshot) -> bool {
     let mut own =
         snapshot.gpus.iter().filter(|gpu| gpu.jobs.iter().any(|owner| owner.job == job.id)).peekable();

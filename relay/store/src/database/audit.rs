@@ -68,7 +68,7 @@ impl RelayRun {
         Self { host, pid: std::process::id(), started_ms: Clock::wall_ms() }
     }
 
-    /// Whether another run may still be running.
+    /// Returns whether another run may still be running.
     fn may_live_beside(&self, host: &str, pid: u32) -> bool {
         // Of another machine, only the time of its last confirmation is known.
         host != self.host || (pid != self.pid && Path::new(&format!("/proc/{pid}")).exists())
@@ -252,7 +252,7 @@ fn prune(transaction: &Transaction<'_>, now_ms: u64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Whether an open view of another run, last confirmed at `seen_ms`, is no longer open.
+/// Returns whether an open view of another run, last confirmed at `seen_ms`, is no longer open.
 fn is_lost(run: &RelayRun, (host, pid): (&str, u32), seen_ms: u64, now_ms: u64) -> bool {
     seen_ms.saturating_add(LOST_AFTER_MS) < now_ms || !run.may_live_beside(host, pid)
 }

@@ -332,7 +332,7 @@ fn join(words: impl Iterator<Item = String>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a column says anything: any GPU reports it, and it differs from what the title says of the scope.
+/// Returns whether a column says anything: any GPU reports it, and it differs from what the title says of the scope.
 pub fn is_useful(lines: &[Line<'_>], key: Key, job: Option<JobId>) -> bool {
     let field = match key {
         Key::MemClock => GpuField::MemClock,

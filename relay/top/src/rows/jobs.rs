@@ -76,7 +76,7 @@ impl Line<'_> {
     }
 }
 
-/// Whether a job has ended.
+/// Returns whether a job has ended.
 pub fn has_ended(job: &Job) -> bool {
     matches!(job.state, JobState::Ended(_))
 }
@@ -194,7 +194,7 @@ fn time(job: &Job, wall_s: i64) -> String {
     }
 }
 
-/// Whether a column says anything that the head does not: users, if there are several.
+/// Returns whether a column says anything that the head does not: users, if there are several.
 pub fn is_useful(lines: &[Line<'_>], key: Key) -> bool {
     let users = || {
         lines.iter().filter_map(|line| match line {

@@ -35,7 +35,7 @@ pub fn reading<F: Field>(row: &Row<F>, field: F, shown: impl FnOnce(u64) -> Stri
     }
 }
 
-/// Whether any of the texts contains a filter; case does not matter.
+/// Returns whether any of the texts contains a filter; case does not matter.
 pub fn matches<'a>(filter: &str, texts: impl IntoIterator<Item = &'a str>) -> bool {
     filter.is_empty() || {
         let filter = filter.to_lowercase();

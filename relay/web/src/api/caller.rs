@@ -49,7 +49,7 @@ impl Caller {
         self.grant.clone()
     }
 
-    /// Whether it has the key of a share.
+    /// Returns whether it has the key of a share.
     pub fn is_guest(&self) -> bool {
         matches!(self.grant, AccessGrant::Guest(_))
     }

@@ -363,7 +363,7 @@ impl Page {
     }
 }
 
-/// Whether a message closes the connection for this reason.
+/// Returns whether a message closes the connection for this reason.
 pub fn is_bye(message: Option<ServerMessage>, close_reason: &CloseReason) -> bool {
     matches!(message, Some(ServerMessage::Bye(said)) if said == *close_reason)
 }

@@ -23,7 +23,7 @@ fn refusal(page: Result<Page, Error>) -> u16 {
     }
 }
 
-/// Whether a page at `authority` is admitted.
+/// Returns whether a page at `authority` is admitted.
 async fn is_admitted(mut page: Page, key: &Key, authority: &str) -> bool {
     let ServerMessage::Challenge { nonce, code } = page.hello().await else { panic!("no challenge") };
     let exchange = Exchange { client: NONCE, server: nonce, authority };
