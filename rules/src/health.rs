@@ -81,7 +81,7 @@ pub fn for_node(node: &NodePicture, now_ms: u64) -> Health {
     }
 }
 
-/// Whether enough is known to show a picture that was just begun: the list of jobs, and of every node a sample or why
+/// Returns whether enough is known to show a picture that was just begun: the list of jobs, and of every node a sample or why
 /// there is none.
 pub fn is_settled(picture: &Picture) -> bool {
     let is_known = |node: &NodePicture| match &node.head.link {
