@@ -82,7 +82,7 @@ pub fn all() -> Vec<Vec<u8>> {
     names
 }
 
-/// Whether a character must not appear in shown text.
+/// Returns whether a character must not appear in shown text.
 pub fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}')

@@ -319,7 +319,7 @@ fn uses<P: Copy>(
     found
 }
 
-/// Whether a line of code names a crate or a module of std by its path.
+/// Returns whether a line of code names a crate or a module of std by its path.
 fn names(line: &str, name: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     code.match_indices(name).any(|(at, _)| {

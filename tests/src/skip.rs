@@ -27,7 +27,7 @@ pub fn programs<const N: usize>(names: [&str; N]) -> Option<[PathBuf; N]> {
     Some(found.map(Option::unwrap_or_default))
 }
 
-/// Whether this is root; otherwise skips the test.
+/// Returns whether this is root; otherwise skips the test.
 pub fn root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {

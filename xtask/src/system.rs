@@ -115,7 +115,7 @@ fn has_openssl() -> bool {
     std::env::var_os("OPENSSL_DIR").is_some() || output_of("pkg-config", &["--exists", "openssl"]).is_some()
 }
 
-/// Whether this is root on Debian or a derivative.
+/// Returns whether this is root on Debian or a derivative.
 pub(crate) fn may_install() -> bool {
     output_of("id", &["-u"]).as_deref() == Some("0")
         && which("apt-get").is_some()

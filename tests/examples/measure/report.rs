@@ -19,7 +19,7 @@ impl Report {
         self.wanted.first().map(String::as_str)
     }
 
-    /// Whether one of these figures is selected.
+    /// Returns whether one of these figures is selected.
     pub fn wants(&self, names: &[&str]) -> bool {
         self.wanted.is_empty() || names.iter().any(|name| self.wanted.iter().any(|wanted| wanted == name))
     }

@@ -87,7 +87,7 @@ behaviour = "input_bound"
 memory_pct = 97
 "#;
 
-/// Whether the pictures are for the documents (`cargo xtask screenshots`).
+/// Returns whether the pictures are for the documents (`cargo xtask screenshots`).
 fn is_for_documents() -> bool {
     std::env::var_os("NODEGLASS_PICTURES").is_some()
 }

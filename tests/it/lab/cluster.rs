@@ -21,7 +21,7 @@ fn job(picture: &Picture, id: JobId) -> Option<&Job> {
     picture.jobs.iter().find(|job| job.id == id)
 }
 
-/// Whether a node has values that are updated.
+/// Returns whether a node has values that are updated.
 fn is_live(node: &NodePicture) -> bool {
     node.head.link == Link::Live && node.sampled_at_ms.is_some() && !node.gpus.is_empty()
 }

@@ -85,7 +85,7 @@ impl Summary {
         found.into_iter().for_each(|kind| *row.entry(kind).or_default() += 1);
     }
 
-    /// Whether nothing was missed, late, or found without a cause.
+    /// Returns whether nothing was missed, late, or found without a cause.
     pub fn is_clean(&self) -> bool {
         self.failures.is_empty()
     }

@@ -56,7 +56,7 @@ fn peer(ctx: &DeviceContext<'_>, link: u32, nvlink: &NvLink) -> Option<usize> {
     Some((ctx.index + 1 + step) % ctx.state.gpus.len())
 }
 
-/// Whether a link of one GPU leads to the other, or both lead to a switch.
+/// Returns whether a link of one GPU leads to the other, or both lead to a switch.
 pub(super) fn joined(one: &DeviceContext<'_>, other: &DeviceContext<'_>) -> bool {
     let (Some(mine), Some(theirs)) = (&one.gpu.nvlink, &other.gpu.nvlink) else { return false };
     match mine.remote {

@@ -100,7 +100,7 @@ impl Default for NvLink {
 }
 
 impl NvLink {
-    /// Whether a link of this number exists and is up.
+    /// Returns whether a link of this number exists and is up.
     pub fn up(&self, link: u32) -> bool {
         link < self.links && !self.down.contains(&link)
     }

@@ -185,7 +185,7 @@ impl Gpu {
         }
     }
 
-    /// Whether MIG mode is on.
+    /// Returns whether MIG mode is on.
     pub fn mig_mode(&self) -> bool {
         self.board.mig_mode.or(Some(!self.mig.is_empty())) == Some(true)
     }

@@ -26,7 +26,7 @@ const NOT_OF_A_DEVICE: [&str; 5] = [
 type Any =
     unsafe extern "C" fn(*mut c_void, *mut u64, *mut u64, *mut u64, *mut u64, *mut u64, *mut u64) -> u32;
 
-/// Whether a symbol's first argument is a device.
+/// Returns whether a symbol's first argument is a device.
 fn of_a_device(name: &str) -> bool {
     let begins = |begin: &&str| name.starts_with(*begin);
     ["nvmlDevice", "nvmlGpm"].iter().any(begins) && !NOT_OF_A_DEVICE.iter().any(begins)

@@ -90,7 +90,7 @@ fn read(bytes: &[u8]) -> Option<Request<String>> {
     request.body(body.to_owned()).ok()
 }
 
-/// Whether a host name means this machine; simpler than the relay's own check.
+/// Returns whether a host name means this machine; simpler than the relay's own check.
 fn is_here(host: &[u8]) -> bool {
     let host = host.to_ascii_lowercase();
     [&b"localhost"[..], b"127.", b"[", b"portal.example.org"].iter().any(|start| host.starts_with(start))

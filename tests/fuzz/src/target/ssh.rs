@@ -36,7 +36,7 @@ fn hosts(files: &[&[u8]]) -> KnownHosts {
     known
 }
 
-/// Whether the bytes begin with their own type, as every key does.
+/// Returns whether the bytes begin with their own type, as every key does.
 fn is_key(key: &[u8]) -> bool {
     name(key) == Some(b"ssh-ed25519".as_slice())
 }
