@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
-/// Why a string is not an identity.
+/// Error of parsing an identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// A node name with characters that a host name cannot contain.

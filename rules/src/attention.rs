@@ -24,14 +24,14 @@ pub struct Since {
     pub or_earlier: bool,
 }
 
-/// A finding that is listed, and those that it stands for.
+/// A listed finding, with the findings that it represents.
 #[derive(Debug)]
 pub struct Folded<'a> {
     /// The finding; of repeated failures, the latest.
     pub finding: &'a Finding,
     /// The findings that are not listed because of it; earlier failures are sorted latest first.
     pub others: Vec<&'a Finding>,
-    /// What repeated failures have in common.
+    /// Properties that repeated failures have in common.
     repeated: Option<Repeated<'a>>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Folded<'a> {
         [self.finding].into_iter().chain(self.others.iter().copied())
     }
 
-    /// Returns the jobs of all findings of the entry, those of the listed one first.
+    /// Returns the jobs of all findings of the entry, beginning with the jobs of the listed one.
     pub fn jobs(&self) -> Vec<JobId> {
         let mut jobs = Vec::new();
         for job in self.all().flat_map(|finding| &finding.jobs) {
@@ -86,8 +86,8 @@ impl<'a> Folded<'a> {
         }
     }
 
-    /// Returns the start: the latest of repeated failures, else the earliest of all findings, because that of a lowered
-    /// clock is read from a longer history.
+    /// Returns the start: the latest start of repeated failures, else the earliest of all findings, because the start
+    /// of a lowered clock is read from a longer history.
     pub fn since(&self) -> Since {
         let first = match self.repeated {
             Some(_) => self.finding,
@@ -96,8 +96,8 @@ impl<'a> Folded<'a> {
         Since { at_ms: first.since_ms, or_earlier: first.or_earlier }
     }
 
-    /// Returns the evidence of the finding, and of those that it stands for what it does not state: what slow GPUs cost
-    /// their job, which jobs failed earlier. `label` is the id of a job as users write it.
+    /// Returns the evidence of the finding, and the evidence of the represented findings that adds to it: the cost of
+    /// slow GPUs to their job, or jobs that failed earlier. `label` is the id of a job as users write it.
     pub fn evidence(&self, label: impl Fn(JobId) -> String) -> Vec<String> {
         let own = self.finding.evidence.iter().map(ToString::to_string);
         if self.repeated.is_some() {

@@ -1,4 +1,4 @@
-//! What a finding costs, in GPU-hours.
+//! Cost of a finding in GPU-hours.
 
 use crate::text;
 use nodeglass_protocol::finding::FindingKind;

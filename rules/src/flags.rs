@@ -7,7 +7,7 @@ use nodeglass_protocol::gpu::Virtualization;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuField, Reading};
 
-/// What a flag is about, the most urgent first.
+/// The kind of a flag, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FlagKind {
     /// Uncorrected memory errors.
@@ -60,13 +60,13 @@ impl FlagKind {
 /// One flag in a GPU's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flag {
-    /// What it is about.
+    /// Kind.
     pub kind: FlagKind,
     /// The text: `!THERM`, `ECC:2`.
     pub text: String,
-    /// What it means, one sentence.
+    /// Meaning, one sentence.
     pub why: &'static str,
-    /// How severe it is.
+    /// Severity.
     pub severity: Severity,
 }
 
@@ -144,8 +144,8 @@ pub fn is_unlicensed(gpu: &GpuPicture) -> bool {
     is_guest && gpu.health.license.is_licensed == Reading::Value(false)
 }
 
-/// Returns the numbers of a GPU's NVLinks that are down, although they are wired. NVML also reports a link as down that
-/// leads nowhere, and those of a bridge that is not fitted.
+/// Returns the numbers of a GPU's wired NVLinks that are down. NVML also reports unconnected links as down, such as
+/// the links of a bridge that is not fitted.
 pub fn links_down(node: &NodePicture, gpu: &GpuPicture) -> Vec<u32> {
     let is_down = |gpu: &GpuPicture, number: u32| {
         gpu.health.nvlinks.iter().any(|link| link.link == number && link.up.value() == Some(&false))

@@ -48,7 +48,7 @@ impl GpuHours {
         (self.unused() - self.idle - self.hung).max(0.0)
     }
 
-    /// Returns the allocated hours of which nothing is known.
+    /// Returns the allocated hours without an observation.
     pub fn unobserved(&self) -> f64 {
         (self.allocated - self.observed).max(0.0)
     }

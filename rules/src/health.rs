@@ -10,7 +10,7 @@ use nodeglass_protocol::probe::heartbeat_ms;
 /// A severity with a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// How severe it is; decides the symbol.
+    /// Severity; decides the symbol.
     pub severity: Severity,
     /// The label: `live`, `stale 12 s`, `refused`.
     pub label: String,
@@ -23,7 +23,7 @@ impl Health {
     }
 }
 
-/// How current a node's values are.
+/// The age of a node's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
     /// Current.
@@ -51,7 +51,7 @@ fn stale_after_ms(interval_ms: u32) -> u64 {
     3 * u64::from(interval_ms.max(1_000)) + 500
 }
 
-/// Returns how current a node's values are by the relay's clock, whatever the connection's state.
+/// Returns the freshness of a node's values by the relay's clock, independent of the connection's state.
 pub fn freshness(node: &NodePicture, now_ms: u64) -> Freshness {
     let Some(sampled) = node.sampled_at_ms else { return Freshness::Never };
     let age = now_ms.saturating_sub(sampled);
@@ -121,8 +121,8 @@ fn for_live_node(node: &NodePicture, now_ms: u64) -> Health {
     Health::new(Severity::Ok, "live")
 }
 
-/// Returns the most severe flag of a node's GPUs, if it is a warning or error: `GPU 1 too hot`. Whose GPU it is
-/// does not matter here: it is the node's health, not that of a job.
+/// Returns the most severe flag of a node's GPUs, if it is a warning or error: `GPU 1 too hot`. The owner of the GPU
+/// does not matter, because this is the health of the node.
 fn worst_flag(node: &NodePicture) -> Option<Health> {
     let flags =
         node.gpus.iter().flat_map(|gpu| flags::for_gpu(node, gpu).into_iter().map(move |flag| (gpu, flag)));

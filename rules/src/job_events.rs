@@ -4,7 +4,7 @@ use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
 use std::collections::BTreeMap;
 
-/// What happened to a job.
+/// An event of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEvent {
     /// It runs.

@@ -1,4 +1,4 @@
-//! How a job is called in a text: by its name, or by its number if it has none.
+//! Names of jobs in texts: the name, or the number of a job without a name.
 
 use nodeglass_protocol::job::Job;
 

@@ -1,4 +1,4 @@
-//! How a job ended: whether it failed, why, and what to do about it.
+//! Outcome of a job: whether it failed, the cause, and a remedy.
 
 use crate::severity::Severity;
 use nodeglass_protocol::job::{Job, JobState};
@@ -60,11 +60,11 @@ fn signal_name(signal: u32) -> String {
 /// The abnormal end of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// How severe it is: an error, or a warning if the job met a limit as configured.
+    /// Severity: an error, or a warning if the job met a limit as configured.
     pub severity: Severity,
-    /// What happened in a few words: `out of memory`.
+    /// The event in a few words: `out of memory`.
     pub label: String,
-    /// What it means, one sentence; empty if nothing more is known.
+    /// Meaning, one sentence; empty if unknown.
     pub why: String,
 }
 

@@ -1,4 +1,4 @@
-//! Which GPUs of a node belong to a job. Unknown ownership is never treated as a no.
+//! Ownership of a node's GPUs by jobs. Unknown ownership never counts as not owned.
 
 use crate::health::{Freshness, freshness};
 use crate::totals::Totals;

@@ -1,8 +1,8 @@
-//! How far each GPU is from its peers, the GPUs of the same job and model, and which of them are slow.
+//! Deviation of each GPU from its peers, the GPUs of the same job and model, and detection of slow GPUs.
 //!
-//! The last two minutes are judged, in steps of ten seconds. Steps in which the group pauses (a checkpoint, an evaluation)
-//! or idles are left out, so that rank 0, which writes the checkpoint, is not slow. Temperature is not compared: recorded
-//! jobs have GPUs that are 20 °C hotter than their peers and equally fast.
+//! The rules use the last two minutes in steps of ten seconds. They exclude steps in which the group pauses (a
+//! checkpoint, an evaluation) or idles, because rank 0, which writes the checkpoint, is not slow. Temperature is not
+//! compared: recorded jobs have GPUs that are 20 °C hotter than their peers and equally fast.
 
 use crate::limits;
 use crate::text;
@@ -40,7 +40,7 @@ pub type Means = [f32; COUNT];
 /// The means of a step without a sample.
 pub const UNKNOWN: Means = [f32::NAN; COUNT];
 
-/// How far a GPU is from the median of its peers.
+/// Deviation of a GPU from the median of its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deviation {
     /// The reading in which it deviates most.
@@ -49,14 +49,14 @@ pub struct Deviation {
     pub percent: i32,
 }
 
-/// What a GPU was in one step in relation to its peers.
+/// State of a GPU in one step in relation to its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepDeviation {
     /// No sample.
     NoData,
     /// The group idled, or too few peers have data.
     NotCompared,
-    /// How far it deviated; not at all while the group paused.
+    /// The deviation.
     Value(Deviation),
 }
 
@@ -85,13 +85,13 @@ pub struct Slow {
     pub member: usize,
     /// The reading in which it is below them.
     pub field: GpuField,
-    /// How far.
+    /// The deviation.
     pub away: Away,
     /// The first step of the run in which it is, if it is in the newest one, and whether the time before was not judged.
     pub since: Option<(usize, bool)>,
 }
 
-/// A reading of a GPU beside that of its peers, both as medians of the steps of work.
+/// A reading of a GPU and of its peers, both as medians over the steps of work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Away {
     /// Its own, in the unit of the reading.
@@ -179,8 +179,8 @@ impl Group {
         self.medians.iter().any(|medians| medians[UTIL] >= limits::WORKING_PCT)
     }
 
-    /// Returns a reading of a GPU beside that of its peers; `None` where it is not known in half of the steps of work, or
-    /// there are too few of these.
+    /// Returns a reading of a GPU and of its peers; `None` if it is unknown in half of the steps of work, or there
+    /// are too few such steps.
     pub fn away(&self, member: usize, field: GpuField) -> Option<Away> {
         self.away_in(member, FIELDS.iter().position(|known| *known == field)?, &self.worked()?)
     }
@@ -240,9 +240,9 @@ impl Group {
         strongest(&away, &spreads).map_or(StepDeviation::NoData, StepDeviation::Value)
     }
 
-    /// Returns the GPUs that are slow: below their peers in four fifths of the steps of work, and outside of what the others
-    /// differ by; of several readings, each GPU once. `nodes` has the node of each GPU, those of a node one after another. `None`
-    /// while the group does not work.
+    /// Returns the slow GPUs: below their peers in four fifths of the steps of work, and outside of the spread of
+    /// their peers. A GPU that is slow in several readings is listed once, for the first of clock, SM activity and
+    /// utilisation. `nodes` has the node of each GPU, grouped by node. `None` while the group does not work.
     pub fn slow<N: PartialEq>(&self, nodes: &[N], limits: &SlowLimits) -> Option<Vec<Slow>> {
         let worked = self.worked()?;
         let in_stage = self.in_stages(nodes, &worked);

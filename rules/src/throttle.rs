@@ -11,7 +11,7 @@ pub struct Reason {
     pub bit: u32,
     /// Its name.
     pub name: &'static str,
-    /// What it means, one sentence.
+    /// Meaning, one sentence.
     pub why: &'static str,
     /// Whether it is part of healthy work, and never a warning.
     pub is_normal: bool,

@@ -10,7 +10,7 @@ use nodeglass_protocol::{GpuField, HostField, Row};
 pub struct Totals {
     /// Number of GPUs.
     pub gpus: usize,
-    /// How many of them are left out: their values are stale, or they cannot be read.
+    /// Number of GPUs that are left out: their values are stale, or they cannot be read.
     pub old: usize,
     /// Whether the values are those at the end of a job.
     pub at_end: bool,
@@ -45,7 +45,7 @@ impl Part {
 }
 
 impl Totals {
-    /// Adds a GPU; one that cannot be read counts as left out.
+    /// Adds a GPU; an unreadable GPU counts as left out.
     pub fn add(&mut self, gpu: &GpuPicture) {
         if gpu.fault.is_some() {
             return self.leave_out();

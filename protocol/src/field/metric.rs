@@ -29,7 +29,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// How a field's name ends.
+    /// Returns the suffix of the names of fields with this unit.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::One => "",
@@ -77,7 +77,7 @@ impl Unit {
     }
 }
 
-/// What a field's values are.
+/// The kind of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// A quantity that rises and falls.
@@ -90,7 +90,7 @@ pub enum ValueKind {
     State,
 }
 
-/// Where a field's recent values are kept.
+/// Retention of a field's recent values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
     /// Only the newest value.
@@ -117,7 +117,7 @@ pub enum Aggregate {
 /// Topic of a field; fields of a group are shown together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// How busy something is.
+    /// Utilisation.
     Activity,
     /// Memory, storage and swap.
     Memory,
@@ -180,13 +180,13 @@ pub struct Metric<F> {
     pub name: &'static str,
     /// Name of the reading that fills it, on the probe's wire: `power_mw`.
     pub reading: &'static str,
-    /// Divisor that converts the unit of the reading to that of the field.
+    /// Divisor that converts the unit of the reading to the unit of the field.
     pub divisor: u64,
     /// Unit of its values.
     pub unit: Unit,
     /// Its resolution.
     pub scale: Scale,
-    /// What its values are.
+    /// Kind of its values.
     pub kind: ValueKind,
     /// Title on its own: `SM clock`.
     pub title: &'static str,
@@ -200,7 +200,7 @@ pub struct Metric<F> {
     pub variants: &'static [VendorWording],
     /// Topic.
     pub group: Group,
-    /// Where recent values are kept.
+    /// Retention of recent values.
     pub retention: Retention,
     /// Whether the summary of a node includes it.
     pub in_summary: bool,
@@ -209,7 +209,7 @@ pub struct Metric<F> {
     /// Whether it is constant or changes in one direction only, so that its newest value is the
     /// best guess for an earlier time.
     pub is_stable: bool,
-    /// How values of several rows combine.
+    /// The aggregate over several rows.
     pub aggregate: Aggregate,
     /// The value that fills its scale.
     pub full_scale: FullScale<F>,

@@ -197,26 +197,26 @@ pub struct NodeReadings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowReadings {
-    /// Of a GPU.
+    /// A GPU.
     Gpu {
         /// Position of the GPU.
         gpu: u32,
         /// The changed cells.
         cells: NamedCells<GpuField>,
     },
-    /// Of the host.
+    /// The host.
     Host {
         /// The changed cells.
         cells: NamedCells<HostField>,
     },
-    /// Of a process.
+    /// A process.
     Process {
         /// Position of the process.
         process: u32,
         /// The changed cells.
         cells: NamedCells<ProcessField>,
     },
-    /// Of a job's resource usage.
+    /// A job's resource usage.
     JobUsage {
         /// Position in the node's job usage.
         usage: u32,

@@ -9,7 +9,7 @@ use crate::{GpuField, HostField, Reading};
 /// Maximum number of NVLinks per GPU; current GPUs have up to 18.
 pub const MAX_LINKS: usize = 256;
 
-/// How much about its nodes a topic carries.
+/// The level of detail of the nodes in a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetailLevel {
     /// [`Field::SUMMARY`] and [`Field::SUMMARY_HISTORY`] of each GPU and of the host, and

@@ -95,8 +95,8 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// What a relay needs to verify a client and to authenticate itself. Neither the key nor a proof
-/// can be computed from it.
+/// The values that a relay needs to verify a client and to authenticate itself. They do not suffice to compute the
+/// key or a proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verifier {
     stored: Key,

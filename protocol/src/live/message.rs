@@ -49,7 +49,7 @@ pub enum ClientMessage {
     Range {
         /// Number chosen by the page.
         number: u32,
-        /// What is requested.
+        /// The query.
         query: RangeQuery,
     },
     /// Requests reports, answered by [`ServerMessage::Report`] with the same number. A later one replaces
@@ -57,7 +57,7 @@ pub enum ClientMessage {
     Report {
         /// Number chosen by the page.
         number: u32,
-        /// What is requested.
+        /// The query.
         query: ReportQuery,
     },
 }
@@ -144,7 +144,7 @@ pub struct Welcome {
     pub epoch: u32,
     /// The relay's clock now, in ms; it read [`CLOCK_STARTS_AT_MS`] when the relay started.
     pub at_ms: u64,
-    /// The same moment in ms since 1970, by the login node's clock.
+    /// The time of `at_ms` in ms since 1970, by the login node's clock.
     pub wall_ms: u64,
     /// Login name of the owner.
     pub user: Text,
@@ -166,7 +166,7 @@ pub struct Welcome {
     /// When no relay stored the history before this run, oldest first, at most 64: gaps of graphs that have a
     /// cause.
     pub downtimes: Vec<Downtime>,
-    /// Where the relay can post reports of jobs, without the secret part of the URL; owner only.
+    /// The host to which the relay can post reports of jobs, without the secret part of the URL; owner only.
     pub report_webhook: Option<Text>,
 }
 
@@ -200,7 +200,7 @@ impl Mode {
     }
 }
 
-/// What a viewer may do.
+/// The permissions of a viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {

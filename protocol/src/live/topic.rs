@@ -1,4 +1,4 @@
-//! What a viewer subscribes to.
+//! Topics to which a viewer subscribes.
 
 use crate::{JobId, NodeName};
 use serde::{Deserialize, Serialize};

@@ -43,11 +43,11 @@ pub struct View {
     pub share: ShareId,
     /// The share's label, by the owner; may be empty.
     pub label: Text,
-    /// What the share showed.
+    /// The scope of the share.
     pub scope: Scope,
-    /// Who viewed.
+    /// The viewer.
     pub viewer: ViewerIdentity,
-    /// What was used to view.
+    /// The client that the viewer used.
     pub client: ViewClient,
     /// Begin in ms since 1970 by the login node's clock.
     pub began_ms: u64,
@@ -55,7 +55,7 @@ pub struct View {
     pub end: ViewEnd,
 }
 
-/// Who viewed, as far as the kernel or a trusted proxy says.
+/// Identity of a viewer, as reported by the kernel or a trusted proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ViewerIdentity {
@@ -67,7 +67,7 @@ pub struct ViewerIdentity {
     pub by_proxy: bool,
 }
 
-/// What a guest used to view.
+/// The client that a guest used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]

@@ -1,6 +1,6 @@
-//! Captures: what the processes of a job did at the moment when a finding began.
+//! Captures: states of a job's processes at the moment when a finding began.
 //!
-//! A probe reads a [`Capture`] on request; the relay sums up those of all nodes as a [`FindingCapture`].
+//! A probe reads a [`Capture`] on request; the relay summarises the captures of all nodes as a [`FindingCapture`].
 
 use crate::process::ProcessState;
 use crate::request::ProcessRef;
@@ -26,20 +26,20 @@ pub const MAX_NOTES: usize = 4;
 /// Maximum length of the name of a file in a frame, in bytes; of a longer path, the end is kept.
 pub const MAX_FILE_NAME: usize = 160;
 
-/// Which processes of this user a probe captures, and how.
+/// A request to capture processes of this user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureRequest {
-    /// The job. Without `processes`, those of its processes that used most CPU time are captured.
+    /// The job. Without `processes`, the probe captures the processes of the job that used most CPU time.
     pub job: JobId,
     /// The processes; at most [`MAX_PROCESSES`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessRef>,
-    /// How Python stacks are read.
+    /// Reader of Python stacks.
     #[serde(default)]
     pub stacks: StackReader,
 }
 
-/// How a probe reads Python stacks.
+/// The reader of Python stacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StackReader {
@@ -52,7 +52,7 @@ pub enum StackReader {
     Off,
 }
 
-/// What a probe captured.
+/// The response to a [`CaptureRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Capture {
     /// The processes, in the order of the request; at most [`MAX_PROCESSES`].
@@ -69,7 +69,7 @@ pub struct ProcessCapture {
     pub pid: u32,
     /// Its start time, see [`ProcessRef::started_ms`].
     pub started_ms: u64,
-    /// Why nothing of it was read, if so: it ended, or is another user's.
+    /// The reason if the process was not read: it ended, or belongs to another user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Text>,
     /// Name (`/proc/PID/comm`).
@@ -168,7 +168,7 @@ impl ThreadState {
 pub struct ThreadCount {
     /// The state.
     pub state: ThreadState,
-    /// How many.
+    /// Number of connections.
     pub count: u32,
 }
 
@@ -203,7 +203,7 @@ pub struct EvidenceFile {
     pub modified_ms: u64,
 }
 
-/// Where the processes of a job stood when a finding began.
+/// The places where the processes of a job stood when a finding began.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FindingCapture {
@@ -213,9 +213,9 @@ pub struct FindingCapture {
     pub groups: Vec<CaptureGroup>,
     /// Number of processes in further groups.
     pub others: u32,
-    /// Number of processes of which nothing is known.
+    /// Number of processes without any information.
     pub missing: u32,
-    /// What limits the capture, and why; complete sentences, at most [`MAX_NOTES`].
+    /// Limits of the capture with their reasons; complete sentences, at most [`MAX_NOTES`].
     pub notes: Vec<Text>,
     /// Files that may explain more, with node, size and age; at most [`MAX_NOTES`].
     pub files: Vec<Text>,
@@ -229,10 +229,10 @@ pub struct CaptureGroup {
     pub count: u32,
     /// Their ranks in short: `0-34, 36-63`; empty if unknown.
     pub ranks: Text,
-    /// Where some of them run: `gpu-h05 GPU 3`.
+    /// Places of some of them: `gpu-h05 GPU 3`.
     pub places: Vec<Text>,
-    /// Where they stand: `all_reduce (torch/distributed/distributed_c10d.py:2501)`, or
-    /// `futex_wait_queue (system call futex), sleeping` without a Python stack.
+    /// The frame: `all_reduce (torch/distributed/distributed_c10d.py:2501)`, or `futex_wait_queue (system call
+    /// futex), sleeping` without a Python stack.
     pub frame: Text,
     /// Innermost frame of the user's own code above it: `train_step (train.py:88)`; empty if unknown.
     pub caller: Text,

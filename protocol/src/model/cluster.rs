@@ -23,7 +23,7 @@ pub struct PartitionSummary {
     pub name: Text,
     /// Nodes by state.
     pub nodes: NodeCounts,
-    /// GPUs by type; `None` if SLURM does not state those of some node.
+    /// GPUs by type; `None` if SLURM does not state the GPUs of some node.
     pub gpus: Option<Vec<GpuCounts>>,
 }
 

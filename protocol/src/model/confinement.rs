@@ -4,8 +4,8 @@ use crate::JobId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Which GPUs of a node a probe may open, where that is not all of them: under `ConstrainDevices=yes`,
-/// `pam_slurm_adopt` and `srun` confine it to those of one job.
+/// The GPUs of a node that a probe may open, if it may not open all: under `ConstrainDevices=yes`, `pam_slurm_adopt`
+/// and `srun` confine it to the GPUs of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// The GPUs (`/proc/driver/nvidia/gpus`).

@@ -135,12 +135,12 @@ impl FindingKind {
     }
 }
 
-/// How severe a finding is, least first.
+/// Severity of a finding, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FindingSeverity {
-    /// Worth knowing; nothing is lost.
+    /// Information; no work is lost.
     Info,
     /// Work goes on, but slower or at risk, or GPUs are wasted.
     Warning,
@@ -159,17 +159,17 @@ impl FindingSeverity {
     }
 }
 
-/// What one finding states.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ReportFinding))]
 pub struct Finding {
     /// Kind and subject, the same for as long as it lasts: `straggler/17/GPU-2f…`.
     pub key: Text,
-    /// What it is about.
+    /// Kind.
     pub kind: FindingKind,
-    /// How severe it is.
+    /// Severity.
     pub severity: FindingSeverity,
-    /// How certain it is, in %.
+    /// Confidence in %.
     pub confidence_pct: u8,
     /// Jobs that it affects; empty for a machine without a job.
     pub jobs: Vec<JobId>,
@@ -177,13 +177,13 @@ pub struct Finding {
     pub nodes: Vec<NodeName>,
     /// GPUs that it is about.
     pub gpus: Vec<FindingGpu>,
-    /// What is wrong and where, one sentence without a full stop.
+    /// The problem and its place, one sentence without a full stop.
     pub title: LongText,
-    /// What is wrong in a few words: `GPU 3 too hot`.
+    /// The problem in a few words: `GPU 3 too hot`.
     pub reason: Text,
     /// The numbers that show it, a statement each.
     pub evidence: Vec<Text>,
-    /// What to do about it.
+    /// Advice on how to solve it.
     pub advice: LongText,
     /// When it began, in ms since 1970 by the login node's clock.
     pub since_ms: u64,
@@ -198,7 +198,7 @@ pub struct Finding {
     pub silenced_until_ms: Option<u64>,
     /// Number of GPUs that do no useful work because of it.
     pub wasted_gpus: u32,
-    /// Where the job's processes stood when it began, if that was captured; never for guests.
+    /// The places of the job's processes when it began, if captured; never sent to guests.
     #[serde(default)]
     pub capture: Option<Box<FindingCapture>>,
 }
@@ -207,10 +207,10 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Silence {
-    /// Of this kind; of all kinds if absent.
+    /// The kind that is silenced; all kinds if absent.
     #[serde(default)]
     pub kind: Option<FindingKind>,
-    /// Of this job, array or heterogeneous job alone; of everything if absent.
+    /// The job, array or heterogeneous job that is silenced; everything if absent.
     #[serde(default)]
     pub job: Option<JobId>,
     /// When it ends, in ms since 1970.
@@ -238,7 +238,7 @@ impl Silence {
     /// Longest time of a silence, in s: thirty days.
     pub const MAX_S: u32 = 30 * 86_400;
 
-    /// Returns whether it silences a finding; one that affects other jobs as well is reported for them. `whole` returns
+    /// Returns whether it silences a finding. A finding that also affects other jobs is not silenced. `whole` returns
     /// the array or heterogeneous job that a job is a part of.
     pub fn covers(&self, finding: &Finding, whole: impl Fn(JobId) -> Option<JobId>) -> bool {
         let is_of = |affected: JobId, job| affected == job || whole(affected) == Some(job);
@@ -260,8 +260,8 @@ pub struct FindingGpu {
     pub metric: Option<Text>,
 }
 
-/// The order of findings everywhere: active ones first, those that need attention before remarks, those that can still be
-/// helped before failures of ended jobs, the worst first, then those that waste most.
+/// Compares findings for display: active ones first, warnings and errors before remarks, problems that can still be
+/// solved before failures of ended jobs, then by severity and by the number of wasted GPUs.
 pub fn order(a: &Finding, b: &Finding) -> Ordering {
     let rank = |finding: &Finding| {
         let severity = Reverse(finding.severity);

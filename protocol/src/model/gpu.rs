@@ -202,7 +202,7 @@ impl Default for GpuFacts {
     }
 }
 
-/// How a GPU is shared with virtual machines.
+/// The way in which a GPU is shared with virtual machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Virtualization {
@@ -246,7 +246,7 @@ pub struct VgpuLicense {
 }
 
 impl VgpuLicense {
-    /// The license where nothing is licensable.
+    /// Returns the license of a GPU without licensable features.
     pub fn unsupported() -> Self {
         Self {
             is_licensed: Reading::Unsupported,

@@ -1,25 +1,25 @@
-//! What the relay concludes about a running job besides findings.
+//! Conclusions of the relay about a running job, besides findings.
 
 use crate::{JobId, Text};
 use serde::{Deserialize, Serialize};
 
-/// What is known of one running job.
+/// Conclusions about one running job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobInsight {
     /// The job.
     pub job: JobId,
-    /// How far its program is, by the counters in its logs; `None` if they state none.
+    /// Progress of its program, by the counters in its logs; `None` if they state none.
     #[serde(default)]
     pub progress: Option<JobProgress>,
-    /// What limits the speed of its GPUs; `None` if nothing does so clearly.
+    /// The limit of its GPUs' speed; `None` if there is no clear one.
     #[serde(default)]
     pub bottleneck: Option<Bottleneck>,
 }
 
-/// What limits the speed of a job's GPUs.
+/// The limit of the speed of a job's GPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bottleneck {
-    /// What it is.
+    /// The kind of limit.
     pub kind: BottleneckKind,
     /// The readings that show it: `SM activity 78 % · tensor cores 41 %`.
     pub evidence: Text,
@@ -42,20 +42,21 @@ pub enum BottleneckKind {
     Latency,
 }
 
-/// How far a program is by a counter in its log.
+/// Progress of a program by a counter in its log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobProgress {
-    /// What is counted, as the log names it, masked: `epoch`, `step`, `%`; empty for a bar without a name.
+    /// Unit of the counter as the log names it, masked: `epoch`, `step`, `%`; empty for a bar without a name.
     pub label: Text,
-    /// How many are done. Within an epoch whose number of epochs is known, epochs with their parts: 2.25 in the third one.
+    /// Number of units that are done. Within an epoch, if the number of epochs is known, it includes the part of the
+    /// epoch: 2.25 in the third one.
     pub done: f64,
-    /// Of how many; more than 1. `None` if the log does not state it.
+    /// Total number of units, greater than 1; `None` if the log does not state it.
     #[serde(default)]
     pub total: Option<f64>,
     /// The epoch that runs; `None` if the log does not state how far it is.
     #[serde(default)]
     pub epoch: Option<EpochProgress>,
-    /// How many are done per second; `None` until it can be measured.
+    /// Units per second; `None` until they can be measured.
     pub rate_per_s: Option<f64>,
     /// When `done` last grew, by the relay's clock.
     pub advanced_at_ms: u64,
@@ -63,15 +64,15 @@ pub struct JobProgress {
     pub end: Option<ProgressEnd>,
 }
 
-/// How far one epoch is.
+/// Progress within one epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EpochProgress {
     /// Its number, as the log states it.
     pub number: f64,
-    /// How many of its steps are done.
+    /// Number of its steps that are done.
     pub done: f64,
-    /// Of how many.
+    /// Total number of its steps.
     pub total: f64,
 }
 
@@ -85,7 +86,7 @@ pub struct ProgressEnd {
 }
 
 impl JobProgress {
-    /// How much of the program is done, from 0 to 1; `None` if the log does not state how much there is.
+    /// Returns the part of the program that is done, from 0 to 1; `None` if the log does not state the total.
     pub fn ratio(&self) -> Option<f64> {
         let total = self.total.filter(|total| *total > 0.0)?;
         Some((self.done / total).clamp(0.0, 1.0))
@@ -93,7 +94,7 @@ impl JobProgress {
 }
 
 impl EpochProgress {
-    /// How much of the epoch is done, from 0 to 1.
+    /// Returns the part of the epoch that is done, from 0 to 1.
     pub fn ratio(&self) -> f64 {
         if self.total > 0.0 { (self.done / self.total).clamp(0.0, 1.0) } else { 0.0 }
     }

@@ -50,7 +50,7 @@ pub struct Job {
     pub mem_bytes: Option<u64>,
     /// Total number of GPUs allocated or requested; `None` if SLURM does not report it.
     pub gpu_count: Option<u32>,
-    /// GPUs on each node, as far as SLURM reports them.
+    /// GPUs on each node, if SLURM reports them.
     pub gpus: Vec<NodeGpus>,
     /// Node that runs the batch script.
     pub batch_host: Option<NodeName>,

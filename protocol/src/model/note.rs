@@ -108,9 +108,9 @@ pub struct Note {
     pub rank: Option<u32>,
     /// When it applies, in ms since 1970 by the login node's clock.
     pub at_ms: u64,
-    /// What it says; never empty.
+    /// The text; never empty.
     pub text: Text,
-    /// Where it was written.
+    /// The source of the note.
     pub source: NoteSource,
 }
 
@@ -122,7 +122,7 @@ impl Note {
     }
 }
 
-/// Where a note was written.
+/// The source of a note.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -148,7 +148,7 @@ pub enum NoteRequest {
     Edit {
         /// The note.
         id: NoteId,
-        /// What changes.
+        /// The change.
         edit: NoteEdit,
     },
     /// Deletes a note.

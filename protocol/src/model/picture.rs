@@ -34,15 +34,15 @@ pub struct Picture {
     pub sharing: Sharing,
     /// Nodes of this topic.
     pub nodes: Vec<NodePicture>,
-    /// Notes of this topic, by time: in the overview those of the whole cluster, otherwise also those of the job,
-    /// or of the node and the jobs on it.
+    /// Notes of this topic, by time. The overview has the notes of the whole cluster; a job and a node also have
+    /// their own, and a node those of the jobs on it.
     #[serde(default)]
     pub notes: Vec<Note>,
-    /// What the relay concludes about what the topic shows, in the order of [`crate::finding::order`]: active
-    /// findings, and those that ended within the last hour.
+    /// Findings about the content of the topic, in the order of [`crate::finding::order`]: active ones, and those
+    /// that ended within the last hour.
     #[serde(default)]
     pub findings: Vec<Finding>,
-    /// What is known of running jobs besides, by id; sent to the owner only, in the overview.
+    /// Further conclusions about running jobs, by id; sent to the owner only, in the overview.
     #[serde(default)]
     pub insights: Vec<JobInsight>,
 }
@@ -77,9 +77,9 @@ pub struct NodeHead {
     pub link: Link,
     /// Host facts, once the probe has sent them.
     pub facts: Option<NodeFacts>,
-    /// Reason why there are no GPUs (`the NVIDIA driver is not loaded: …`), if so.
+    /// Reason for the absence of GPUs (`the NVIDIA driver is not loaded: …`).
     pub no_gpu: Option<Text>,
-    /// Duration of the current driver call in ms, if no source answers.
+    /// Duration of the current driver call in ms, if no source responds.
     pub driver_stuck_ms: Option<u64>,
     /// Notes that are not faults: skipped shell output, lost lines, a probe of another build.
     pub notes: Vec<Text>,
@@ -124,8 +124,8 @@ impl NodeFacts {
         self.sources.iter().find_map(SourceState::confinement)
     }
 
-    /// Returns why sources are unavailable, as far as that concerns the accelerators of this node:
-    /// NVIDIA's driver is expected only where there is no other.
+    /// Returns the reasons for unavailable sources that concern the accelerators of this node: NVIDIA's driver is
+    /// expected only if the node has no other accelerators.
     pub fn absent_accelerators(&self) -> impl Iterator<Item = &Text> {
         let is_expected = self.drivers().next().is_none();
         let sources =
@@ -270,7 +270,7 @@ pub struct RelayStatus {
     pub cpu_ms: u64,
     /// Number of frames coalesced for slow viewers.
     pub coalesced: u64,
-    /// How probes are started; `None` for guests.
+    /// The launcher of probes; `None` for guests.
     pub launcher: Option<LauncherStatus>,
     /// Problems with the list of machines, that the history cannot be stored or is still being read; complete sentences, owner only.
     pub notices: Vec<Text>,
@@ -282,13 +282,13 @@ pub struct RelayStatus {
     pub replay: Option<ReplayStatus>,
 }
 
-/// How a relay starts probes on nodes.
+/// The launcher with which a relay starts probes on nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LauncherStatus {
     /// `ssh2` (built-in SSH), `openssh` (the system's ssh), `srun` (job steps), `local` (child processes), `scripted`.
     pub name: Text,
-    /// Why it replaced the one that was tried first, a complete sentence.
+    /// Reason for replacing the launcher that was tried first, a complete sentence.
     pub reason: Option<Text>,
 }
 
@@ -480,7 +480,7 @@ impl Picture {
         self.nodes.get_mut(index as usize).ok_or(ApplyError::Unknown("a node"))
     }
 
-    /// What is known of a running job besides findings.
+    /// Returns further conclusions about a running job.
     pub fn insight(&self, job: JobId) -> Option<&JobInsight> {
         self.insights.iter().find(|insight| insight.job == job)
     }

@@ -54,7 +54,7 @@ pub struct GpuRange {
     pub fields: Vec<Summaries>,
 }
 
-/// What is known of a cell in one slot; all three are equal where there is no value.
+/// Summary of a cell in one slot; all three values are equal if there is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Mean of the values; of a bit mask, all bits that were set.

@@ -1,4 +1,4 @@
-//! What a job did with what it was given: the report of a job, and sums over many.
+//! Reports: resource usage of a job, and sums over many jobs.
 
 use crate::finding::Finding;
 use crate::note::Note;
@@ -19,7 +19,7 @@ pub const MAX_DAYS: u32 = 366;
 pub enum ReportQuery {
     /// The reports of these jobs, at most [`MAX_JOBS`].
     Jobs(Vec<JobId>),
-    /// What the owner's jobs of the last days used, at most [`MAX_DAYS`]; owner only.
+    /// Usage of the owner's jobs of the last days, at most [`MAX_DAYS`]; owner only.
     Usage {
         /// Number of days, up to now.
         days: u32,
@@ -32,13 +32,13 @@ pub enum ReportQuery {
 pub enum ReportAnswer {
     /// The reports of those jobs that the relay has seen and the viewer may see, in the order of the query.
     Jobs(Vec<Report>),
-    /// What the owner's jobs used.
+    /// Usage of the owner's jobs.
     Usage(Box<Usage>),
     /// There is no answer, for this reason.
     Refused(Text),
 }
 
-/// What a job did with what it was given. A value that was never known is absent, not zero.
+/// Report of a job's resource usage. A value that was never known is absent, not zero.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Report {
@@ -62,7 +62,7 @@ pub struct Report {
     pub application: Option<Text>,
     /// Whether the job has ended.
     pub is_final: bool,
-    /// What the report is of, in s since 1970.
+    /// Time of the report, in s since 1970.
     pub at_s: i64,
     /// Start, in s since 1970.
     pub start_s: Option<i64>,
@@ -80,11 +80,11 @@ pub struct Report {
     pub observed_pct: f64,
     /// Sums over all GPUs and nodes.
     pub totals: Totals,
-    /// What SLURM's accounting states, if it exists and the job has ended.
+    /// Statement of SLURM's accounting, if it exists and the job has ended.
     pub accounting: Option<Accounting>,
     /// Each GPU.
     pub gpus: Vec<GpuReport>,
-    /// What would have fitted the job better.
+    /// Advice on a better request for such a job.
     pub advice: Vec<Advice>,
     /// Notes of the job, by time, from its submission on.
     #[serde(default)]
@@ -92,7 +92,7 @@ pub struct Report {
     /// Whether notes of the job may be missing: stored ones could not be read, or the job has as many as are kept.
     #[serde(default)]
     pub lacks_notes: bool,
-    /// What was found during its run, by time; at most [`MAX_FINDINGS`].
+    /// Findings during its run, by time; at most [`MAX_FINDINGS`].
     #[serde(default)]
     pub findings: Vec<Finding>,
 }
@@ -171,11 +171,11 @@ pub struct Totals {
     pub oom_kills: Option<u64>,
     /// Price of the allocated GPU hours, if the relay was given one.
     pub cost: Option<Cost>,
-    /// Emissions of the known energy in kg of CO₂, if the relay was given those of a kWh.
+    /// Emissions of the known energy in kg of CO₂, if the relay knows the emissions of a kWh.
     pub co2_kg: Option<f64>,
 }
 
-/// What SLURM's accounting (`sacct`) states about an ended job.
+/// Statement of SLURM's accounting (`sacct`) about an ended job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Accounting {
@@ -207,7 +207,7 @@ pub struct Cost {
     pub currency: Text,
 }
 
-/// How long clocks were throttled for one reason.
+/// Time for which clocks were throttled for one reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Throttled {
@@ -262,13 +262,13 @@ pub struct GpuReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Advice {
-    /// What was observed, a complete sentence with its numbers.
+    /// The observation, a complete sentence with its numbers.
     pub text: Text,
     /// The line of the batch script that would have fitted, if one would.
     pub sbatch: Option<Text>,
 }
 
-/// What all jobs of the last days did with what they were given.
+/// Resource usage of all jobs of the last days.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Usage {
@@ -284,7 +284,8 @@ pub struct Usage {
     pub wasteful: Vec<JobUsage>,
     /// The newest jobs, newest first.
     pub jobs: Vec<JobUsage>,
-    /// Why jobs that ended while no relay ran may be missing, a complete sentence; absent if `sacct` listed them.
+    /// Reason why jobs that ended while no relay ran may be missing, a complete sentence; absent if `sacct` listed
+    /// them.
     #[serde(default)]
     pub incomplete: Option<Text>,
 }
@@ -295,7 +296,7 @@ pub struct Usage {
 pub struct UsageSums {
     /// Number of jobs.
     pub jobs: u32,
-    /// Number of them of which nothing was observed: `sacct` states what they were allocated.
+    /// Number of jobs without an observation: `sacct` states their allocation.
     pub jobs_unobserved: u32,
     /// See [`Totals::gpu_hours_allocated`].
     pub gpu_hours_allocated: f64,

@@ -146,7 +146,7 @@ pub enum Response {
     Audit(Box<AuditLog>),
     /// A note that was added or changed.
     Note(Box<SavedNote>),
-    /// What processes do; sent by probes only.
+    /// Captured processes; sent by probes only.
     Capture(Box<Capture>),
 }
 

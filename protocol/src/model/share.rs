@@ -55,7 +55,7 @@ impl<'de> Deserialize<'de> for ShareId {
     }
 }
 
-/// What the holder of a share may view.
+/// The scope that the holder of a share may view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -96,7 +96,7 @@ fn write_names<T: ToString>(f: &mut fmt::Formatter<'_>, what: &str, names: &[T])
     }
 }
 
-/// What is hidden within the scope. Process environments are never shared.
+/// The parts that a share hides within its scope. Process environments are never shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
@@ -136,8 +136,7 @@ pub struct ShareRequest {
     /// Login name of the only permitted user; see [`login_name`].
     #[serde(default, deserialize_with = "some_login_name")]
     pub to: Option<Text>,
-    /// Lifetime in s. By default [`ShareRequest::DEFAULT_S`] or until its jobs end, whichever is
-    /// earlier.
+    /// Lifetime in s. The default is [`ShareRequest::DEFAULT_S`] or the end of its jobs, if that is earlier.
     #[serde(default)]
     pub lifetime_s: Option<u64>,
 }
@@ -189,7 +188,7 @@ pub struct ShareTerms {
     pub label: Text,
     /// What its holder may view.
     pub scope: Scope,
-    /// What is hidden.
+    /// Hidden parts.
     pub hidden: HiddenParts,
     /// Login name of the only permitted user.
     pub to: Option<Text>,
@@ -217,7 +216,7 @@ pub struct Share {
 pub struct Visitor {
     /// The share used; none for the owner's key.
     pub share: Option<ShareId>,
-    /// Login name of the peer, as far as the kernel reports it.
+    /// Login name of the peer, if the kernel reports it.
     pub user: Option<Text>,
     /// Connection time in ms since 1970 by the login node's clock.
     pub since_ms: u64,

@@ -77,7 +77,7 @@ pub struct SourceState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceStatus {
-    /// The driver answers.
+    /// The driver responds.
     Ready(SourceVersions),
     /// There are no accelerators at present.
     Absent {

@@ -27,7 +27,7 @@ pub struct Trace {
 pub struct TracePoint {
     /// Sample time, in ms of the relay's clock.
     pub at_ms: u64,
-    /// How long a value is held without a new sample, in ms.
+    /// Time for which a value is held without a new sample, in ms.
     pub hold_ms: u64,
     /// The sampled cell.
     pub cell: Cell,

@@ -9,8 +9,8 @@ use crate::{Cell, GpuField, ProcessField};
 /// Less than this is not counted: contexts, caches of the driver, and the resolution of the
 /// readings.
 pub const LEAST_BYTES: u64 = 1 << 30;
-/// How long memory must have been in use without a process, in ms, because processes are reported
-/// less often than memory.
+/// Time for which memory must have been in use without a process, in ms, because processes are reported less often
+/// than memory.
 pub const HELD_MS: u64 = 12_000;
 
 impl NodePicture {

@@ -40,7 +40,7 @@ pub enum ProbeLine<S = Sample, V = ProcessListReadings> {
     Piece(Piece),
     /// Notes that jobs wrote.
     Notes(SpoolNotes),
-    /// What the probe itself uses; once a minute, the first time with the first samples.
+    /// Resource usage of the probe itself; once a minute, first with the first samples.
     Usage(ProbeUsage),
 }
 
@@ -203,7 +203,7 @@ pub struct ProcessList {
 pub struct GpuGap {
     /// The GPU.
     pub gpu: GpuUuid,
-    /// What is missing, or why.
+    /// The gap, with its reason.
     pub gap: ProcessGap,
 }
 
@@ -243,8 +243,8 @@ pub struct ProbeResponse {
 pub struct Heartbeat {
     /// `CLOCK_BOOTTIME` in ns.
     pub mono_ns: u64,
-    /// Duration of the current driver call in ms, if no source answers. While only one of several
-    /// hangs, each of its GPUs has a fault instead.
+    /// Duration of the current driver call in ms, if no source responds. If only one of several sources hangs, each
+    /// of its GPUs has a fault instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_stuck_ms: Option<u64>,
 }
@@ -271,8 +271,8 @@ pub struct Event {
 pub struct SpoolNotes {
     /// The lines, in the order of each file.
     pub notes: Vec<SpoolNote>,
-    /// What of the spool is not read and why, complete sentences, at most [`crate::note::MAX_PROBLEMS`]; empty once
-    /// everything is read, and `None` if that did not change since the last such line.
+    /// Parts of the spool that are not read, with their reasons, as complete sentences; at most
+    /// [`crate::note::MAX_PROBLEMS`]. Empty once everything is read, `None` if unchanged since the last such line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problems: Option<Vec<Text>>,
 }
@@ -282,7 +282,7 @@ pub struct SpoolNotes {
 pub struct SpoolNote {
     /// The job that the file is named after.
     pub job: JobId,
-    /// What follows the job and a dot in the file's name, such as the rank; empty for the job's own file.
+    /// Text after the job and a dot in the file's name, such as the rank; empty for the job's own file.
     #[serde(default)]
     pub suffix: Text,
     /// Offset of the line in its file, in bytes.
@@ -305,6 +305,6 @@ pub struct ProbeUsage {
 /// Last line of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bye {
-    /// Why it exits.
+    /// Reason for the exit.
     pub reason: Text,
 }

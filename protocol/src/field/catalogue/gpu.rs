@@ -251,9 +251,8 @@ catalogue! {
     PowerCapped: power_capped_pct = Metric::percent("power_capped_pct", Clocks, "Held by power limit",
         "share of time in which the power limit reduced the clocks").short("Capped")
         .with_history();
-    /// The part of `mem_used_bytes` that no listed process holds, as far as it stayed for 12 s,
-    /// rounded down. Unsupported where the memory of a process is, for a GPU that is divided into
-    /// MIG instances, and for unified memory.
+    /// The part of `mem_used_bytes` that no listed process has held for 12 s, rounded down. Unsupported where the
+    /// memory of processes is unsupported, for a GPU that is divided into MIG instances, and for unified memory.
     MemUnattributed: mem_unattributed_bytes = Metric::bytes("mem_unattributed_bytes", GIB, Memory,
         "Unattributed memory", "memory in use that none of the listed processes holds")
         .label("Unattributed").short("Unattr.").part_of(GpuField::MemTotal).derived().in_summary();

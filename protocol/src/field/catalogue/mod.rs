@@ -42,9 +42,9 @@ macro_rules! select {
     }};
 }
 
-/// Defines the fields of a kind of row, and the readings of a probe that fill them. Each entry is
-/// `Field: reading / divisor = metric`, where the divisor converts the unit of the reading to that
-/// of the field (1 if omitted). JSON omits readings that are not yet taken.
+/// Defines the fields of a kind of row, and the readings of a probe that fill them. Each entry is `Field: reading /
+/// divisor = metric`. The divisor converts the unit of the reading to the unit of the field (1 if omitted). JSON
+/// omits readings that are not yet taken.
 macro_rules! catalogue {
     (@divisor) => { 1 };
     (@divisor $divisor:literal) => { $divisor };
