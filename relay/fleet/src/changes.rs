@@ -4,7 +4,7 @@ use nodeglass_protocol::picture::GpuHealth;
 use nodeglass_protocol::{GpuUuid, JobId, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What changed since the last [`super::Fleet::take_changes`].
+/// Changes since the last [`super::Fleet::take_changes`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// The job list.
@@ -19,7 +19,7 @@ pub struct Changes {
     pub notes: bool,
     /// Findings.
     pub findings: bool,
-    /// What is known of running jobs besides.
+    /// Further conclusions about running jobs.
     pub insights: bool,
     /// The set of nodes.
     pub membership: bool,
@@ -29,7 +29,7 @@ pub struct Changes {
     pub nodes: BTreeMap<NodeName, NodeChanges>,
 }
 
-/// What changed of a node.
+/// Changes of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeChanges {
     /// All known state is void: it was removed and added again.
@@ -40,7 +40,7 @@ pub struct NodeChanges {
     pub gpus: bool,
     /// The set of processes.
     pub processes: bool,
-    /// What processes may see by their environments, on which owners of GPUs depend.
+    /// Devices that processes may see by their environments, on which owners of GPUs depend.
     pub job_devices: bool,
     /// Previous health of the GPUs whose health changed.
     pub were: Vec<(GpuUuid, GpuHealth)>,

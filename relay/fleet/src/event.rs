@@ -16,7 +16,7 @@ use nodeglass_protocol::{JobId, NodeName, Text};
 use nodeglass_report::JobRecord;
 use std::collections::BTreeMap;
 
-/// What outlives the relay.
+/// State that outlives the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoredPart {
     /// The history.
@@ -34,7 +34,7 @@ pub enum Event {
     Jobs {
         /// All jobs in SLURM's list.
         jobs: Vec<Job>,
-        /// How far the login node's clock, in ms since 1970, is ahead of the relay's. Measured when the list was
+        /// Difference between the login node's clock, in ms since 1970, and the relay's. Measured when the list was
         /// read, because it is handled later.
         wall_ahead_ms: i64,
     },
@@ -49,34 +49,34 @@ pub enum Event {
         /// When it is polled again, by the relay's clock.
         retry_at_ms: u64,
     },
-    /// There is no SLURM: only listed hosts are watched.
+    /// The machine has no SLURM: only listed hosts are watched.
     NoSlurm,
     /// The list of hosts that are watched whether or not a job runs there.
     Hosts {
         /// All of them.
         hosts: BTreeMap<NodeName, Host>,
-        /// What is wrong with the list, for the owner; complete sentences.
+        /// Problems of the list, for the owner; complete sentences.
         notices: Vec<Text>,
     },
     /// An event of a node's session.
     Node(NodeName, NodeEvent),
     /// An event of the session of a probe in one job on a node.
     JobProbe(NodeName, JobId, NodeEvent),
-    /// What an earlier run of the relay stored of jobs that had not ended.
+    /// Records that an earlier run of the relay stored about jobs that had not ended.
     Restored(Vec<JobRecord>),
-    /// What the logs of the owner's jobs state.
+    /// Content of the logs of the owner's jobs.
     JobLogs(JobLogs),
-    /// Which findings are silenced.
+    /// The silences of findings.
     Silences(Vec<Silence>),
     /// The owner added, changed or deleted a note.
     Note(NoteChange),
     /// Notes that earlier runs of relays stored, or another relay that uses the same state directory.
     RestoredNotes(Vec<NoteChange>),
-    /// What the processes of a job did when a finding began.
+    /// State of a job's processes when a finding began.
     Capture {
         /// [`nodeglass_protocol::finding::Finding::key`].
         key: Text,
-        /// Where they stood.
+        /// The capture.
         capture: Box<FindingCapture>,
     },
     /// The relay itself did not run for some time, as on a login node that is overloaded: no line could be read.
@@ -88,7 +88,7 @@ pub enum Event {
     Tick,
     /// The nodes of the cluster were queried.
     Cluster(ClusterSummary),
-    /// How probes are started, and why.
+    /// The launcher of probes, and the reason for it.
     Launcher(LauncherStatus),
     /// Something that outlives the relay cannot be used, with the reason as a complete sentence, or can be again.
     Storage(StoredPart, Option<Text>),
@@ -144,7 +144,7 @@ pub enum NodeEvent {
     Refused {
         /// The cause, a complete sentence.
         why: Text,
-        /// What to do about it, a complete sentence.
+        /// Remedy, a complete sentence.
         advice: Text,
     },
     /// The link is down and not retried: the user's jobs on the node are completing.

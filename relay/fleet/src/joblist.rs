@@ -65,8 +65,8 @@ impl JobList {
         changed
     }
 
-    /// Stores the nodes of a job that just ended; drops those of one that runs again (requeued).
-    /// Returns whether it did either.
+    /// Stores the nodes of a job that just ended; drops the stored nodes of a requeued job. Returns whether it did
+    /// either.
     fn keep_or_release(
         &mut self,
         job: &mut Job,

@@ -51,15 +51,15 @@ pub struct Fleet {
     /// The user in whose jobs further probes may run; empty if in none.
     user: Text,
     history: LongHistory,
-    /// What is wrong with the list of hosts.
+    /// Problems of the list of hosts.
     host_notices: Vec<Text>,
-    /// Why something that outlives the relay cannot be used.
+    /// Reasons why state that outlives the relay cannot be used.
     storage_problems: BTreeMap<StoredPart, Text>,
     /// Whether what earlier relays stored is still being read, which takes more than a moment.
     is_restoring: bool,
     reports: JobReports,
     findings: Findings,
-    /// What is known of running jobs besides findings.
+    /// Further conclusions about running jobs.
     insights: Vec<JobInsight>,
     notes: Notes,
     /// Unix time at which the relay's clock would read 0, in ms, by the last job list.
@@ -80,7 +80,7 @@ impl Fleet {
         Self::default()
     }
 
-    /// Lets probes run in jobs of this user, where that of a node does not see their GPUs.
+    /// Lets probes run in jobs of this user on nodes whose own probe cannot see their GPUs.
     pub fn use_jobs_of(&mut self, user: Text) {
         self.user = user;
     }
@@ -110,7 +110,7 @@ impl Fleet {
         &self.history
     }
 
-    /// The same, to store it.
+    /// Returns the long-term history, to store it.
     pub fn history_mut(&mut self) -> &mut LongHistory {
         &mut self.history
     }
@@ -130,12 +130,12 @@ impl Fleet {
         self.settle_notices();
     }
 
-    /// What a running job has used so far.
+    /// Returns the usage of a running job up to now.
     pub fn job_record(&self, id: JobId, now_ms: u64) -> Option<JobRecord> {
         self.reports.of(id, self.wall_s(now_ms))
     }
 
-    /// What all running jobs have used so far.
+    /// Returns the usage of all running jobs up to now.
     pub fn running_records(&self, now_ms: u64) -> Vec<JobRecord> {
         self.reports.running(self.wall_s(now_ms))
     }
@@ -163,12 +163,12 @@ impl Fleet {
         self.reports.put_back(records);
     }
 
-    /// What the readings mean: active findings, the worst first, then those that ended within the last hour.
+    /// Returns the findings: active ones, the worst first, then those that ended within the last hour.
     pub fn findings(&self) -> &[Finding] {
         self.findings.list()
     }
 
-    /// What is known of running jobs besides findings, by id.
+    /// Returns further conclusions about running jobs, by id.
     pub fn insights(&self) -> &[JobInsight] {
         &self.insights
     }
@@ -380,7 +380,7 @@ impl Fleet {
         &self.status
     }
 
-    /// Names of the nodes that should have a probe: those of active jobs, and watched hosts.
+    /// Returns the nodes that should have a probe: nodes of active jobs, and watched hosts.
     pub fn wanted(&self) -> BTreeSet<NodeName> {
         let of_jobs =
             self.jobs.list().iter().filter(|job| job.is_active()).flat_map(|job| job.nodes.iter().cloned());
@@ -401,7 +401,8 @@ impl Fleet {
         self.nodes.get(name).map(|node| node.job_probes().collect()).unwrap_or_default()
     }
 
-    /// What each connected probe uses, with its node, and its job unless it is the node's own.
+    /// Returns the resource usage of each connected probe, with its node, and with its job unless it is the node's
+    /// own probe.
     pub fn probe_usages(&self) -> impl Iterator<Item = (&NodeName, Option<JobId>, ProbeUsage)> {
         let of_node = |(name, node): (_, &Node)| {
             node.probe_usages().map(move |(job, usage)| (name, job, usage)).collect::<Vec<_>>()
@@ -419,7 +420,7 @@ impl Fleet {
         self.hosts.get(name).map_or(0, |host| host.target)
     }
 
-    /// The nodes of a topic, in its order; `None` when there is no such topic (any more).
+    /// Returns the nodes of a topic, in its order; `None` if the topic does not exist, or no longer.
     ///
     /// An ended job has the last picture of its nodes.
     pub fn nodes_of(&self, topic: &Topic) -> Option<Vec<&NodePicture>> {

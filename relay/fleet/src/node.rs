@@ -53,23 +53,23 @@ pub struct Node {
     late_samples: Vec<HistorySample>,
     /// Processes that the last list no longer contains.
     departed: Vec<ProcessPicture>,
-    /// What the processes do since the last sample. It is entered with the next one: cells are published
-    /// with samples, and a viewer that joins in between would have others than the deltas start from.
+    /// Process readings since the last sample. They are entered with the next one: cells are published with samples,
+    /// and a viewer that joins in between would have other cells than the deltas start from.
     process_readings: Option<Vec<Row<ProcessField>>>,
     /// Baseline that sparse process updates are relative to.
     listed: Vec<Row<ProcessField>>,
     /// The list that the baseline is of.
     list_ns: u64,
     unattributed: Unattributed,
-    /// What the processes of the user's jobs may see by their environments.
+    /// Devices that the processes of the user's jobs may see by their environments.
     job_devices: Vec<JobDevices>,
     /// Set while the probe sees the GPUs of one job only.
     confined: Option<Box<Confined>>,
-    /// What is not read of the spool files.
+    /// Parts of the spool files that are not read.
     spool_problems: Vec<Text>,
-    /// What the probe itself uses; no part of the picture, because pages do not show it.
+    /// Resource usage of the probe itself; not part of the picture, because pages do not show it.
     probe_usage: Option<ProbeUsage>,
-    /// An interval that is shorter than that of the picture, if the last sample had one.
+    /// An interval shorter than the picture's, if the last sample had one.
     shorter_ms: Option<u32>,
 }
 
@@ -98,7 +98,7 @@ impl Node {
         }
     }
 
-    /// What the probe of one job on a node reports, without any history.
+    /// Creates the node of a probe in a job, without any history.
     fn without_history(name: NodeName) -> Self {
         let mut node = Self::new(name);
         node.picture.history = None;
@@ -120,7 +120,7 @@ impl Node {
         std::mem::take(&mut self.late_samples)
     }
 
-    /// What was known when a job ended at `ended_ms`, as it is kept: SLURM reports an end some seconds
+    /// Returns the picture of a job that ended at `ended_ms`, as it is stored: SLURM reports an end some seconds
     /// later, when the job's GPUs are idle already and its processes are gone.
     pub fn last_picture(&self, job: JobId, ended_ms: u64) -> NodePicture {
         let mut picture = self.picture.clone();
@@ -399,8 +399,8 @@ impl Node {
         changes.sampled = true;
     }
 
-    /// Enters the interval of a sample. A shorter one holds from the next sample on: the time up to this one was planned
-    /// with the longer one, and is no gap.
+    /// Enters the interval of a sample. A shorter one applies from the next sample on: the time up to this one was
+    /// planned with the longer interval, and is not a gap.
     fn settle_interval(&mut self, interval_ms: u32, changes: &mut NodeChanges) {
         let head = &mut self.picture.head;
         let is_longer = interval_ms > head.interval_ms || head.interval_ms == 0;
@@ -453,7 +453,7 @@ impl Node {
         self.picture.processes = processes;
     }
 
-    /// Applies an update of the last process list; one that refers to another list, after a loss, is ignored.
+    /// Applies an update of the last process list; ignores an update of another list, which was lost.
     fn apply_process_readings(&mut self, readings: &ProcessReadingsDelta) {
         let count = self.listed.len();
         if readings.list_ns != self.list_ns || count != readings.now.rows as usize {
@@ -503,7 +503,7 @@ impl Node {
         if self.timeline.is_known() { self.timeline.relay_ms(mono_ns, now_ms) } else { now_ms }
     }
 
-    /// Adds a remark about the node that is no fault.
+    /// Adds a remark about the node, which is not a fault.
     pub(super) fn note(&mut self, note: Text, changes: &mut NodeChanges) {
         let notes = &mut self.picture.head.notes;
         if notes.last() == Some(&note) {
@@ -519,7 +519,7 @@ impl Node {
 
 const LOST: &str = "(lines that could not be read were skipped)";
 
-/// Why a node has no GPUs: its available drivers list none, or no driver is available.
+/// Returns why a node has no GPUs: its available drivers list none, or no driver is available.
 fn no_gpu_reason(sources: &[SourceState]) -> Text {
     let ready: Vec<_> = sources.iter().filter(|source| source.versions().is_some()).collect();
     let reasons: Vec<String> = match ready.is_empty() {

@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Number of notes whose changes wait to be stored from which new notes are refused: none that was accepted is lost.
 const MAX_UNSAVED: usize = 2 * MAX_NOTES;
-/// Maximum number of deleted notes that are remembered; those that were deleted first are forgotten first.
+/// Maximum number of deleted notes that are remembered; the oldest deletions are forgotten first.
 const MAX_DELETED: usize = 4 * MAX_NOTES;
 /// Times up to this far in the future are accepted: clocks differ.
 const MAX_AHEAD_MS: u64 = 24 * 3_600_000;
@@ -30,7 +30,7 @@ pub enum NoteChange {
     Delete(NoteId),
 }
 
-/// Why a note is not added, changed or deleted. Messages are complete sentences for the user.
+/// Error of adding, changing or deleting a note. Messages are complete sentences for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoteError {
     /// There is nothing in its text.
@@ -74,7 +74,7 @@ pub struct Notes {
     /// The notes of each job, by time.
     by_job: BTreeMap<JobId, BTreeSet<(u64, NoteId)>>,
     deleted: BTreeSet<NoteId>,
-    /// The same ids, in the order of their deletion.
+    /// The ids in the order of their deletion.
     deletions: Vec<NoteId>,
     /// The last change of each note that is to be stored.
     unsaved: BTreeMap<NoteId, NoteChange>,
@@ -212,7 +212,8 @@ impl Notes {
     /// Adds a line of a job's spool; returns whether it is new.
     ///
     /// # Errors
-    /// [`NoteError`], if there is no room.
+    ///
+    /// [`NoteError`] if a limit is reached.
     pub(super) fn add_line(&mut self, line: SpoolNote, at_ms: u64, jobs: &[Job]) -> Result<bool, NoteError> {
         let id = id_of_line(&line);
         if line.text.is_empty() || self.deleted.contains(&id) || self.by_id.contains_key(&id) {
@@ -310,8 +311,8 @@ pub fn sorted(notes: impl Iterator<Item = Note>) -> Vec<Note> {
     notes
 }
 
-/// The id of a line of a spool file: the same whichever probe sends it, and when. The text is part of it, so that a
-/// file that was written anew has new notes.
+/// Returns the id of a line of a spool file, which is independent of the probe and of the time. It includes the text,
+/// because a rewritten file has new notes.
 fn id_of_line(line: &SpoolNote) -> NoteId {
     let parts = [
         &line.job.0.to_le_bytes()[..],

@@ -17,13 +17,13 @@ pub struct NodeView<'a> {
     pub confinement: Option<&'a Confinement>,
     /// The job whose probe sees the GPU at each position, if probes are confined to the GPUs of one job.
     pub seen_by: Vec<Option<JobId>>,
-    /// What the processes of jobs may see by their environments.
+    /// Devices that the processes of jobs may see by their environments.
     pub job_devices: &'a [JobDevices],
 }
 
 impl NodeView<'_> {
-    /// Returns whether some GPUs are divided into MIG instances, and how many devices there are at least, as far as that
-    /// is not visible.
+    /// Returns whether some GPUs are divided into MIG instances, and the minimum number of devices, counting
+    /// invisible ones.
     fn invisible(&self) -> (bool, usize) {
         let Some(Confinement { gpus, instances, .. }) = self.confinement else { return (false, 0) };
         (instances.devices > 0, gpus.devices as usize + instances.devices as usize)
@@ -110,7 +110,7 @@ fn allocation(view: &NodeView<'_>, node: GpuLayout<'_>, position: usize, job: &J
     is_seen.then_some(Evidence::DeviceCgroup)
 }
 
-/// How many GPUs and MIG instances of a node a job has at least.
+/// Returns the minimum number of GPUs and MIG instances of a job on a node.
 fn count(node: &NodeName, job: &Job) -> usize {
     match job.gpus_on(node) {
         Some(GpuSet::Indices(indices)) => indices.len(),

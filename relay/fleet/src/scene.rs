@@ -44,7 +44,7 @@ pub fn job(id: u32, nodes: &[(&str, &[u32])]) -> Job {
     }
 }
 
-/// What a log states in which a program is at this one of ten steps.
+/// Returns the log of a program in this one of ten steps.
 pub fn log(done: f64) -> JobLog {
     let progress = Progress { label: "step".into(), done, total: Some(10.0), ..Progress::default() };
     JobLog { progress: Some(progress), ..JobLog::default() }
@@ -96,7 +96,7 @@ pub fn sample(mono_s: u64, utils: &[u64]) -> ProbeLine {
     }))
 }
 
-/// The same, sent again after an outage.
+/// Returns the sample, sent again after an outage.
 pub fn replay(mono_s: u64, utils: &[u64]) -> ProbeLine {
     match sample(mono_s, utils) {
         ProbeLine::Sample(sample) => ProbeLine::Sample(Box::new(Sample { replay: true, ..*sample })),

@@ -1,5 +1,5 @@
-//! Which GPUs of a node belong to a job by the environments of its processes, where SLURM names none. A list that is
-//! wrong or contradicts another claims nothing: *unknown* is better than a wrong owner.
+//! Ownership of GPUs by the environments of a job's processes, for GPUs that SLURM does not name. A list that is
+//! wrong or contradicts another list claims no GPU: *unknown* is better than a wrong owner.
 
 use nodeglass_protocol::job::{GpuSet, Job};
 use nodeglass_protocol::picture::GpuPicture;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Length of the shortest abbreviation of a UUID that counts as unique, also among GPUs that are not visible.
 const MIN_UUID: usize = "GPU-8932f937".len();
 
-/// The GPUs of a node, as far as lists of devices refer to them.
+/// The devices of a node that lists of devices may name.
 #[derive(Clone, Copy, Debug)]
 pub struct GpuLayout<'a> {
     /// The node.
@@ -19,16 +19,16 @@ pub struct GpuLayout<'a> {
     pub gpus: &'a [GpuPicture],
     /// Those of them that are divided into instances.
     pub divided: &'a BTreeSet<&'a GpuUuid>,
-    /// Whether the node has MIG instances, so that a GRES index is no minor number.
+    /// Whether the node has MIG instances, for which a GRES index is not a minor number.
     pub has_mig: bool,
     /// Whether there may be more of them.
     pub is_partial: bool,
 }
 
-/// Positions of the GPUs that jobs claim by their lists.
+/// Returns positions of the GPUs that jobs claim by their lists.
 ///
-/// `allocated` are the jobs that each GPU belongs to by stronger evidence. The lists of a job are void
-/// if they name a device that the node does not have, or more than SLURM allocated, or one that another job has for
+/// `allocated` are the jobs that each GPU belongs to by stronger evidence. The lists of a job are void if they name a
+/// device that the node does not have, more devices than SLURM allocated, or a device that another job has for
 /// itself.
 pub fn claims(
     node: GpuLayout<'_>,
@@ -73,14 +73,15 @@ fn claim(node: GpuLayout<'_>, devices: &JobDevices, job: &Job) -> Option<BTreeSe
     (all.iter().all(is_whole) && most(node.name, job).is_none_or(|most| all.len() <= most)).then_some(all)
 }
 
-/// Finds the devices of a list; one that is not found makes the list wrong, unless it may be invisible.
+/// Finds the devices of a list; a missing device makes the list wrong, unless it may be invisible.
 fn positions<T>(list: &[T], is_partial: bool, find: impl Fn(&T) -> Option<usize>) -> Option<BTreeSet<usize>> {
     let found: Vec<Option<usize>> = list.iter().map(find).collect();
     let is_complete = is_partial || found.iter().all(Option::is_some);
     is_complete.then(|| found.into_iter().flatten().collect())
 }
 
-/// How many GPUs the job has on a node, or at most, if it has GPUs of its own; shares of GPUs are not counted.
+/// Returns the maximum number of GPUs of the job on a node, if it has GPUs of its own; shares of GPUs are not
+/// counted.
 fn most(node: &NodeName, job: &Job) -> Option<usize> {
     match job.gpus_on(node) {
         Some(GpuSet::Indices(indices)) => Some(indices.len()),

@@ -6,9 +6,9 @@ use super::{LongHistory, NodeHistory};
 use nodeglass_protocol::Field;
 
 const HOUR_MS: u64 = 3_600_000;
-/// What is dropped when memory is scarce, the oldest chunk of each first: the position of a tier in
-/// [`TIERS`], and the age in ms up to which its chunks stay at that point. The coarse steps of the whole
-/// week go last.
+/// Order of dropping chunks when memory is scarce, the oldest chunk of each tier first: the position of a tier in
+/// [`TIERS`], and the age in ms up to which its chunks stay at that point. The coarse steps of the whole week go
+/// last.
 const DROP_ORDER: [(usize, u64); 5] = [(0, HOUR_MS), (1, 12 * HOUR_MS), (0, 0), (1, 0), (2, 0)];
 /// A node without samples for this long is not watched any more.
 const QUIET_MS: u64 = 600_000;
@@ -87,7 +87,7 @@ impl NodeHistory {
     }
 }
 
-/// Drops what is too old; returns whether nothing is left of a row without recent samples.
+/// Drops slots that are too old; returns whether a row without recent samples is empty then.
 fn expire<F: Field>(row: &mut RowHistory<F>, now_ms: u64) -> bool {
     for (tier, spec) in row.tiers_mut().iter_mut().zip(TIERS) {
         tier.expire(now_ms.saturating_sub(spec.keep_ms) / spec.step_ms);

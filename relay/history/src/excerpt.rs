@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Tiers that are stored; coarser ones follow from them.
 const STORED: usize = 2;
-/// How often an excerpt of each is due, in ms.
+/// Interval between excerpts of each tier, in ms.
 const INTERVAL_MS: [u64; STORED] = [60_000, 600_000];
 /// Slots are stored this long after their end, in ms: a sample of the next slot completes them.
 const DELAY_MS: [u64; STORED] = [30_000, 90_000];
@@ -39,7 +39,7 @@ pub struct NodeExcerpt {
     pub gpus: Vec<(GpuUuid, Vec<Summaries>)>,
 }
 
-/// What has been taken out of a history to be stored.
+/// Slots that were taken out of a history to be stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taken {
     /// The first slot of each stored tier that has not been taken; `None` before the first call.
@@ -86,8 +86,8 @@ impl LongHistory {
         (!nodes.is_empty()).then_some(Excerpt { step_ms: TIERS[tier].step_ms, slots, nodes })
     }
 
-    /// Enters an excerpt of an earlier run, whose slots are those of this run's clock. Slots that are in it already
-    /// keep what they have, later ones than `now_ms` are left out.
+    /// Enters an excerpt of an earlier run, whose slots are those of this run's clock. Existing slots are kept, and
+    /// slots later than `now_ms` are left out.
     pub fn restore(&mut self, excerpt: &Excerpt, now_ms: u64) {
         let Some(tier) = TIERS[..STORED].iter().position(|tier| tier.step_ms == excerpt.step_ms) else {
             return;
@@ -126,8 +126,8 @@ impl LongHistory {
         }
     }
 
-    /// Enters a history that was restored while this one recorded. What has been stored of this one stays so: nothing is
-    /// stored twice.
+    /// Enters a history that was restored while this one recorded. The stored part of this history remains marked as
+    /// stored, so no slot is stored twice.
     pub fn merge_restored(&mut self, restored: Self, now_ms: u64) {
         for (name, restored) in restored.nodes {
             if !self.nodes.contains_key(&name) && self.nodes.len() >= MAX_NODES {

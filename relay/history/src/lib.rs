@@ -24,15 +24,15 @@ use std::collections::BTreeMap;
 
 /// Maximum number of GPUs per node; a driver that invents new UUIDs replaces the oldest ones.
 const MAX_GPUS: usize = 128;
-/// How often the memory budget and the ages are checked.
+/// Interval between checks of the memory budget and the ages.
 const TRIM_INTERVAL_MS: u64 = 60_000;
 
-/// What a query selects, detached from the fleet and its history.
+/// The data that a query selects, detached from the fleet and its history.
 #[derive(Debug)]
 pub enum RangeSource {
-    /// Of the long-term history.
+    /// Data of the long-term history.
     Stored(StoredSource),
-    /// Of the last ten minutes, with shorter steps.
+    /// Data of the last ten minutes, with shorter steps.
     Recent(RecentSource),
 }
 
@@ -69,7 +69,7 @@ pub struct LongHistory {
     /// Memory budget in bytes.
     budget: usize,
     trimmed_ms: u64,
-    /// What has been stored.
+    /// Slots that have been stored.
     taken: Taken,
 }
 

@@ -9,7 +9,7 @@ use nodeglass_protocol::range::{GpuRange, NodeRange, RangeHistory, RangeQuery, S
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{Field, GpuField, GpuUuid, HostField, NodeName, Text};
 
-/// Possible step lengths of a response, in ms; from that of the finest tier on.
+/// Possible step lengths of a response, in ms, beginning with the finest tier.
 const STEPS_MS: [u64; 11] =
     [10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000];
 /// Length of a slot of the finest tier, in ms.
@@ -18,7 +18,7 @@ pub(super) const TIER_MS: u64 = TIERS[0].step_ms;
 pub(super) const MAX_FIELDS: usize = 32;
 pub(super) const MAX_GPU_FIELDS: usize = 16 * 1024;
 
-/// A node of a query, as far as the viewer may see it.
+/// A node of a query, reduced to the parts that the viewer may see.
 #[derive(Clone, Debug)]
 pub struct VisibleNode {
     /// The node.
@@ -47,7 +47,7 @@ impl Span {
     }
 }
 
-/// What a query selects, detached from the history.
+/// The data that a query selects, detached from the history.
 #[derive(Debug)]
 pub struct StoredSource {
     step_ms: u64,

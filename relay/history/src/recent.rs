@@ -1,4 +1,4 @@
-//! Steps shorter than those of the long-term history, from the ring of the last ten minutes.
+//! Steps shorter than the long-term history's, from the ring of the last ten minutes.
 
 use super::accumulator::Accumulator;
 use super::query::{self, MAX_FIELDS, MAX_GPU_FIELDS as MAX_TRACES, Span, TIER_MS, VisibleNode};
@@ -12,8 +12,8 @@ use std::borrow::Cow;
 /// Age of the oldest sample in the ring, in ms.
 const KEPT_MS: u64 = Trace::CAPACITY as u64 * Trace::STEP_MS;
 
-/// The step of a query that the ring answers: it wants steps shorter than those of the long-term history, and begins
-/// within the last ten minutes.
+/// Returns the step of a query that the ring can answer: its steps are shorter than the long-term history's, and it
+/// begins within the last ten minutes.
 fn step_ms(query: &RangeQuery, now_ms: u64) -> Option<u64> {
     let is_fine = (1..TIER_MS).contains(&query.step_ms);
     let is_recent = query.from_ms.min(query.to_ms).saturating_add(KEPT_MS) >= now_ms;
@@ -51,8 +51,8 @@ struct SelectedTrace {
 }
 
 impl RecentSource {
-    /// Selects what a query asks for; `None` if only the long-term history can answer it. Each node comes with its ring
-    /// as far as it is visible, whose GPUs are those of the node, in the same order.
+    /// Selects the data of a query; `None` if only the long-term history can answer it. Each node comes with the
+    /// visible part of its ring, whose GPUs are those of the node, in the same order.
     pub fn new<'a>(
         query: &RangeQuery,
         now_ms: u64,

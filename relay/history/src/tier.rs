@@ -16,14 +16,14 @@ const _: () = assert!(CHUNK <= Trace::CAPACITY as u64);
 pub(super) struct TierSpec {
     /// Length of a slot in ms.
     pub(super) step_ms: u64,
-    /// How long a slot is kept, in ms.
+    /// Time for which a slot is kept, in ms.
     pub(super) keep_ms: u64,
 }
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// All tiers, finest first; each step is a multiple of the one before. The last one repeats what the second
-/// one holds for a fast answer over a week, and outlives it where memory is scarce.
+/// All tiers, finest first; each step is a multiple of the one before. The last tier repeats the second one for a
+/// fast answer over a week, and outlives it when memory is scarce.
 pub(super) const TIERS: [TierSpec; 3] = [
     TierSpec { step_ms: 10_000, keep_ms: 6 * HOUR_MS },
     TierSpec { step_ms: 60_000, keep_ms: 7 * 24 * HOUR_MS },

@@ -11,13 +11,13 @@ const MIN_ELAPSED_S: u64 = 600;
 const MIN_OBSERVED_PCT: f64 = 50.0;
 /// A GPU is unused if it was idle for this share of the time, in %.
 const UNUSED_PCT: f64 = 95.0;
-/// Memory that is no matter, in bytes.
+/// Unused memory up to this size causes no advice, in bytes.
 const SPARE_MEM_BYTES: u64 = 4 << 30;
-/// CPUs that are no matter.
+/// Unused CPUs up to this number cause no advice.
 const SPARE_CPUS: f64 = 4.0;
 /// Time limits are advised in steps of this, in s,
 const LIMIT_STEP_S: u64 = 900;
-/// and differences below this are no matter, in s.
+/// and a smaller difference causes no advice, in s.
 const SPARE_LIMIT_S: u64 = 3_600;
 
 /// The advice that follows from a report.
@@ -85,7 +85,7 @@ fn cpus(report: &Report) -> Option<Advice> {
     ))
 }
 
-/// Only for a job that ended by itself: one that was cancelled or failed may need its whole limit.
+/// Advises on the time limit of a job that ended by itself: a cancelled or failed job may need its whole limit.
 fn time(report: &Report) -> Option<Advice> {
     let (limit_s, elapsed_s) = (report.limit_s?, report.elapsed_s);
     let is_complete = report.is_final && report.state.as_str() == "COMPLETED";

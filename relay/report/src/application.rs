@@ -2,7 +2,7 @@
 
 use nodeglass_protocol::picture::ProcessFacts;
 
-/// How a process is recognized.
+/// The sign by which a process is recognized.
 enum Sign {
     /// The name of its program begins so.
     Program(&'static str),

@@ -19,13 +19,13 @@ pub struct NodeFault {
     pub node: NodeName,
     /// Index of the GPU; `None` if the fault is of the node as a whole.
     pub gpu: Option<u32>,
-    /// What it is about.
+    /// The kind of finding.
     pub kind: FindingKind,
     /// The worst severity.
     pub severity: FindingSeverity,
     /// The latest title.
     pub title: String,
-    /// How often it was found.
+    /// Number of such findings.
     pub times: u32,
     /// Number of jobs that it affected.
     pub jobs: u32,

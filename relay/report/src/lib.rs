@@ -1,8 +1,7 @@
-//! What each job did with what it was given: sums over its run, and the report made from them. Pure: time
-//! comes from the caller.
+//! Reports of jobs: sums over the run of each job, and the report made from them. Pure: time comes from the caller.
 //!
-//! [`JobReports`] sums up samples to a [`JobRecord`] for each job, from which a [`Report`] is made. [`markdown()`] and [`text()`] show one,
-//! and [`usage()`] sums up several.
+//! [`JobReports`] sums up samples to a [`JobRecord`] for each job, from which a [`Report`] is made. [`markdown()`]
+//! and [`text()`] show one, and [`usage()`] sums up several.
 
 mod advice;
 mod application;
@@ -52,18 +51,18 @@ pub struct JobRecord {
     pub application: Option<String>,
     /// Sums by node.
     pub nodes: Vec<NodeTotals>,
-    /// What its GPU hours and energy cost when it ran.
+    /// Cost of a GPU hour and of energy when it ran.
     #[serde(default)]
     pub factors: Factors,
-    /// What SLURM's accounting states about it.
+    /// Statement of SLURM's accounting about it.
     #[serde(default)]
     pub accounting: Option<Accounting>,
-    /// What was found during its run, by time.
+    /// Findings during its run, by time.
     #[serde(default)]
     pub findings: Vec<Finding>,
 }
 
-/// What a GPU hour and a kWh cost, as configured.
+/// Cost of a GPU hour and emissions of a kWh, as configured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Factors {
     /// Price of an allocated GPU hour.
@@ -83,7 +82,7 @@ pub struct JobReports {
     observed: BTreeSet<JobId>,
     /// Ended jobs of the list that never ran in one, as last recorded.
     unobserved: BTreeMap<JobId, Job>,
-    /// What an earlier run of the relay stored, until the first job list.
+    /// Records stored by an earlier run of the relay, until the first job list.
     restored: Vec<JobRecord>,
     has_list: bool,
     factors: Factors,
@@ -103,7 +102,7 @@ struct Tracked {
 struct NodeClock {
     /// Time of its newest sample.
     last_ms: Option<u64>,
-    /// How long that sample holds at most.
+    /// Maximum time for which that sample holds.
     hold_ms: u64,
     /// The newest time without samples, of which late ones may fill a part, from and to.
     gap: Option<(u64, u64)>,
@@ -117,12 +116,12 @@ struct JobOnNode {
     /// Time of its first sample, which only starts the clock.
     joined_ms: Option<u64>,
     totals: NodeTotals,
-    /// What an earlier relay counted, which is a part of the sums.
+    /// Sums of an earlier relay, which are included in the sums.
     restored: NodeTotals,
-    /// Sums that are of the job in any case, and the time of their newest sample: those at the list before the last one
-    /// that had it.
+    /// Sums that belong to the job in any case, and the time of their newest sample: the sums at the last list but
+    /// one that had the job.
     confirmed: Option<(u64, NodeTotals)>,
-    /// The same at the last list. It was read some time before it was handled, in which the job may have ended.
+    /// Sums at the last list, which was read some time before it was handled. The job may have ended in between.
     listed: Option<(u64, NodeTotals)>,
 }
 
@@ -148,7 +147,7 @@ impl From<Vec<Note>> for ReportNotes {
 }
 
 impl JobRecord {
-    /// The record of a job of which nothing was observed.
+    /// Creates the record of a job without an observation.
     pub fn of(job: Job, at_s: i64) -> Self {
         Self {
             job,
@@ -177,7 +176,7 @@ impl JobRecord {
         Report { advice: advice::of(&report, &self.nodes), ..report }
     }
 
-    /// The report of the job with its notes, without those of an earlier job with the same number.
+    /// Returns the report of the job with its notes, without the notes of an earlier job with the same number.
     pub fn report_with(&self, notes: impl Into<ReportNotes>) -> Report {
         let ReportNotes { mut notes, are_complete } = notes.into();
         let lacks_notes = !are_complete || notes.len() >= MAX_PER_JOB;
@@ -262,9 +261,9 @@ impl JobReports {
         self.factors = factors;
     }
 
-    /// Follows the job list at `wall_s`, in s since 1970: sums of new jobs begin, those of ended ones are final. What
-    /// was sampled after the end of a job is left out, as far as `picture_of` its nodes has a history. `relay_ms`
-    /// converts s since 1970 to ms of the relay's clock.
+    /// Follows the job list at `wall_s`, in s since 1970: sums of new jobs begin, sums of ended jobs are final.
+    /// Samples after the end of a job are left out if `picture_of` its nodes has a history. `relay_ms` converts s
+    /// since 1970 to ms of the relay's clock.
     pub fn set_jobs<'a>(
         &mut self,
         jobs: &[Job],
@@ -381,8 +380,8 @@ impl JobReports {
         }
     }
 
-    /// Adds the newest sample of a node. It stands for the time since the one before, at most as long as that
-    /// one holds. Allocates nothing, except for a GPU that a job did not have before.
+    /// Adds the newest sample of a node. It represents the time since the previous sample, at most the time for which
+    /// that one holds. Allocates nothing, except for a GPU that a job did not have before.
     pub fn record(&mut self, picture: &NodePicture) {
         let Some(at_ms) = picture.sampled_at_ms else { return };
         let Some(node) = self.nodes.get_mut(&picture.name) else { return };
@@ -413,7 +412,7 @@ impl JobReports {
         }
     }
 
-    /// Adds samples that were taken while the link was broken, oldest first, as far as they fill the newest gap.
+    /// Adds samples that were taken while the link was broken, oldest first, if they fill the newest gap.
     pub fn record_late(&mut self, picture: &NodePicture, samples: &[HistorySample]) {
         let Some(node) = self.nodes.get_mut(&picture.name) else { return };
         for sample in samples {
@@ -476,7 +475,7 @@ impl JobReports {
         }
     }
 
-    /// Adds the sums of an earlier run of the relay to those of jobs that still run, once there is a job list.
+    /// Adds the sums of an earlier run of the relay to the sums of jobs that still run, once there is a job list.
     pub fn restore(&mut self, records: Vec<JobRecord>) {
         self.restored = records;
         if self.has_list {

@@ -58,7 +58,7 @@ pub fn text(report: &Report, note: Option<&str>) -> String {
     out
 }
 
-/// What is stated of notes that may be missing.
+/// The statement that notes may be missing.
 const LACKS_NOTES: &str = "Notes may be missing.";
 
 /// A report as Markdown.
@@ -120,12 +120,12 @@ fn time_of(at_ms: u64, report: &Report) -> String {
     }
 }
 
-/// Where the processes stood when it began, a line for each group.
+/// Returns the places of the processes when the finding began, a line for each group.
 fn stands(finding: &Finding) -> impl Iterator<Item = String> + '_ {
     finding.capture.iter().flat_map(|capture| capture.lines())
 }
 
-/// What was found and for how long it lasted: `GPU 3 is too hot, for 12 min`.
+/// Returns a finding with its duration: `GPU 3 is too hot, for 12 min`.
 fn finding_text(finding: &Finding) -> String {
     match finding.ended_ms {
         Some(ended_ms) => {
@@ -198,7 +198,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// What was observed, and what became of it; of a job that no relay watched, what it was allocated.
+/// Returns the observed GPU hours and their use; for a job that no relay watched, its allocation.
 fn gpu_hours(report: &Report) -> String {
     let hours = GpuHours::from(&report.totals);
     match hours.observed > 0.0 {
@@ -245,7 +245,7 @@ fn faults(totals: &Totals) -> Option<String> {
     (!counts.is_empty()).then(|| counts.join(", "))
 }
 
-/// What SLURM's accounting states: `FAILED, exit code 3, MaxRSS 209 MiB`.
+/// Returns the statement of SLURM's accounting: `FAILED, exit code 3, MaxRSS 209 MiB`.
 fn accounting(stated: &Accounting) -> String {
     let Accounting { state, exit_code, signal, step_exit_code, max_rss_bytes, reason, .. } = stated;
     let mut parts = vec![state.to_string(), format!("exit code {exit_code}")];

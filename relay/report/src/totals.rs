@@ -1,4 +1,4 @@
-//! Sums over time of one GPU and of one node, as far as they were allocated to a job.
+//! Sums over time of one GPU and of one node, for the part that was allocated to a job.
 
 use nodeglass_protocol::field::Row;
 use nodeglass_protocol::picture::GpuPicture;
@@ -47,7 +47,7 @@ impl Integral {
     }
 }
 
-/// How much a counter grew.
+/// Growth of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Growth {
     /// The newest value. Not stored: the relay did not see what happened since.
@@ -278,7 +278,7 @@ impl NodeTotals {
     }
 }
 
-/// Sum of what is known; `None` if nothing is.
+/// Returns the sum of the known values; `None` if neither is known.
 fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.or(other).map(|_| one.unwrap_or(0) + other.unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! What many jobs used and wasted, by week and project.
+//! Usage and waste of many jobs, by week and project.
 
 use nodeglass_protocol::Text;
 use nodeglass_protocol::report::{JobUsage, ProjectUsage, Report, Usage, UsageSums, WeekUsage};

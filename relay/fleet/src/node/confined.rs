@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum number of probes of jobs on a node; each costs a job step, and an `srun` beside the relay.
 const MAX_JOB_PROBES: usize = 8;
 
-/// What is known about a confined node, besides its picture.
+/// State of a confined node, besides its picture.
 #[derive(Debug)]
 pub(super) struct Confined {
-    /// What the node's own probe sees.
+    /// The GPUs that the node's own probe sees.
     by: Confinement,
     /// Its sources and its topology.
     sources: Vec<SourceState>,
@@ -26,16 +26,17 @@ pub(super) struct Confined {
     /// Its GPUs, and the position of each in the picture, if it has one there.
     gpus: Vec<GpuFacts>,
     own: Vec<Option<usize>>,
-    /// Who reports each GPU of the picture.
+    /// The probe that reports each GPU of the picture.
     providers: Vec<Provider>,
     /// The probes of further jobs.
     probes: BTreeMap<JobId, Node>,
-    /// Why some of them have no current readings, if for longer than the end of a job takes to be reported.
+    /// Reasons why some of them have no current readings, once that has lasted longer than reporting the end of a job
+    /// takes.
     faults: BTreeMap<JobId, Text>,
 }
 
 impl Confined {
-    /// Merges the GPUs of the node's own probe with those of the probes of jobs.
+    /// Merges the GPUs of the node's own probe and of the probes of jobs.
     fn merge(&mut self) -> Vec<GpuFacts> {
         // Of two jobs that share a GPU, the one whose probe is connected.
         let mut probes: Vec<_> = self.probes.iter().collect();
@@ -71,7 +72,7 @@ impl Confined {
         found
     }
 
-    /// The sources of all probes; one that is available anywhere is available.
+    /// Returns the sources of all probes; a source that is available to any probe is available.
     fn sources(&self) -> Vec<SourceState> {
         let mut sources = self.sources.clone();
         let facts = self.probes.values().filter_map(|probe| probe.picture().head.facts.as_ref());
@@ -114,7 +115,7 @@ impl Confined {
         })
     }
 
-    /// Which GPUs remain invisible, and why.
+    /// Returns which GPUs remain invisible, and why.
     fn limits(&self) -> Option<String> {
         let mut all = self.by.clone();
         let gpus = self.providers.iter().filter(|provider| provider.gpu.is_some()).count();
@@ -139,13 +140,13 @@ fn facts(probe: &Node) -> Vec<&GpuFacts> {
     probe.picture().gpus.iter().map(|gpu| &gpu.facts).collect()
 }
 
-/// Returns whether the readings of a probe are as new as those of the node's own.
+/// Returns whether the readings of a probe are as new as the readings of the node's own probe.
 fn is_current(probe: &Node) -> bool {
     probe.picture().head.link == Link::Live
 }
 
-/// Why a probe has had no current readings for a while, if it has none. The end of a link may be that of its job,
-/// which the next job list shows.
+/// Returns why a probe has had no current readings for a while. A link may end with its job, which the next job list
+/// shows.
 fn fault(job: JobId, probe: &Node, before: Option<Text>, now_ms: u64) -> Option<Text> {
     let head = &probe.picture().head;
     match &head.link {
@@ -188,7 +189,7 @@ impl Node {
         }
     }
 
-    /// What the attribution of GPUs depends on, besides the picture.
+    /// Returns the state on which the attribution of GPUs depends, besides the picture.
     pub(super) fn view(&self) -> NodeView<'_> {
         let confined = self.confined.as_deref();
         let seen_by = |confined: &Confined| {
@@ -208,7 +209,8 @@ impl Node {
         self.confined.iter().flat_map(|confined| confined.probes.keys().copied())
     }
 
-    /// What each connected probe on the node uses, with its job unless it is the node's own.
+    /// Returns the resource usage of each connected probe on the node, with its job unless it is the node's own
+    /// probe.
     pub fn probe_usages(&self) -> impl Iterator<Item = (Option<JobId>, ProbeUsage)> {
         let of_jobs = self.confined.iter().flat_map(|confined| &confined.probes);
         let all = std::iter::once((None, self)).chain(of_jobs.map(|(job, probe)| (Some(*job), probe)));
@@ -305,7 +307,7 @@ impl Node {
         self.apply_job_changes(&noted, now_ms, changes);
     }
 
-    /// The GPUs of a new probe of the node, and those that only probes of jobs see.
+    /// Returns the GPUs of a new probe of the node, and the GPUs that only probes of jobs see.
     pub(super) fn with_job_gpus(&mut self, own: Vec<GpuFacts>) -> Vec<GpuFacts> {
         match &mut self.confined {
             Some(confined) => {
@@ -385,7 +387,7 @@ impl Node {
         }
     }
 
-    /// The processes of the node's own probe, followed by those of the probes of jobs.
+    /// Returns the processes of the node's own probe, followed by the processes of the probes of jobs.
     pub(super) fn with_job_processes(&self, mut own: Vec<ProcessPicture>) -> Vec<ProcessPicture> {
         if let Some(confined) = &self.confined {
             let gpus: Vec<_> = self.picture.gpus.iter().map(|gpu| gpu.facts.uuid.clone()).collect();

@@ -19,9 +19,9 @@ pub(super) struct Provider {
 
 /// Merges lists of GPUs: each GPU once, from the first list that has it.
 ///
-/// The order of `own` is kept. GPUs of other lists are inserted by their minor number, and MIG instances behind
-/// their GPU. With other lists, GPUs that a driver lists although it may not open them are left out: without
-/// their UUID, they cannot be told from those of other lists.
+/// The order of `own` is kept. GPUs of other lists are inserted by their minor number, and MIG instances behind their
+/// GPU. If there are other lists, GPUs that a driver lists although it may not open them are left out: without a
+/// UUID, they cannot be distinguished from the GPUs of other lists.
 pub(super) fn gpus(own: &[GpuFacts], jobs: &[(JobId, Vec<&GpuFacts>)]) -> (Vec<GpuFacts>, Vec<Provider>) {
     let is_kept = |gpu: &GpuFacts| jobs.is_empty() || !gpu.uuid.as_str().starts_with(DENIED);
     let kept = own.iter().zip(providers(None, own.iter())).filter(|(gpu, _)| is_kept(gpu));
