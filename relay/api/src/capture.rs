@@ -1,4 +1,4 @@
-//! Where the processes of a job stood when a finding began, as a part of a finding.
+//! Captures of a job's processes, as a part of a finding.
 
 use super::Timestamp;
 use nodeglass_protocol::Text;
@@ -6,7 +6,7 @@ use nodeglass_protocol::capture::{CaptureGroup, FindingCapture};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Where the processes of a job stood when a finding began.
+/// The places where the processes of a job stood when a finding began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Capture {
     /// When it was captured.
@@ -15,9 +15,9 @@ pub struct Capture {
     pub groups: Vec<ProcessGroup>,
     /// Number of processes in further groups.
     pub others: u32,
-    /// Number of processes of which nothing is known.
+    /// Number of processes without any information.
     pub missing: u32,
-    /// What limits the capture, and why.
+    /// Limits of the capture, with their reasons.
     pub notes: Vec<String>,
     /// Files on the nodes that may explain more, such as dumps of NCCL's flight recorder.
     pub files: Vec<String>,
@@ -26,13 +26,13 @@ pub struct Capture {
 /// Processes that stood at the same place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessGroup {
-    /// Who stood where, in one line.
+    /// The group in one line.
     pub summary: String,
     /// Number of processes.
     pub count: u32,
     /// Their ranks in short, such as `0-34, 36-63`; empty if unknown.
     pub ranks: String,
-    /// Where some of them run.
+    /// Places of some of them.
     pub places: Vec<String>,
     /// The Python frame, or without one the kernel function and the system call in which they wait.
     pub frame: String,

@@ -8,18 +8,18 @@ use nodeglass_protocol::{GpuUuid, JobId, NodeName, Text};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What the relay concludes from readings, with evidence, meaning and advice.
+/// A conclusion of the relay from readings, with evidence, meaning and advice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Finding {
     /// Kind and subject, the same for as long as it lasts.
     pub key: String,
-    /// What it is about.
+    /// Kind.
     pub kind: FindingKind,
-    /// How severe it is.
+    /// Severity.
     pub severity: FindingSeverity,
-    /// Whether it lasts; those that ended are listed for an hour.
+    /// Whether it is active; ended findings are listed for an hour.
     pub is_active: bool,
-    /// How certain it is, in %.
+    /// Confidence in %.
     pub confidence_pct: u8,
     /// Numeric ids of the jobs that it affects; empty for a machine without a job.
     pub jobs: Vec<u32>,
@@ -27,15 +27,15 @@ pub struct Finding {
     pub nodes: Vec<String>,
     /// GPUs that it is about.
     pub gpus: Vec<AffectedGpu>,
-    /// What is wrong and where, one sentence without a full stop.
+    /// The problem and its place, one sentence without a full stop.
     pub title: String,
-    /// What is wrong in a few words.
+    /// The problem in a few words.
     pub reason: String,
     /// The numbers that show it.
     pub evidence: Vec<String>,
-    /// What it usually means.
+    /// Usual meaning.
     pub meaning: String,
-    /// What to do about it.
+    /// Advice on how to solve it.
     pub advice: String,
     /// When it began.
     pub since: Timestamp,
@@ -49,7 +49,7 @@ pub struct Finding {
     pub silenced_until: Option<Timestamp>,
     /// Number of GPUs that do no useful work because of it.
     pub wasted_gpus: u32,
-    /// Where the job's processes stood when it began; `null` if that was not captured, and for guests.
+    /// The places of the job's processes when it began; `null` if not captured, and for guests.
     pub capture: Option<Capture>,
 }
 

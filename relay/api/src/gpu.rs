@@ -54,21 +54,21 @@ pub struct Gpu {
     pub limits: Limits,
     /// Jobs that it belongs to.
     pub jobs: Vec<GpuJob>,
-    /// Number of processes on it, also of those that are not listed; `null` if they could not be read.
+    /// Number of processes on it, including processes that are not listed; `null` if they could not be read.
     pub processes: Option<u32>,
-    /// Why the number of processes is not known.
+    /// Reason why the number of processes is unknown.
     pub processes_absent: Option<Absence>,
     /// State of the connection to the probe of its node.
     pub connection: ConnectionState,
     /// Time of the newest sample.
     pub sampled_at: Option<Timestamp>,
-    /// Why it cannot be read.
+    /// Reason why it cannot be read.
     pub fault: Option<String>,
     /// Health.
     pub health: Health,
     /// Readings.
     pub readings: GpuReadings,
-    /// Why readings have no value.
+    /// Reasons for readings without a value.
     pub absent: Absences,
 }
 

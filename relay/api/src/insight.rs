@@ -1,24 +1,25 @@
-//! What is known of a running job besides findings, as resources.
+//! Further conclusions about a running job, as resources.
 
 use super::{Clock, Timestamp};
 use nodeglass_protocol::insight::{self, BottleneckKind, EpochProgress};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How far a job's program is by a counter in its log.
+/// Progress of a job's program by a counter in its log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobProgress {
-    /// What is counted, as the log names it, masked: `epoch`, `step`, `%`; empty for a bar without a name.
+    /// Unit of the counter as the log names it, masked: `epoch`, `step`, `%`; empty for a bar without a name.
     pub label: String,
-    /// How many are done. Within an epoch whose number of epochs is known, epochs with their parts: 2.25 in the third one.
+    /// Number of units that are done. Within an epoch, if the number of epochs is known, it includes the part of the
+    /// epoch: 2.25 in the third one.
     pub done: f64,
-    /// Of how many; `null` if the log does not state it.
+    /// Total number of units; `null` if the log does not state it.
     pub total: Option<f64>,
-    /// How much is done, in %; `null` if the log does not state how much there is.
+    /// The part that is done, in %; `null` if the log does not state the total.
     pub pct: Option<f64>,
     /// The epoch that runs; `null` if the log does not state how far it is.
     pub epoch: Option<EpochProgress>,
-    /// How many are done per second; `null` until it can be measured.
+    /// Units per second; `null` until they can be measured.
     pub rate_per_s: Option<f64>,
     /// When `done` last grew.
     pub advanced_at: Timestamp,
@@ -45,10 +46,10 @@ impl JobProgress {
     }
 }
 
-/// What limits the speed of a job's GPUs.
+/// The limit of the speed of a job's GPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobBottleneck {
-    /// What it is.
+    /// The kind of limit.
     pub kind: BottleneckKind,
     /// The readings that show it: `SM activity 78 % · tensor cores 41 %`.
     pub evidence: String,

@@ -32,7 +32,7 @@ pub struct Job {
     pub is_active: bool,
     /// SLURM's reason code while pending or after a failure.
     pub reason: Option<String>,
-    /// What the reason means, and what to do.
+    /// Meaning of the reason, and advice.
     pub reason_text: Option<String>,
     /// Dependencies as SLURM writes them.
     pub dependency: Option<String>,
@@ -58,7 +58,7 @@ pub struct Job {
     pub mem_bytes: Option<u64>,
     /// Number of GPUs allocated or requested.
     pub gpu_count: Option<u32>,
-    /// UUIDs of its GPUs, as far as they are known; `totals` are sums over them.
+    /// UUIDs of its known GPUs; `totals` are sums over them.
     pub gpus: Vec<String>,
     /// UUIDs of further GPUs that its processes use, although SLURM has not allocated them to it.
     #[serde(default)]
@@ -77,10 +77,10 @@ pub struct Job {
     pub restarts: u32,
     /// Sums over its GPUs.
     pub totals: JobTotals,
-    /// How far its program is, by the counters in its logs; for the owner's running jobs.
+    /// Progress of its program, by the counters in its logs; for the owner's running jobs.
     #[serde(default)]
     pub progress: Option<JobProgress>,
-    /// What limits the speed of its GPUs; `null` if nothing does so clearly. For the owner's relay only.
+    /// The limit of its GPUs' speed; `null` if there is no clear one. For the owner's relay only.
     #[serde(default)]
     pub bottleneck: Option<JobBottleneck>,
 }

@@ -44,7 +44,7 @@ pub enum JobSelector {
 )]
 pub struct JobSelectorError(String);
 
-/// Why a selector does not select a single job. Messages are complete sentences.
+/// Error of selecting a single job. Messages are complete sentences.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotOneJob {
     /// None of the jobs is meant.
@@ -53,20 +53,20 @@ pub enum NotOneJob {
     /// Several are.
     #[error("{selector} has {count} jobs in the list; choose one, such as {example}")]
     Several {
-        /// What was asked for.
+        /// The selector.
         selector: JobSelector,
-        /// How many jobs.
+        /// Number of jobs.
         count: usize,
         /// The label of one of them.
         example: String,
     },
 }
 
-/// What identifies a job in a list.
+/// Identity of a job in a list.
 pub trait Listed {
     /// Its raw id.
     fn id(&self) -> u32;
-    /// What it is a part of.
+    /// The array or heterogeneous job that it is a part of.
     fn parent(&self) -> Option<Parent>;
     /// Its id as SLURM prints it.
     fn label(&self) -> &str;
@@ -126,7 +126,8 @@ impl JobSelector {
         jobs.iter().filter(|job| self.selects(*job)).collect()
     }
 
-    /// The raw ids that are meant, by which GPUs and processes name their jobs: also one that is not in the list.
+    /// Returns the selected raw ids, by which GPUs and processes name their jobs, including an id that is not in the
+    /// list.
     pub fn ids(&self, jobs: &[impl Listed]) -> BTreeSet<u32> {
         let own = if let Self::Id(id) = self { Some(*id) } else { None };
         self.select(jobs).into_iter().map(Listed::id).chain(own).collect()

@@ -1,8 +1,8 @@
-//! What programs read of the fleet: jobs, nodes, GPUs and processes as plain JSON resources; pure.
+//! Resources for programs: jobs, nodes, GPUs and processes as plain JSON; pure.
 //!
-//! The HTTP API serves them, and the commands of the terminal read them back. They are made from a [`Picture`] that is
-//! already filtered for its viewer. Times are RFC 3339 in UTC by the login node's clock. A reading without a value is
-//! `null`, never zero, and [`Absences`] states why.
+//! The HTTP API serves them, and the commands of the terminal read them back. They are made from a [`Picture`] that
+//! is already filtered for its viewer. Times are RFC 3339 in UTC by the login node's clock. A reading without a value
+//! is `null`, never zero, and [`Absences`] states why.
 
 mod capture;
 mod finding;
@@ -55,7 +55,7 @@ pub struct Snapshot {
     pub gpus: Vec<Gpu>,
     /// Processes on these GPUs: one entry per process and GPU.
     pub processes: Vec<Process>,
-    /// What the relay concludes: active findings, the worst first, then those that ended within the last hour.
+    /// Findings: active ones, the worst first, then those that ended within the last hour.
     #[serde(default)]
     pub findings: Vec<Finding>,
 }
@@ -96,7 +96,7 @@ fn value<T: Clone>(reading: &nodeglass_protocol::Reading<T>) -> Option<T> {
     reading.value().cloned()
 }
 
-/// The same for texts.
+/// Returns the value of a text, if it has one.
 fn text(reading: &nodeglass_protocol::Reading<nodeglass_protocol::Text>) -> Option<String> {
     reading.value().map(ToString::to_string)
 }

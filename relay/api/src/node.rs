@@ -15,9 +15,9 @@ pub struct Node {
     pub name: String,
     /// State of the connection to its probe.
     pub connection: ConnectionState,
-    /// Why there is no connection.
+    /// Reason for the missing connection.
     pub reason: Option<String>,
-    /// What to do about it.
+    /// Advice on how to restore it.
     pub advice: Option<String>,
     /// Time of the next attempt to connect.
     pub retry_at: Option<Timestamp>,
@@ -35,9 +35,9 @@ pub struct Node {
     pub cpu_model: Option<String>,
     /// Drivers of its accelerators.
     pub drivers: Vec<Driver>,
-    /// Why there are no GPUs.
+    /// Reason for the absence of GPUs.
     pub no_gpu: Option<String>,
-    /// How long the driver has not responded, in ms.
+    /// Time for which the driver has not responded, in ms.
     pub driver_stuck_ms: Option<u64>,
     /// Group in the list of machines.
     pub group: Option<String>,
@@ -55,7 +55,7 @@ pub struct Node {
     pub topology: Vec<Vec<Option<Cow<'static, str>>>>,
     /// Readings of the host.
     pub readings: HostReadings,
-    /// Why readings of the host have no value.
+    /// Reasons for readings of the host without a value.
     pub absent: Absences,
     /// Running jobs on it, with what they use of its CPUs and memory.
     pub jobs: Vec<NodeJob>,
@@ -94,7 +94,7 @@ pub struct Driver {
     pub library: Option<String>,
     /// Newest version of CUDA, ROCm, Level Zero or libtpu that it supports.
     pub platform: Option<String>,
-    /// Why it is not available, or sees only some accelerators.
+    /// Reason why it is not available, or sees only some accelerators.
     pub reason: Option<String>,
 }
 
@@ -107,18 +107,18 @@ pub struct NodeEvent {
     pub gpu: Option<String>,
     /// Number of the Xid error, if it is one.
     pub xid: Option<u64>,
-    /// What happened.
+    /// The message.
     pub text: String,
 }
 
-/// What a job uses of a node.
+/// Resource usage of a job on a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NodeJob {
     /// Numeric job id.
     pub job: u32,
     /// Readings of the job's cgroup on the node.
     pub readings: JobReadings,
-    /// Why readings have no value.
+    /// Reasons for readings without a value.
     pub absent: Absences,
 }
 

@@ -1,9 +1,9 @@
-//! What became of notices, as a resource.
+//! Delivery of notices, as a resource.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What became of the notices of a channel since the relay's start.
+/// Delivery of the notices of a channel since the relay's start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChannelStatus {
     /// `webhook`, `command` or `mail`.

@@ -1,4 +1,4 @@
-//! What probes use, as resources.
+//! Resource usage of probes, as resources.
 
 use nodeglass_fleet::Fleet;
 use nodeglass_protocol::probe::ProbeUsage;

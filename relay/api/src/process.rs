@@ -44,7 +44,7 @@ pub struct Process {
     pub state: Option<RunState>,
     /// Readings.
     pub readings: ProcessReadings,
-    /// Why readings have no value.
+    /// Reasons for readings without a value.
     pub absent: Absences,
 }
 

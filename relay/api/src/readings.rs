@@ -21,7 +21,7 @@ pub struct Readings<F> {
     kind: PhantomData<F>,
 }
 
-/// Why a reading has no value.
+/// Reason for a reading without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Absence {
@@ -31,7 +31,7 @@ pub enum Absence {
     Failed,
 }
 
-/// Why readings have no value, by metric. A metric that is `null` and not listed was not read yet.
+/// Reasons for readings without a value, by metric. A metric that is `null` and not listed was not read yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = BTreeMap<String, Absence>)]
@@ -56,7 +56,7 @@ impl<F: Field> Default for Readings<F> {
 }
 
 impl Absences {
-    /// Why readings of a row have no value.
+    /// Collects the reasons for readings of a row without a value.
     pub fn new<F: Field>(row: &Row<F>) -> Self {
         let absence = |field: F| match row.get(field) {
             Cell::UNSUPPORTED => Some(Absence::Unsupported),
@@ -66,7 +66,7 @@ impl Absences {
         Self(F::ALL.iter().filter_map(|field| Some((field.name().into(), absence(*field)?))).collect())
     }
 
-    /// Why a metric has no value, if that is known.
+    /// Returns the reason for a metric without a value, if known.
     pub fn get(&self, metric: &str) -> Option<Absence> {
         self.0.get(metric).copied()
     }

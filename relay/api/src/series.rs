@@ -21,7 +21,7 @@ pub struct History {
     pub series: Vec<Series>,
 }
 
-/// History of one metric of one GPU or host, a value per step; `null` where there was no sample.
+/// History of one metric of one GPU or host, a value per step; `null` for a step without a sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Series {
     /// The node.

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 /// A time in which some findings are not reported: listed as silenced, and never a notice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Silence {
-    /// Of this kind; `null` if of all kinds.
+    /// The kind that is silenced; `null` for all kinds.
     pub kind: Option<FindingKind>,
     /// Numeric id of the job, array or heterogeneous job; `null` if of all jobs.
     pub job: Option<u32>,
@@ -20,19 +20,19 @@ pub struct Silence {
     pub until: Timestamp,
 }
 
-/// What became of a request to silence findings, or to end that.
+/// Result of a request to silence findings, or to end a silence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SilenceChange {
-    /// What was done, and which other silence remains: `silenced for 1 h: all findings of job 17`.
+    /// The change, and the other silence that remains: `silenced for 1 h: all findings of job 17`.
     pub message: String,
-    /// Whether something was changed: `false` if there was no silence to end.
+    /// Whether the request changed anything: `false` if there was no silence to end.
     pub is_changed: bool,
     /// The silence that lasts now; `null` if it was to end.
     pub silence: Option<Silence>,
 }
 
 impl Silence {
-    /// Converts one; `jobs` are those that are listed.
+    /// Converts a silence; `jobs` are the listed jobs.
     pub fn new(silence: &finding::Silence, jobs: &[impl Listed]) -> Self {
         Self {
             kind: silence.kind,
@@ -46,7 +46,7 @@ impl Silence {
     }
 }
 
-/// What a number is that jobs may be parts of.
+/// The kind of a number that jobs may be parts of.
 enum Whole {
     Job,
     Array,
@@ -66,7 +66,7 @@ fn label(id: JobId, jobs: &[impl Listed]) -> String {
     job.map_or_else(|| id.to_string(), |job| job.label().to_owned())
 }
 
-/// Which jobs a silence of a job covers: `job 17`, `all tasks of array 48440`, `all components of 48511`.
+/// Returns the jobs that a silence of a job covers: `job 17`, `all tasks of array 48440`, `all components of 48511`.
 pub fn silenced_jobs(id: JobId, jobs: &[impl Listed]) -> String {
     match part_of(id, jobs) {
         Whole::Job => format!("job {}", label(id, jobs)),

@@ -45,7 +45,7 @@ pub struct NewToken {
 pub struct CreatedToken {
     /// The token.
     pub token: Token,
-    /// What a program sends as `Authorization: Bearer SECRET`. It is stored nowhere.
+    /// The text that a program sends as `Authorization: Bearer SECRET`. The relay does not store it.
     pub secret: String,
     /// Whether it is valid after a restart of the relay; the relay of a simulated cluster or a recording stores nothing.
     pub is_stored: bool,

@@ -1,4 +1,4 @@
-//! What detectors examine: jobs with their GPUs, and the readings of the last minutes.
+//! Input of the detectors: jobs with their GPUs, and the readings of the last minutes.
 
 use super::held_rules::HeldRules;
 use super::job_log::JobLogs;
@@ -28,7 +28,7 @@ pub struct DetectorInput<'a> {
     pub nodes: &'a BTreeMap<&'a NodeName, &'a NodePicture>,
     /// The series of each node.
     pub series: &'a BTreeMap<NodeName, NodeSeries>,
-    /// What the logs of jobs state.
+    /// Content of the logs of jobs.
     pub logs: &'a JobLogs,
     /// Thresholds of the detectors.
     pub thresholds: &'a Thresholds,

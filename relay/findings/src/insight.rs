@@ -1,4 +1,4 @@
-//! What is known of running jobs besides findings: how far their programs are, and what limits their GPUs.
+//! Further conclusions about running jobs: progress of their programs, and limits of their GPUs.
 
 use super::job_log::{JobLogs, Progress};
 use nodeglass_protocol::finding::{Finding, FindingKind};
@@ -7,7 +7,7 @@ use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{JobId, Text};
 use std::collections::BTreeMap;
 
-/// Returns what is known of the jobs that hold nodes, by id; those of which nothing is known are left out.
+/// Returns the conclusions about the jobs that hold nodes, by id, without jobs about which nothing is known.
 /// `computing` has the readings of jobs whose GPUs are busy computing.
 pub(super) fn of_jobs(
     logs: &JobLogs,
@@ -27,7 +27,7 @@ pub(super) fn of_jobs(
     insights
 }
 
-/// What limits jobs: what active findings state, so that both agree, or else computing.
+/// Returns the limits of jobs: as stated by active findings, so both agree, or else computing.
 fn bottlenecks(findings: &[Finding], computing: &BTreeMap<JobId, String>) -> BTreeMap<JobId, Bottleneck> {
     let stated = |finding: &Finding| match finding.jobs.as_slice() {
         [job] if finding.is_active() => Some((

@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use thresholds::Thresholds;
 use tracker::{Detections, Tracker};
 
-/// How long after the end of a step it is examined, in ms: samples of slow nodes arrive late.
+/// Delay after the end of a step before it is examined, in ms: samples of slow nodes arrive late.
 const SETTLE_MS: u64 = 2_000;
 
 /// Shortest time between two examinations, in ms: nodes that fail together do not fail in the same moment.
@@ -108,7 +108,7 @@ impl Findings {
         self.is_due = true;
     }
 
-    /// What is known of the running ones of these jobs besides findings, by id.
+    /// Returns further conclusions about the running ones of these jobs, by id.
     pub fn insights(&self, jobs: &[Job]) -> Vec<JobInsight> {
         insight::of_jobs(&self.logs, &self.list, &self.computing, jobs)
     }
@@ -241,15 +241,15 @@ impl Findings {
         self.captures.attach(&mut self.list)
     }
 
-    /// Active findings, the worst first, then those that ended within the last hour.
+    /// Returns active findings, the worst first, then those that ended within the last hour.
     pub fn list(&self) -> &[Finding] {
         &self.list
     }
 }
 
-/// What a guest may see of a finding: `None` if it names processes of others, follows a rule in the owner's words, or is made
-/// from logs, in whose lines anything may stand. How a job failed stays, without its evidence, which may also name jobs that
-/// it depends on.
+/// Returns the part of a finding that a guest may see: `None` if it names processes of others, follows a rule in the
+/// owner's words, or is made from logs, whose lines may contain anything. The failure of a job stays, without its
+/// evidence, which may also name jobs that it depends on.
 pub fn for_guests(mut finding: Finding) -> Option<Finding> {
     match finding.kind {
         FindingKind::LogMessage | FindingKind::OutsideJob | FindingKind::CustomRule => return None,

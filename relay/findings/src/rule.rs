@@ -22,26 +22,26 @@ pub struct Rule {
     pub name: String,
     /// The metric that is compared.
     pub metric: RuleMetric,
-    /// How it is compared.
+    /// The comparison.
     pub comparison: Comparison,
-    /// What it is compared with, in the unit of the metric.
+    /// The value to compare with, in the unit of the metric.
     pub limit: u64,
     /// For how long it must hold, in ms.
     pub for_ms: u64,
     /// Severity of what it finds.
     pub severity: FindingSeverity,
-    /// What to do, if the rule states it.
+    /// The advice, if the rule states it.
     pub text: Option<String>,
 }
 
 /// A metric of a kind of row that rules support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleMetric {
-    /// Of a GPU or MIG instance: `gpu.temp_c`.
+    /// A metric of a GPU or MIG instance: `gpu.temp_c`.
     Gpu(GpuField),
-    /// Of a node: `host.mem_used_bytes`.
+    /// A metric of a node: `host.mem_used_bytes`.
     Host(HostField),
-    /// Of a job on a node: `job.cpu_pct`.
+    /// A metric of a job on a node: `job.cpu_pct`.
     Job(JobField),
 }
 
@@ -58,7 +58,7 @@ pub enum Comparison {
     AtMost,
 }
 
-/// Why a rule is refused.
+/// Error of parsing a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// It does not have the form of a rule.
@@ -67,10 +67,10 @@ pub enum RuleError {
     /// The name is invalid.
     #[error("{0:?} is not a valid name: use lower-case letters, digits, - and _, {MAX_NAME} at most")]
     Name(String),
-    /// There is no such kind of row.
+    /// The kind of row does not exist.
     #[error("{0:?} is not a metric: its name begins with gpu., host. or job., such as gpu.temp_c")]
     Kind(String),
-    /// There is no such metric.
+    /// The metric does not exist.
     #[error("there is no metric {kind}.{name}; those of {kind} are {}", names(kind))]
     Metric {
         /// The kind of row.
@@ -88,7 +88,7 @@ pub enum RuleError {
         metric: String,
         /// Its unit.
         unit: Unit,
-        /// As it was written.
+        /// The text of the setting.
         value: String,
     },
     /// The time is invalid.
@@ -99,7 +99,7 @@ pub enum RuleError {
     Text,
 }
 
-/// Why some rules are refused together.
+/// Error of combining rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RulesError {
     /// There are too many.

@@ -1,5 +1,5 @@
-//! What detectors compare: ten minutes of each GPU, host and job in steps of ten seconds, and the peaks of their memory in
-//! two hours.
+//! Readings that detectors compare: ten minutes of each GPU, host and job in steps of ten seconds, and the peaks of
+//! their memory in two hours.
 
 use nodeglass_protocol::field::{Field, Row};
 use nodeglass_protocol::picture::{GpuPicture, History, HistorySample, NodePicture};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub const LONG_STEP_MS: u64 = 60_000;
 /// Number of long steps that are kept: two hours.
 pub const LONG_STEPS: usize = 120;
-/// What a waiting GPU draws at most, as a fraction of its limit. Real work draws more, also where memory bounds it.
+/// Maximum power of a waiting GPU, as a fraction of its limit. Real work draws more, also where memory limits it.
 const WAITING_POWER: f32 = 1.0 / 3.0;
 /// SM activity in % that a GPU which only waits does not reach: a collective occupies one SM of each channel.
 pub const WAITING_SM_PCT: f32 = 25.0;
@@ -135,7 +135,7 @@ impl<const N: usize> Series<N> {
         completed
     }
 
-    /// Completes the current step, returns it unless it is empty, and begins that of `number`.
+    /// Completes the current step, returns it unless it is empty, and begins the step `number`.
     fn close(&mut self, number: u64) -> Option<Step<N>> {
         let completed = self.counts.iter().any(|count| *count > 0).then(|| {
             let mean = |slot: usize| match self.counts[slot] {
@@ -253,7 +253,7 @@ impl GpuSeries {
         slot.into_iter().flat_map(move |slot| self.recent(slot, steps, now_ms))
     }
 
-    /// What is compared with other GPUs in each step that is kept before `now_ms`, oldest first.
+    /// Returns the means of each step before `now_ms`, oldest first, for a comparison with other GPUs.
     pub fn means(&self, now_ms: u64) -> Vec<Means> {
         let oldest = (now_ms / STEP_MS).saturating_sub(STEPS as u64);
         let mut means = vec![peers::UNKNOWN; STEPS];
@@ -404,8 +404,8 @@ impl NodeSeries {
         self.stuck.get(&pid).map(|stuck| stuck.since_ms)
     }
 
-    /// When a GPU's count of uncorrected memory errors was last seen to grow, in ms of the relay's clock; `None` for those
-    /// that it had when it was first read.
+    /// Returns when a GPU's count of uncorrected memory errors last grew, in ms of the relay's clock; `None` for
+    /// errors that it had when it was first read.
     pub fn uncorrected_grown_ms(&self, uuid: &GpuUuid) -> Option<u64> {
         self.uncorrected.get(uuid).and_then(|errors| errors.grown_ms)
     }

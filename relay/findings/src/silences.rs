@@ -1,10 +1,10 @@
-//! Which findings are silenced. Pure: times come from the caller.
+//! Silences of findings. Pure: times come from the caller.
 
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::finding::{Finding, Silence, SilenceRequest};
 use std::collections::BTreeMap;
 
-/// Why findings cannot be silenced.
+/// Error of silencing findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SilenceError {
     /// Everything would be silenced.

@@ -55,9 +55,9 @@ thresholds! {
     idle_minutes = 10 in 10..=1440, "idle-minutes", "minutes for which GPUs must be idle", [UnusedGpus, IdleGpus];
     /// For how long all GPUs must wait, in minutes.
     hang_minutes = 2 in 1..=9, "hang-minutes", "minutes for which all GPUs must wait", [CollectiveHang];
-    /// How far a GPU's SM clock must be below that of its peers, in %.
+    /// Minimum deviation of a GPU's SM clock below the median of its peers, in %.
     straggler_clock_pct = CLOCK_PCT in 3..=90, "straggler-clock-pct", "SM clock below the peers, in %", [Straggler];
-    /// How far a GPU's activity must be below that of its peers, in %.
+    /// Minimum deviation of a GPU's activity below the median of its peers, in %.
     straggler_activity_pct = ACTIVITY_PCT in 5..=90, "straggler-activity-pct", "activity below the peers, in %", [Straggler];
     /// SM activity in % up to which a busy GPU is inefficient.
     efficiency_pct = 20 in 1..=80, "efficiency-pct", "SM activity in % up to which a busy GPU does little", [LowEfficiency];
@@ -73,7 +73,7 @@ thresholds! {
     disk_pct = 95 in 50..=100, "disk-pct", "use of a file system, in %", [DiskFull];
     /// Difference of the clocks of a node and the login node in s.
     clock_skew_seconds = 5 in 1..=3600, "clock-skew-seconds", "seconds by which the clock of a node is wrong", [ClockSkew];
-    /// How far a node's GPUs must be below others of their model, in %.
+    /// Minimum deviation of a node's GPUs below others of their model, in %.
     model_pct = 12 in 3..=90, "model-pct", "power limit or SM clock below other nodes' GPUs of the model, in %", [SlowerThanModel];
     /// Use of the DRAM bandwidth from which it limits a job, in %.
     bandwidth_pct = 70 in 30..=100, "bandwidth-pct", "DRAM bandwidth in % from which it limits a job", [MemoryBound];
@@ -86,7 +86,7 @@ thresholds! {
 pub struct Threshold {
     /// Its name in the settings.
     pub name: &'static str,
-    /// What it is, with its unit.
+    /// Description, with its unit.
     pub what: &'static str,
     /// Its value without a setting.
     pub default: u32,
@@ -94,7 +94,7 @@ pub struct Threshold {
     pub least: u32,
     /// The largest value.
     pub most: u32,
-    /// What it is for.
+    /// Kinds of findings that it applies to.
     pub kinds: &'static [FindingKind],
 }
 
@@ -105,7 +105,7 @@ pub struct ThresholdChange {
     value: u32,
 }
 
-/// Why a threshold of the settings is refused.
+/// Error of a threshold of the settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ThresholdError {
     /// It has no value.
@@ -119,7 +119,7 @@ pub enum ThresholdError {
     NotANumber {
         /// The threshold.
         name: &'static str,
-        /// As it was written.
+        /// The text of the setting.
         value: String,
         /// The least value.
         least: u32,

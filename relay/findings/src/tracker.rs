@@ -29,17 +29,17 @@ const MOMENTARY: [FindingKind; 10] = [
 /// For how long something that is not confirmed yet may be absent, in ms: in one examination.
 const MAX_GAP_MS: u64 = 15_000;
 
-/// How long a finding is listed after its end, in ms.
+/// Time for which a finding is listed after its end, in ms.
 const RESOLVED_MS: u64 = 3_600_000;
 
-/// What a detector sees now.
+/// A problem that a detector sees now.
 #[derive(Clone, Debug)]
 pub struct Detection {
-    /// What it is about.
+    /// Kind.
     pub kind: FindingKind,
     /// The subject; with the kind, its identity: `17/GPU-2f…`.
     pub subject: String,
-    /// How severe it is.
+    /// Severity.
     pub severity: FindingSeverity,
     /// See [`Finding::confidence_pct`].
     pub confidence_pct: u8,
@@ -55,9 +55,9 @@ pub struct Detection {
     pub reason: String,
     /// See [`Finding::evidence`].
     pub evidence: Vec<String>,
-    /// What to do, if it is more specific than the advice of the kind.
+    /// Advice, if it is more specific than the advice of the kind.
     pub advice: Option<String>,
-    /// What a reading explains it by now.
+    /// Explanation by a current reading.
     pub cause: Option<String>,
     /// When it began by the readings, in ms of the relay's clock, and whether it may have been earlier.
     pub since: Option<(u64, bool)>,
@@ -91,10 +91,10 @@ impl Detection {
     }
 }
 
-/// What all detectors report of one moment.
+/// The reports of all detectors at one moment.
 #[derive(Debug, Default)]
 pub struct Detections {
-    /// What is seen.
+    /// Detected problems.
     pub seen: Vec<Detection>,
     /// Prefixes of keys about which nothing is known at the moment, because readings are missing.
     pub unknown: Vec<String>,
@@ -114,21 +114,21 @@ impl Detections {
         self.seen.push(detection);
     }
 
-    /// States that nothing is known of some kinds for a subject: what lasts is kept as it is.
+    /// Marks some kinds of a subject as unknown: active findings of these kinds stay as they are.
     pub fn unknown(&mut self, kinds: &[FindingKind], subject: &str) {
         self.unknown.extend(kinds.iter().map(|kind| format!("{}/{subject}", kind.name())));
     }
 }
 
-/// The findings that last, and those that ended within the last hour.
+/// Active findings, and those that ended within the last hour.
 #[derive(Debug, Default)]
 pub struct Tracker {
     tracks: BTreeMap<String, Track>,
-    /// What an earlier relay had found and was not seen to end, by key.
+    /// Findings of an earlier relay that were active at its end, by key.
     earlier: BTreeMap<String, Earlier>,
 }
 
-/// What is known of a finding of an earlier relay.
+/// A finding of an earlier relay.
 #[derive(Debug)]
 struct Earlier {
     /// See [`Finding::since_ms`], [`Finding::or_earlier`] and [`Finding::found_ms`].
@@ -152,13 +152,13 @@ struct Track {
     is_confirmed: bool,
     /// The cause that was last read, and when, in ms of the relay's clock.
     cause: Option<(String, u64)>,
-    /// The same finding before it ended and returned.
+    /// The finding before it ended and returned.
     before: Option<Box<Finding>>,
-    /// When a straggler became the one that its job waits for, after another one, in ms since 1970.
+    /// Time at which its job began to wait for this straggler instead of another one, in ms since 1970.
     charged_ms: Option<u64>,
 }
 
-/// What explained a finding that lasts when its cause was last read.
+/// Explanation of an active finding when its cause was last read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownCause<'a> {
     /// The cause: `power brake`.
@@ -278,7 +278,7 @@ impl Tracker {
         changed || self.tracks.len() != before
     }
 
-    /// Notes since when jobs wait for another straggler than those that were `charged` before.
+    /// Sets the time since which jobs wait for another straggler than the `charged` ones before.
     fn hand_over(&mut self, charged: &BTreeMap<String, Vec<JobId>>, now: Now) {
         for (key, track) in self.tracks.iter_mut().filter(|(_, track)| track.is_charged()) {
             let follows = |jobs: &Vec<JobId>| track.finding.jobs.iter().any(|job| jobs.contains(job));
@@ -376,7 +376,7 @@ impl Tracker {
         }
     }
 
-    /// Drops beyond the limit those that ended, then those that are not confirmed, then the least severe ones, of those
+    /// Drops findings beyond the limit: first ended ones, then unconfirmed ones, then the least severe, and of those
     /// the newest.
     fn bound(&mut self) {
         let Some(over) = self.tracks.len().checked_sub(MAX_FINDINGS).filter(|over| *over > 0) else { return };

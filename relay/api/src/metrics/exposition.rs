@@ -12,7 +12,7 @@ const CHUNK: usize = 64 << 10;
 /// Integers below this are exact in a float, and formatted as such several times as fast.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
-/// What the values of a family are.
+/// The type of a family's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A quantity that rises and falls.
@@ -28,7 +28,7 @@ pub struct Labels(String);
 /// Writes families, each with its first sample.
 pub struct Exposition<'a> {
     out: &'a mut dyn Write,
-    /// What has not been passed on yet.
+    /// Text that has not been passed on yet.
     chunk: String,
     /// Whether writing failed: the rest is skipped.
     result: io::Result<()>,

@@ -56,7 +56,7 @@ impl Collector {
     }
 }
 
-/// What is known of the relay itself.
+/// State of the relay itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RelayMetrics {
     /// Version and build.
@@ -75,9 +75,9 @@ pub struct RelayMetrics {
     pub slurm_at: Option<Timestamp>,
     /// When the relay started.
     pub started_at: Option<Timestamp>,
-    /// What each connected probe uses.
+    /// Resource usage of each connected probe.
     pub probes: Vec<ProbeStatus>,
-    /// What became of notices, by channel.
+    /// Delivery of notices, by channel.
     pub notifications: Vec<ChannelStatus>,
 }
 
@@ -355,7 +355,7 @@ fn findings(out: &mut Exposition<'_>, snapshot: &Snapshot, users: &HashMap<u32, 
     silenced.for_each(|(key, _)| out.sample(&labels(key), Some(1.0)));
 }
 
-/// Which GPUs and nodes jobs have.
+/// The GPUs and nodes of jobs.
 struct Concerned<'a> {
     /// The jobs of a GPU.
     owners: HashMap<&'a str, Vec<u32>>,

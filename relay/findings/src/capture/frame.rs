@@ -14,7 +14,7 @@ const WRAPPERS: [&str; 5] = ["wrapper", "wrapped", "inner", "wrapped_fn", "decor
 /// Files whose special methods do not tell their class, or belong to a private one.
 const CLASSES: [(&str, &str); 1] = [("torch/utils/data/dataloader.py", "DataLoader")];
 
-/// What a file belongs to, and its name within.
+/// The package or library that a file belongs to, and its name within.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin<'a> {
     /// An installed package.

@@ -16,7 +16,7 @@ const MAX_PLACES: usize = 3;
 /// Maximum number of nodes that a note names.
 const MAX_NAMES: usize = 2;
 
-/// What a node answered.
+/// The response of a node.
 #[derive(Clone, Debug)]
 pub struct NodeAnswer {
     /// The node.
@@ -35,7 +35,7 @@ struct Member<'a> {
     process: &'a ProcessCapture,
 }
 
-/// Where a process stands. The line of the frame is not part of it: a loop is one place.
+/// The place where a process stands. The line of the frame is not part of it: a loop is one place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct StackPosition {
     frame: String,
@@ -198,7 +198,7 @@ fn details(member: &Member<'_>) -> Vec<Text> {
     out.iter().take(MAX_LINES).map(Text::new).collect()
 }
 
-/// The files that may explain more, those of the lowest ranks first.
+/// Returns the files that may explain more, beginning with those of the lowest ranks.
 fn files(members: &[Member<'_>]) -> Vec<Text> {
     let of_member = |member: &Member<'_>| {
         let node = member.node.clone();
@@ -245,7 +245,7 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// What limits a capture, with the nodes where it does.
+/// Limits of a capture, with the nodes that they apply to.
 #[derive(Debug, Default)]
 struct Limits(BTreeMap<String, Vec<NodeName>>);
 

@@ -25,15 +25,15 @@ const KINDS: [FindingKind; 4] =
 const SPACING_MS: u64 = 600_000;
 /// A finding that is older is not at its beginning, in ms: an earlier relay found it.
 const FRESH_MS: u64 = 120_000;
-/// How much earlier than the finding a capture may be, in ms. A recording replays captures at their own times, but
-/// examines the readings at other ones.
+/// Maximum time by which a capture may be earlier than its finding, in ms. A recording replays captures at their own
+/// times, but examines the readings at other ones.
 const TOLERANCE_MS: u64 = 60_000;
 /// Maximum number of nodes of which processes are captured at once.
 const MAX_NODES: usize = 256;
 /// Maximum number of captures that are kept; the oldest is dropped first.
 const MAX_KEPT: usize = 64;
 
-/// Whose processes are to be captured.
+/// The processes to capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureOrder {
     /// The finding.
@@ -53,11 +53,11 @@ pub struct Target {
     pub process: ProcessRef,
     /// Its rank.
     pub rank: Option<u32>,
-    /// Where it runs: `gpu-h05 GPU 3`.
+    /// Place of the process: `gpu-h05 GPU 3`.
     pub place: String,
 }
 
-/// What was captured, and what was requested.
+/// Completed and requested captures.
 #[derive(Debug, Default)]
 pub struct Captures {
     /// By key of the finding.
@@ -167,7 +167,7 @@ impl Captures {
     }
 }
 
-/// What to do about a hang in which some ranks stand elsewhere than most.
+/// Returns the advice for a hang in which some ranks stand elsewhere than most.
 fn advice(finding: &Finding, capture: &FindingCapture) -> Option<LongText> {
     let [most, .., odd] = capture.groups.as_slice() else { return None };
     (finding.kind == FindingKind::CollectiveHang && odd.count < most.count).then(|| {

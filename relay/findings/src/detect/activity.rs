@@ -34,7 +34,7 @@ const WATCHDOG_MS: u64 = 300_000;
 const GROWTHS: usize = 3;
 /// Use of its CPUs in % of one core per GPU above which a job computes on the host: compilation, data preparation.
 const BUSY_CORES_PCT: u64 = 600;
-/// Mean utilisation in % that half of the other GPUs of a job must have for one that idles to be unused.
+/// Mean utilisation in % that half of the other GPUs of a job must have for an idle one to count as unused.
 const OTHERS_PCT: f32 = 20.0;
 
 pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) {
@@ -209,7 +209,7 @@ fn waits(unit: &JobGpu<'_>, steps: usize, now_ms: u64) -> bool {
             .all(|field| stays_below(field, WAITING_RATE))
 }
 
-/// Returns since when a GPU reports full utilisation at the power of a busy-wait: one that loads is not busy.
+/// Returns since when a GPU has reported full utilisation at the power of a busy-wait. A GPU that loads is not busy.
 fn waiting_since(unit: &JobGpu<'_>, now_ms: u64) -> Option<(u64, bool)> {
     let most_w = waiting_power(unit.gpu)?;
     let rows = |field| unit.series.of(field, IDLE_STEPS, now_ms).collect::<BTreeMap<u64, f32>>();

@@ -1,5 +1,5 @@
-//! What limits a job that works: its input, communication, the bandwidth of its memory, or small kernels. A job that
-//! computing limits is as it should be, which is no finding.
+//! The limit of a job that works: its input, communication, the bandwidth of its memory, or small kernels. A job that
+//! is limited by computing needs no finding.
 
 use super::of_job;
 use crate::input::{DetectorInput, JobGpu, JobGpus};
@@ -26,9 +26,9 @@ const EXPOSED_TENSOR_PCT: f32 = 25.0;
 const EXPOSED_POWER: f32 = 0.55;
 /// Traffic in bytes a second and direction from which communication is the cause: of an NVLink, a fifth of its rate.
 const NVLINK_RATE: f32 = 5e9;
-/// Of the network, for each GPU of the node.
+/// Rate of the network, for each GPU of the node.
 const NETWORK_RATE: f32 = 0.25e9;
-/// Of PCIe, as a fraction of what generation and width allow.
+/// Rate of PCIe, as a fraction of the rate that generation and width allow.
 const PCIE_SHARE: f32 = 0.35;
 /// Payload of a PCIe lane in bytes a second and direction, by generation from 1 on.
 const LANE_RATES: [f32; 6] = [0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9];
@@ -235,7 +235,7 @@ fn traffic(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<String> {
     (bytes >= NETWORK_RATE).then(|| format!("{} of network for each GPU", gb_s(bytes)))
 }
 
-/// What PCIe generation and width of a GPU allow, in bytes a second and direction.
+/// Returns the rate that PCIe generation and width of a GPU allow, in bytes a second and direction.
 fn pcie_rate(unit: &JobGpu<'_>) -> Option<f32> {
     let health = &unit.gpu.health;
     let generation = usize::try_from(*health.pcie_gen.value()?).ok()?;

@@ -7,7 +7,7 @@ use nodeglass_rules::text;
 const MIN_GROWTH: f64 = (1u64 << 30) as f64;
 /// Share of the minutes in which the peak must grow: allocators grow in steps.
 const MIN_RISING: f64 = 0.6;
-/// How well a line must describe the peaks (R²).
+/// Minimum quality of a line's fit to the peaks (R²).
 const MIN_FIT: f64 = 0.9;
 
 /// A line through the peaks.
@@ -16,7 +16,7 @@ pub(super) struct Growth {
     slope: f64,
     margin: f64,
     fit: f64,
-    /// Share of the minutes whose peak is above that of the minute before.
+    /// Share of the minutes whose peak is above the peak of the minute before.
     rising: f64,
     last: f64,
     minutes: usize,
@@ -60,8 +60,8 @@ impl Growth {
         steady.max_by(|one, other| one.fit.total_cmp(&other.fit))
     }
 
-    /// Returns whether it grows in most minutes as a line does, and by enough beyond what was in use before: an allocator or a
-    /// cache that fills again up to where it was is no leak.
+    /// Returns whether it grows in most minutes as a line does, and by enough beyond the earlier use: an allocator or
+    /// a cache that fills up to its earlier level is not a leak.
     fn is_steady(&self, most_before: f64) -> bool {
         let gained = (self.slope * self.minutes as f64).min(self.last - most_before);
         gained >= MIN_GROWTH && self.fit >= MIN_FIT && self.rising >= MIN_RISING
@@ -126,7 +126,7 @@ impl Growth {
         self.last as u64
     }
 
-    /// How certain a forecast is, in %.
+    /// Returns the confidence of a forecast, in %.
     pub(super) fn confidence_pct(&self) -> u8 {
         if self.minutes >= 30 { 95 } else { 85 }
     }

@@ -1,4 +1,4 @@
-//! What SLURM reports of jobs: pending for ever, close to the time limit, ended abnormally.
+//! Problems of jobs that SLURM reports: pending for ever, close to the time limit, ended abnormally.
 
 use super::logs;
 use crate::input::DetectorInput;
@@ -28,10 +28,10 @@ const NEVER: [&str; 13] = [
     "InvalidQOS",
     "QOSNotAllowed",
 ];
-/// How long a failed job is listed after its end, in s.
+/// Time for which a failed job is listed after its end, in s.
 const ENDED_S: u64 = 3_600;
-/// How much later than its limit a job must finish to be reported, in ms: this, or a twentieth of the time left if that
-/// is more.
+/// Time by which a job must exceed its limit to be reported, in ms: this, or a twentieth of the time left if that is
+/// more.
 const MARGIN_MS: u64 = 120_000;
 /// For how long the rate must have been measured to be compared with the limit, in ms, and over how many counts: the
 /// first steps of a program say little.

@@ -9,12 +9,13 @@ use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::job::Job;
 use nodeglass_rules::{job_names, text};
 
-/// A message is the end of a log if nothing was written for this long after it, in ms.
+/// A message is the end of a log if no line follows for this long, in ms.
 const SILENT_MS: u64 = 30_000;
-/// The same while the GPUs of the job work: this many of the longest pauses of the log, and at most this long, in ms.
+/// While the GPUs of the job work, this time is this many of the longest pauses of the log, limited to
+/// [`MAX_SILENT_MS`].
 const SILENT_GAPS: u64 = 3;
 const MAX_SILENT_MS: u64 = 600_000;
-/// The same if no pause of the log was seen yet.
+/// While the GPUs of the job work and the log has not paused yet, the time in ms.
 const FIRST_SILENT_MS: u64 = 120_000;
 /// The steps of which the readings show whether a job works.
 const WORKING_STEPS: usize = 6;
@@ -35,7 +36,7 @@ pub(super) fn detect(input: &DetectorInput<'_>, jobs: &[JobGpus<'_>], found: &mu
     }
 }
 
-/// Returns whether a GPU worked in the last minute: one that only waits for a rank that failed does not.
+/// Returns whether a GPU worked in the last minute. A GPU that only waits for a failed rank does not work.
 fn works(unit: &JobGpu<'_>, now_ms: u64) -> bool {
     let mean = |field| unit.series.mean(field, WORKING_STEPS, now_ms);
     does_work(unit.gpu, mean(GpuField::Power), mean(GpuField::SmActive))

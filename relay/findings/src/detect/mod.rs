@@ -62,7 +62,7 @@ const KINDS_OF_WORK: [FindingKind; 13] = [
     FindingKind::LogMessage,
 ];
 
-/// States that nothing is known of what suspended jobs do.
+/// Marks the activity of suspended jobs as unknown.
 fn suspended(input: &DetectorInput<'_>, found: &mut Detections) {
     for job in input.jobs.iter().filter(|job| job.state == JobState::Suspended) {
         found.unknown(&KINDS_OF_WORK, &job.id.to_string());

@@ -76,7 +76,7 @@ fn clock_under_load(unit: &JobGpu<'_>, now_ms: u64) -> Option<f32> {
     (count * 5 >= STEPS * 4).then(|| sum / count as f32)
 }
 
-/// The groups of a model that are below those of other nodes.
+/// Returns the groups of a model that are below the groups of other nodes.
 fn compare(input: &DetectorInput<'_>, groups: &[Group<'_>], quantity: &Quantity, found: &mut Detections) {
     let now_ms = input.now.relay_ms;
     let value = |group: &Group<'_>| median(group.units.iter().filter_map(|unit| (quantity.of)(unit, now_ms)));

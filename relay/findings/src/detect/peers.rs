@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// Fraction of the peers' power limit below which a lower one explains a lower clock.
 const LOWER: f32 = 0.95;
-/// How long a cause applies after it was last read, in ms.
+/// Time for which a cause applies after it was last read, in ms.
 const CAUSE_HOLDS_MS: u64 = 60_000;
 
 pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) {
@@ -73,8 +73,8 @@ struct Straggler {
     waiting: usize,
 }
 
-/// Charges the slowest GPU of a program with the time of those that wait. They wait for the slowest only: another slow GPU
-/// costs nothing as long as it is hidden behind that one.
+/// Charges the slowest GPU of a program with the time of the waiting ones. They wait for the slowest only: another
+/// slow GPU costs nothing while it is hidden behind that one.
 fn charged(slow: Vec<Straggler>) -> impl Iterator<Item = Detection> {
     let slowest = slow.iter().enumerate().max_by(|(_, a), (_, b)| a.percent.total_cmp(&b.percent));
     let (slowest, name) = slowest.map_or((0, String::new()), |(at, slow)| (at, slow.name.clone()));
@@ -161,8 +161,8 @@ fn one(input: &DetectorInput<'_>, job: &JobGpus<'_>, peers: &[JobGpu<'_>], slow:
     Straggler { detection, percent, name: text::uncapitalised(&unit.title()), waiting: 0 }
 }
 
-/// Returns what explained a slow GPU before, which is listed for as long as the GPU is slow: `power brake, which ended after
-/// 4 min`. Throttle reasons come and go within seconds: one that was read a moment ago still applies.
+/// Returns the earlier explanation of a slow GPU, which is listed while the GPU is slow: `power brake, which ended
+/// after 4 min`. Throttle reasons come and go within seconds: a reason that was read a moment ago still applies.
 fn earlier_cause(input: &DetectorInput<'_>, subject: &str) -> Option<String> {
     let KnownCause { text, read_ms, since_ms } = input.known_cause(FindingKind::Straggler, subject)?;
     if input.now.relay_ms.saturating_sub(read_ms) < CAUSE_HOLDS_MS {

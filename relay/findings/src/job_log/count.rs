@@ -13,16 +13,16 @@ const MAX_LABEL: usize = 32;
 /// Larger totals are not believed.
 const MAX_TOTAL: f64 = 1e15;
 
-/// What a line states about the progress of its program.
+/// The progress that a line states.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Count {
     /// Its format: percentages of a build and of the program after it are two counters.
     pub(super) format: Option<usize>,
-    /// What is counted, masked: `step`; empty for a bar without a name.
+    /// Unit of the counter, masked: `step`; empty for a bar without a name.
     pub(super) label: String,
-    /// How many are done; `None` if the line states an estimate alone, or only the number of an epoch.
+    /// Number of units that are done; `None` if the line states an estimate alone, or only the number of an epoch.
     pub(super) done: Option<f64>,
-    /// Of how many.
+    /// Total number of units.
     pub(super) total: Option<f64>,
     /// Whether it counts only after it has grown: `[3/8] ` may also be a rank.
     pub(super) is_weak: bool,
@@ -58,7 +58,8 @@ pub(super) enum Left {
 
 /// A number: `1200`, `1,100`, `1_000`, `0.5`.
 const NUMBER: &str = r"[0-9]+(?:[,_][0-9]{3})*(?:\.[0-9]+)?";
-/// What launchers write before each line: `3: ` (srun), `[rank0]: `, `[default0]:`, `(Worker pid=12) ` (Ray).
+/// Prefixes that launchers write before each line: `3: ` (srun), `[rank0]: `, `[default0]:`, `(Worker pid=12) `
+/// (Ray).
 const RANK: &str = r"^(?:\[(?:rank|default|node|[0-9]+,)\s?[0-9]+\](?:<std(?:out|err)>)?:?\s?|[0-9]+: |\([^)]*pid=[^)]*\)\s)*";
 
 /// Formats from specific to general; the first that matches a line applies. Each is a label and an expression. Groups:
@@ -219,7 +220,7 @@ static ETA: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&expand(source)).ok()
 });
 
-/// The same, before its name: `3.5 hours left`.
+/// Time left, before its name: `3.5 hours left`.
 static LEFT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(&expand(r"(?i)(?P<eta>D)\s?(?:left|remaining|to go)(?-u:\b)")).ok());
 
@@ -237,7 +238,7 @@ fn expand(source: &str) -> String {
 /// [`FORMATS`], compiled.
 struct Formats {
     all: Vec<Regex>,
-    /// Which of them a line matches, in one pass.
+    /// Matches all of them in one pass.
     set: RegexSet,
 }
 
@@ -403,7 +404,7 @@ fn with_estimate(line: &str) -> Option<Count> {
 struct RunSteps {
     steps: f64,
     range: Range<usize>,
-    /// Whether the line calls it the maximum, which may be that of something else: it counts beside a step.
+    /// Whether the line calls it the maximum, which may be the maximum of something else: it counts beside a step.
     is_maximum: bool,
 }
 

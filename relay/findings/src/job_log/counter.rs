@@ -17,32 +17,32 @@ const ESTIMATE_MS: u64 = 600_000;
 /// A program's own estimate counts while it differs from the measured rate by at most this factor.
 const ESTIMATE_FACTOR: f64 = 2.0;
 
-/// How far a program is.
+/// Progress of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// What is counted, as the log names it, masked: `epoch`, `step`; empty for a bar without a name.
+    /// Unit of the counter as the log names it, masked: `epoch`, `step`; empty for a bar without a name.
     pub label: Text,
-    /// How many are done. Within an epoch, epochs with their parts: 2.25 in the third one.
+    /// Number of units that are done. Within an epoch, it includes the part of the epoch: 2.25 in the third one.
     pub done: f64,
-    /// Of how many; `None` if the log does not state it.
+    /// Total number of units; `None` if the log does not state it.
     pub total: Option<f64>,
     /// The epoch that runs, if the log states how far it is.
     pub epoch: Option<EpochProgress>,
     /// When `done` last grew, in ms of the relay's clock.
     pub advanced_ms: u64,
-    /// How many are done per second; `None` until it can be measured.
+    /// Units per second; `None` until they can be measured.
     pub rate: Option<f64>,
     /// When all will be done, in ms of the relay's clock: the earliest and the latest. The program's own estimate, or
     /// by the fastest and the slowest part of the time observed.
     pub end_ms: Option<(u64, u64)>,
     /// For how long the rate was measured, in ms, without the first count: it includes compilation.
     pub steady_ms: u64,
-    /// How often the count was seen to grow in that time.
+    /// Number of times that the count grew in that time.
     pub advances: usize,
 }
 
 impl Progress {
-    /// How much of the program is done, in %; `None` if the log does not state how much there is.
+    /// Returns the part of the program that is done, in %; `None` if the log does not state the total.
     pub fn pct(&self) -> Option<f64> {
         Some((100.0 * self.done / self.total?).clamp(0.0, 100.0))
     }
@@ -67,7 +67,7 @@ pub(super) struct Counter {
     left_s: Option<f64>,
 }
 
-/// What a counter counts.
+/// Identity of a counter.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     /// The format of the lines; `None` for epochs, and for counts that are named in a sentence.
@@ -176,7 +176,7 @@ impl Counter {
             }
             Some(last) if reading.done == last => {
                 self.lower_reads = 0;
-                // An unchanged line, such as the bar of a hung program, is no new estimate.
+                // An unchanged line, such as the bar of a hung program, is not a new estimate.
                 if reading.left_s.is_some() && reading.left_s != self.left_s {
                     self.apply_epoch_and_estimate(reading, now_ms);
                 }
@@ -262,7 +262,7 @@ impl Counter {
         let halves = [self.rate(first, middle + 1), self.rate(middle, count)];
         let left = left.max(0.0);
         let is_number = self.epoch.is_none() && matches!(self.key.label.as_str(), "epoch" | "round");
-        // Whether the number of an epoch is that of one that begins or ends is not known.
+        // The number of an epoch may be stated at its beginning or at its end.
         let at_most = if is_number { left + 1.0 } else { left };
         let rates = halves.into_iter().flatten().chain([rate]);
         let after = |left: f64, rate: f64| advanced_ms.saturating_add((1_000.0 * left / rate) as u64);
@@ -271,7 +271,7 @@ impl Counter {
         Some((after(left, fastest), after(at_most, slowest)))
     }
 
-    /// How many are done per second between two observations, if they are far enough apart.
+    /// Returns the units per second between two observations, if they are far enough apart.
     fn rate(&self, from: usize, to: usize) -> Option<f64> {
         let (first, last) = (self.observations.get(from)?, self.observations.get(to.checked_sub(1)?)?);
         let (span_ms, done) = (last.0.saturating_sub(first.0), last.1 - first.1);

@@ -4,7 +4,7 @@ use super::{JobLog, LogChunk, LogPatterns, LogScanner, ReadTime};
 use nodeglass_protocol::request::Tail;
 use std::sync::Arc;
 
-/// What a log contains within this time after the start of its job, in s, may be of an earlier run.
+/// Content within this time after the start of a job, in s, may be of an earlier run.
 const NEW_S: i64 = 60;
 
 /// A log of a job that is read again and again. Times of day are in s since 1970.
@@ -18,7 +18,7 @@ pub struct FollowedLog {
 }
 
 impl FollowedLog {
-    /// The log of a job that started at `start_s`; nothing was read yet.
+    /// Creates the state of the log of a job that started at `start_s`; the log is not read yet.
     pub fn new(patterns: Arc<LogPatterns>, start_s: Option<i64>, now_ms: u64) -> Self {
         Self { scanner: LogScanner::new(patterns, now_ms), start_s, was_read: false }
     }

@@ -1,4 +1,4 @@
-//! What the logs of a job state: messages that explain a problem, and progress. Pure: lines and times come from the
+//! Content of the logs of jobs: messages that explain a problem, and progress. Pure: lines and times come from the
 //! caller.
 
 mod count;
@@ -19,10 +19,10 @@ pub use progress::ReadTime;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// What is known of the logs of each job.
+/// Content of the logs, by job.
 pub type JobLogs = BTreeMap<JobId, JobLog>;
 
-/// How long a message is kept after it was last seen, in ms.
+/// Time for which a message is kept after its last occurrence, in ms.
 const KEPT_MS: u64 = 3_600_000;
 /// A message is the end of a log if at most this many lines follow: a traceback, and those of other ranks.
 const MAX_FOLLOWING: u64 = 400;
@@ -37,12 +37,12 @@ pub const NAN_LOSS: &str = "nan_loss";
 /// Number of the last lines that are kept for a job that fails.
 const LAST_LINES: usize = 3;
 
-/// What a log, or all logs of a job state now.
+/// Current content of a log, or of all logs of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobLog {
     /// When it last grew, in ms of the relay's clock; `None` if it was not seen to grow.
     pub grown_ms: Option<u64>,
-    /// When it grew, oldest first, as far as these times are [`GROWTH_SPACING_MS`] apart; the last [`MAX_GROWTHS`].
+    /// Times at which it grew, oldest first, at least [`GROWTH_SPACING_MS`] apart; the last [`MAX_GROWTHS`].
     pub growths_ms: Vec<u64>,
     /// Since when it is read, in the same clock.
     pub since_ms: u64,
@@ -50,9 +50,9 @@ pub struct JobLog {
     pub is_read: bool,
     /// When the number of its steps last grew, in the same clock, whether or not it states how many there are.
     pub advanced_ms: Option<u64>,
-    /// What was found in the last hour, the latest last.
+    /// Messages of the last hour, the latest last.
     pub messages: Vec<LogMessage>,
-    /// How far the program is.
+    /// Progress of the program.
     pub progress: Option<Progress>,
     /// The last lines that are not empty, masked.
     pub last_lines: Vec<String>,
@@ -61,9 +61,9 @@ pub struct JobLog {
 /// A message that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogMessage {
-    /// What it is.
+    /// The pattern that it matches.
     pub pattern: Arc<LogPattern>,
-    /// The line, masked; of a traceback, that of the exception.
+    /// The line, masked; of a traceback, the line of the exception.
     pub line: String,
     /// In how many lines it was found.
     pub count: u32,
@@ -81,19 +81,20 @@ pub struct LogMessage {
     pub longest_gap_ms: Option<u64>,
 }
 
-/// What is read: lines that were written since the last reading, or what a log contains when it is first read.
+/// The kind of the lines that are read: lines written since the last reading, or the content of a log when it is
+/// first read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogChunk {
-    /// What is new.
+    /// New lines.
     New,
-    /// What a job wrote that has run for some time: messages count unless the program went on after them.
+    /// Lines of a job that has run for some time: messages count unless the program went on after them.
     First,
-    /// What a log contains just after the start of its job: it may be of an earlier run, to which the job appends.
+    /// Content of a log just after the start of its job: it may be of an earlier run, to which the job appends.
     Baseline,
 }
 
 impl JobLog {
-    /// What several logs of a job state: standard output and error.
+    /// Merges several logs of a job: standard output and error.
     pub fn merge(logs: impl Iterator<Item = Self>) -> Self {
         let mut merged: Option<Self> = None;
         for log in logs {
@@ -173,7 +174,7 @@ struct Found {
 }
 
 impl LogScanner {
-    /// Nothing was read yet.
+    /// Creates the state of a log that is not read yet.
     pub fn new(patterns: Arc<LogPatterns>, now_ms: u64) -> Self {
         Self {
             patterns,
@@ -315,7 +316,7 @@ impl LogScanner {
         }
     }
 
-    /// What is known now.
+    /// Returns the current content.
     pub fn state(&mut self, now_ms: u64) -> JobLog {
         self.messages.retain(|found| now_ms.saturating_sub(found.message.last_ms) <= KEPT_MS);
         let messages = self.messages.iter().map(|found| LogMessage {

@@ -1,4 +1,4 @@
-//! Messages in logs that explain what went wrong: the built-in patterns, and those of the settings.
+//! Messages in logs that explain a failure: the built-in patterns, and those of the settings.
 
 use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::FindingSeverity;
@@ -18,15 +18,15 @@ const MAX_NAME: usize = 40;
 pub struct LogPattern {
     /// Its name in findings: `cuda_out_of_memory`.
     pub name: Text,
-    /// What it states, as part of a sentence: `CUDA is out of memory`.
+    /// The statement, as part of a sentence: `CUDA is out of memory`.
     pub summary: Text,
-    /// How severe it is.
+    /// Severity.
     pub severity: FindingSeverity,
-    /// What to do about it.
+    /// Advice.
     pub advice: &'static str,
     /// Whether it matters only where the log ends with it: programs handle some errors, and go on.
     pub is_final: bool,
-    /// Whether it matters although the program advances: steps with a loss that is no number are lost.
+    /// Whether it matters although the program advances: steps with a loss that is not a number are lost.
     pub outlasts_progress: bool,
     source: String,
 }
@@ -42,13 +42,13 @@ pub struct LogPatterns {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomPattern(LogPattern);
 
-/// Why a pattern of the settings is refused.
+/// Error of a pattern of the settings.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PatternError {
     /// It has no name, or no expression.
     #[error("write NAME=REGEX, such as loss_spike='loss: [0-9]{{4,}}'")]
     Syntax,
-    /// The name is no name.
+    /// The name is invalid.
     #[error("{0:?} is not a name: use up to {MAX_NAME} lower-case letters, digits and underscores")]
     Name(String),
     /// A built-in pattern has the name.
@@ -134,7 +134,7 @@ impl LogPatterns {
     }
 }
 
-/// What tools write before each line: `[rank0]: `, `3: ` (srun), `(Worker pid=12) ` (Ray).
+/// Prefixes that tools write before each line: `[rank0]: `, `3: ` (srun), `(Worker pid=12) ` (Ray).
 const PREFIX: &str = r"^(\[[^\]]*\]:?\s*|[0-9]+:\s|\([^)]*\)\s)*";
 
 /// The prefix of a rank alone: an exception after the date of a logger was usually handled.

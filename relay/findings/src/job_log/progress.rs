@@ -1,4 +1,4 @@
-//! How far a program is by the counters in its log.
+//! Progress of a program by the counters in its log.
 
 use super::count::{self, Count, Epoch, Left};
 use super::counter::{Counter, Key, MAX_LOWER_READS, Progress, Reading};
@@ -13,7 +13,7 @@ pub struct ProgressTracker {
     counters: Vec<Counter>,
     /// The epoch that the last line without other counts named.
     epoch: Option<Epoch>,
-    /// How many steps the whole run has, as a line stated once.
+    /// Number of steps of the whole run, which a line states once.
     run_steps: Option<f64>,
     /// The last count within an epoch.
     in_epoch: Option<EpochProgress>,
@@ -36,7 +36,7 @@ pub struct ReadTime {
     pub utc_offset_s: i64,
 }
 
-/// Of two counters, the one that is the program's: of those that are not complete the one that ends last.
+/// Returns the counter of the program: of two incomplete counters, the one that ends last.
 pub(super) fn longest(a: Option<Progress>, b: Option<Progress>) -> Option<Progress> {
     match (a, b) {
         (Some(a), Some(b)) => Some(if by_relevance(&a, &b) == Ordering::Less { b } else { a }),
@@ -107,7 +107,7 @@ impl ProgressTracker {
             let Some(reading) = self.reading(count, is_whole, now) else { continue };
             before = Some(reading.key.clone());
             match newest.iter().position(|known| known.key == reading.key) {
-                // Whether the number of an epoch alone is that of one that begins or ends is not known.
+                // A lone number of an epoch may be stated at its beginning or at its end.
                 Some(at) if newest[at].epoch.is_some() && reading.epoch.is_none() => {}
                 Some(at) if newest[at].epoch.is_none() && reading.epoch.is_some() => {
                     newest[at] = Reading { is_sure: reading.is_sure || newest[at].is_sure, ..reading };
@@ -134,7 +134,7 @@ impl ProgressTracker {
         newest.into_iter().for_each(|reading| self.observe(reading, now.relay_ms));
     }
 
-    /// What a line means for a counter: within a known number of epochs, it is a count of epochs.
+    /// Returns the meaning of a line for a counter: within a known number of epochs, it is a count of epochs.
     fn reading(&mut self, count: Count, is_whole: bool, now: ReadTime) -> Option<Reading> {
         // A truncated line may state wrong numbers: it counts once it has grown, or is read again unchanged.
         let is_sure = is_whole && !count.is_weak;
@@ -165,7 +165,7 @@ impl ProgressTracker {
             }
             None => (Key { format: count.format, label: count.label, total: count.total }, count.done?),
         };
-        // The time that is left of an epoch is not that of the program.
+        // The time left of an epoch is not the time left of the program.
         let left_s = seconds(count.left, now, false);
         Some(Reading { key, done, is_part: epoch.total.is_none(), is_sure, epoch: in_epoch, left_s })
     }
@@ -179,18 +179,18 @@ impl ProgressTracker {
                 }
                 Some(epoch)
             }
-            // What a program counts without naming its epoch is within the one that it has just named.
+            // A count without an epoch is within the epoch that the program has just named.
             None if is_within_epochs(&count.label) && count.total.is_some() => self.epoch,
             epoch => epoch,
         };
-        // A bar of epochs may name the one that runs: `Epoch 12/400:  3%|▎ | 11/400`.
+        // A bar of epochs may name the running epoch: `Epoch 12/400:  3%|▎ | 11/400`.
         epoch.filter(|epoch| {
             let behind = count.done.map(|done| epoch.number - done);
             epoch.total.is_none() || epoch.total != count.total || !matches!(behind, Some(0.0 | 1.0))
         })
     }
 
-    /// How many epochs are done, with the part of the one that runs.
+    /// Returns the number of epochs that are done, with the part of the running one.
     fn epochs_done(&mut self, number: f64, epochs: f64, part: Option<(f64, f64)>) -> f64 {
         if number == 0.0 {
             self.zero_based = Some(epochs);
@@ -200,7 +200,7 @@ impl ProgressTracker {
     }
 
     /// Steps that do not begin again in the next epoch count through all of them. Two readings may be an epoch apart:
-    /// steps that began again once are those of an epoch.
+    /// steps that began again once are steps of an epoch.
     fn detect_steps_of_the_run(&mut self, now: EpochProgress) {
         let last = self.in_epoch.replace(now);
         let Some(last) = last.filter(|last| last.total == now.total && last.number < now.number) else {
@@ -251,7 +251,8 @@ impl ProgressTracker {
     }
 }
 
-/// Detects a counter that resumed from a checkpoint: its lower counts grow, unlike those of ranks that lag behind.
+/// Detects a counter that resumed from a checkpoint: its lower counts grow, unlike the counts of ranks that lag
+/// behind.
 #[derive(Default)]
 struct Resumed {
     /// The position of the counter, and its last count below the largest.

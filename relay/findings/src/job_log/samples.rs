@@ -30,7 +30,7 @@ fn samples() -> Vec<Sample> {
     logs.iter().map(sample).collect()
 }
 
-/// What a log states, in the form of the expectations.
+/// Returns the content of a log, in the form of the expectations.
 fn stated(sample: &Sample) -> Value {
     let window = Window::of(0, sample.log.len() as u64, false);
     let tail = window.tail(&sample.log);
@@ -70,7 +70,7 @@ fn json(progress: &Progress) -> Value {
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// The same numbers, whether or not they are written with a point.
+/// Normalises numbers, whether or not they are written with a point.
 fn normal(value: &Value) -> Value {
     match value {
         Value::Number(number) => Value::from(number.as_f64()),
@@ -139,6 +139,6 @@ fn the_formats_are_documented() {
     assert!(document == renewed, "renew docs/FINDINGS.md with NODEGLASS_FREEZE=1");
 }
 
-/// What encloses the table.
+/// Markers of the table.
 const START: &str = "<!-- written by the tests of `job_log/samples` -->\n";
 const END: &str = "<!-- end of the formats -->";

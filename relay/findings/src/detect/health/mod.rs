@@ -17,10 +17,11 @@ use nodeglass_rules::throttle::{self, reason};
 use nodeglass_rules::{ownership, xid};
 use std::collections::BTreeMap;
 
-/// How long an Xid is listed after it occurred, in ms.
+/// Time for which an Xid is listed after it occurred, in ms.
 const XID_MS: u64 = 3_600_000;
 
-/// How long a process must be a zombie or uninterruptible, in ms: checkpoints to a shared file system take a while.
+/// Time for which a process must be a zombie or uninterruptible, in ms: checkpoints to a shared file system take a
+/// while.
 const STUCK_MS: u64 = 120_000;
 
 /// One GPU with a problem.
@@ -163,7 +164,7 @@ impl<'a> Problems<'a, '_> {
         self.add(FindingKind::GpuLost, FindingSeverity::Error, since, None);
     }
 
-    /// Adds the recent Xids that are no errors of the memory, each number once.
+    /// Adds the recent Xids that are not errors of the memory, each number once.
     fn add_xids(&mut self, recent: &[(&GpuEvent, u64)]) {
         for (at, (event, number)) in recent.iter().enumerate() {
             let is_latest = recent[at + 1..].iter().all(|(_, later)| later != number);

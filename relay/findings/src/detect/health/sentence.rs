@@ -13,7 +13,7 @@ use nodeglass_rules::{ownership, text, xid};
 pub(super) struct Sentence {
     pub(super) title: String,
     pub(super) evidence: Vec<String>,
-    /// What to do, if it is more specific than the advice of the kind.
+    /// Advice, if it is more specific than the advice of the kind.
     pub(super) advice: Option<String>,
     pub(super) reason: String,
 }
@@ -130,7 +130,7 @@ pub(super) fn of(input: &DetectorInput<'_>, group: &Group<'_>) -> Sentence {
     Sentence { title, evidence, advice, reason: format!("{short} {reason}") }
 }
 
-/// What is wrong with memory.
+/// A problem of memory.
 struct Memory {
     what: String,
     reason: &'static str,
@@ -210,7 +210,7 @@ fn location(gpus: &[AffectedGpu<'_>]) -> String {
     }
 }
 
-/// Of several GPUs, states where each is, and its clock if that is what is wrong.
+/// Returns the place of each of several GPUs, with its clock if a lowered clock is the problem.
 fn each(group: &Group<'_>) -> Vec<String> {
     if group.gpus.len() < 2 {
         return Vec::new();
