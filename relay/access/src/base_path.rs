@@ -32,7 +32,7 @@ impl FromStr for BasePath {
 }
 
 impl BasePath {
-    /// As text: empty, or like `/rnode/login1/8080`.
+    /// Returns its text: empty, or like `/rnode/login1/8080`.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{Read, Write};
 
-/// What a running relay stores for `relay link`. Contains the key, which `Debug` omits.
+/// Description of a running relay that is stored for `relay link`. Contains the key, which `Debug` omits.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
     /// Its process id.
@@ -18,9 +18,9 @@ pub struct Running {
     pub version: String,
     /// When it started, in seconds since 1970.
     pub since_s: u64,
-    /// What it watches, as shown to the user.
+    /// The watched jobs or machines, as shown to the user.
     pub watches: String,
-    /// What it was requested to watch, to compare with another request; empty if an older build runs.
+    /// The requested jobs or machines, to compare with another request; empty if an older build runs.
     #[serde(default)]
     pub requested_watch: String,
     /// Its other settings by name, to compare with another request.

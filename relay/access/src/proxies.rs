@@ -1,4 +1,4 @@
-//! Trusted proxies, whose forwarded headers are used; those of anyone else are ignored.
+//! Trusted proxies, whose forwarded headers are used; forwarded headers of other peers are ignored.
 
 use super::peer::{Peer, Visitor};
 use nodeglass_protocol::Text;

@@ -28,7 +28,7 @@ pub struct Places {
     pub temporary: PathBuf,
 }
 
-/// Why there is no safe directory. Messages are complete sentences for the user.
+/// Error of finding a safe directory. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeDirError {
     /// A symbolic link or a file is there.
@@ -209,9 +209,10 @@ impl RuntimeDir {
         Ok(Self { fd: open_private(&path)?, path })
     }
 
-    /// The same directory with a descriptor of its own.
+    /// Duplicates the handle, with a descriptor of its own.
     ///
     /// # Errors
+    ///
     /// If no descriptor is free.
     pub fn try_clone(&self) -> std::io::Result<Self> {
         Ok(Self { path: self.path.clone(), fd: self.fd.try_clone()? })
@@ -238,7 +239,7 @@ impl RuntimeDir {
     }
 }
 
-/// Opens a directory that is no link, is ours, and is inaccessible to others.
+/// Opens a directory that is not a link, belongs to us, and is inaccessible to others.
 fn open_private(path: &Path) -> Result<OwnedFd, RuntimeDirError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = fs::open(path, flags, Mode::empty()).map_err(|error| match error {

@@ -1,8 +1,8 @@
-//! Checks that no other user can exchange a file or socket: by its permissions, or those of a folder
+//! Checks that no other user can exchange a file or socket: by its permissions, or by the permissions of a folder
 //! above it.
 //!
-//! The rule is that of sshd's `StrictModes`: owned by the user or root, not writable by others. The owner
-//! counts regardless of the mode, as the owner can change the mode.
+//! The rule is the one of sshd's `StrictModes`: owned by the user or root, not writable by others. The owner counts
+//! regardless of the mode, as the owner can change the mode.
 
 use nodeglass_logfile::access_list;
 use rustix::process::geteuid;
@@ -12,16 +12,16 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What other users could exchange. Reads well before "so that …".
+/// An entry that other users could exchange. Reads well before "so that …".
 #[derive(Debug, thiserror::Error)]
 pub struct Exposed {
     /// The file or folder.
     pub path: PathBuf,
-    /// How they could.
+    /// The way to exchange it.
     pub how: How,
 }
 
-/// How other users could exchange something.
+/// A way in which other users could exchange an entry.
 #[derive(Debug)]
 pub enum How {
     /// It belongs to another user.
@@ -98,7 +98,7 @@ fn check_folders(folder: &Path, home: Option<&Path>) -> Result<(), Exposed> {
     Ok(())
 }
 
-/// How other users could exchange this user's entries in a folder, ignoring the folders above it.
+/// Returns how other users could exchange this user's entries in a folder, ignoring the folders above it.
 pub(super) fn exposed_folder(folder: &Path, found: &Metadata) -> Option<How> {
     let how = exposed(folder, found)?;
     let is_harmless = match how {

@@ -1,7 +1,7 @@
-//! Which peers may present the owner's key: a stolen key is worthless on another user's connection.
+//! Peers that may present the owner's key: a stolen key is worthless on another user's connection.
 //!
-//! The kernel identifies the peer ([`super::peer`]). Peers that it cannot identify are rejected unless
-//! the owner allowed them (`--trust-uid`).
+//! The kernel identifies the peer ([`super::peer`]). Peers that it cannot identify are rejected unless the owner
+//! allowed them (`--trust-uid`).
 
 use super::peer::{Peer, Visitor};
 

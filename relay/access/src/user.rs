@@ -1,4 +1,4 @@
-//! Looks up login names through NSS: files, LDAP, sssd or whatever is configured.
+//! Looks up login names through NSS: files, LDAP, sssd or other configured sources.
 
 use nodeglass_protocol::Text;
 use std::ffi::{CStr, CString};

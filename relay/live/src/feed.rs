@@ -29,9 +29,9 @@ pub struct TopicFeed {
     number: u32,
     detail: DetailLevel,
     seq: u32,
-    /// What subscribers have besides the nodes.
+    /// State that subscribers have besides the nodes.
     sent: Picture,
-    /// What they have of each node.
+    /// State that they have of each node.
     nodes: Vec<SentNode>,
     /// Index of each node in `nodes`.
     index_by_name: HashMap<NodeName, usize>,
@@ -48,7 +48,7 @@ struct DirtyNode<'a> {
     /// Its index in [`TopicFeed::nodes`].
     index: usize,
     view: NodeView<'a>,
-    /// What the fleet recorded, as far as it concerns this topic.
+    /// Changes that the fleet recorded for this topic.
     node_changes: Option<&'a NodeChanges>,
     /// Whether subscribers do not have it, or its GPUs, yet.
     is_new: bool,
@@ -170,8 +170,8 @@ impl TopicFeed {
         Some((frame, pending_history))
     }
 
-    /// Encodes as much of the pending history as fits into one frame; `None` if none is left. History is
-    /// as recent as the fleet: a sample in it that was not published yet is repeated by the next delta.
+    /// Encodes the part of the pending history that fits into one frame; `None` if none is left. History is as recent
+    /// as the fleet: a sample in it that was not published yet is repeated by the next delta.
     pub fn history(
         &self,
         fleet: &Fleet,
@@ -289,7 +289,7 @@ impl TopicFeed {
         out
     }
 
-    /// Status, job list, insights, audit log and shares, as far as the viewer may see them and they changed.
+    /// Returns the visible changes of status, job list, insights, audit log and shares.
     fn relay_changes(&mut self, fleet: &Fleet, changes: &Changes, out: &mut Vec<Change>) {
         let sent = &mut self.sent;
         if changes.relay {
@@ -469,7 +469,7 @@ fn overview_state(topic: &Topic, viewer: &Viewer, fleet: &Fleet, at_ms: u64) -> 
     }
 }
 
-/// Evaluates `history` only while the budget lasts, so that nothing is copied in vain.
+/// Evaluates `history` only while the budget lasts, so no history is copied in vain.
 fn take_within(
     history_budget: &mut usize,
     history: impl FnOnce() -> Option<History>,

@@ -270,21 +270,21 @@ impl Hub {
         let _ = self.requests.send(Request::Restored { history: history.map(Box::new) }).await;
     }
 
-    /// What a job used, for a viewer; `None` if the viewer may not see it.
+    /// Returns the usage of a job for a viewer; `None` if the viewer may not see it.
     pub async fn usage(&self, id: JobId, viewer: Viewer) -> Option<JobUsage> {
         let (reply, response) = oneshot::channel();
         self.requests.send(Request::Usage { id, viewer, reply }).await.ok()?;
         response.await.ok()?
     }
 
-    /// What each connected probe uses, by node; `None` if the relay is shutting down.
+    /// Returns the resource usage of each connected probe, by node; `None` if the relay is shutting down.
     pub async fn probe_usages(&self) -> Option<Vec<ProbeStatus>> {
         let (reply, response) = oneshot::channel();
         self.requests.send(Request::ProbeUsages { reply }).await.ok()?;
         response.await.ok()
     }
 
-    /// The notes in memory that a viewer may see, by time; if a job is named, those of this job. `None` if the relay is
+    /// Returns the notes in memory that a viewer may see, by time, or only the notes of `job`. `None` if the relay is
     /// shutting down.
     pub async fn notes(&self, job: Option<JobId>, viewer: Viewer) -> Option<Vec<Note>> {
         let (reply, response) = oneshot::channel();
@@ -336,10 +336,10 @@ impl Hub {
     }
 }
 
-/// What the event loop knows of what a job used.
+/// The event loop's information about the usage of a job.
 #[derive(Debug)]
 pub struct JobUsage {
-    /// Its sums, while it runs; those of an ended job are stored.
+    /// Its sums, while it runs; the sums of an ended job are stored.
     pub running: Option<JobRecord>,
     /// The job as a guest sees it; `None` for the owner, who sees all of it.
     pub visible: Option<Job>,

@@ -54,7 +54,7 @@ impl Inner {
     }
 }
 
-/// What a subscriber receives.
+/// Input of a subscriber.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Mail {
     /// A frame to send.

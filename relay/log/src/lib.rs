@@ -31,7 +31,7 @@ pub struct Log {
 struct State {
     limiter: Limiter,
     ring: Option<Ring>,
-    /// Where lines are shown; tests read them here.
+    /// Output of lines; tests read them here.
     screen: Box<dyn Write + Send>,
     colour: bool,
 }
@@ -108,7 +108,7 @@ impl State {
             ring.write(line);
         }
         if level <= shown {
-            // A closed stderr is no reason to stop.
+            // A closed stderr does not stop the relay.
             let _ = self.screen.write_all(painted(line, level, self.colour).as_bytes());
         }
     }

@@ -25,7 +25,7 @@ pub enum Verdict {
 /// Summary of the suppressed messages of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suppressed {
-    /// How many.
+    /// Number of messages.
     pub count: u64,
     /// Over how long, in ms.
     pub over_ms: u64,

@@ -1,4 +1,4 @@
-//! Formats an event as one line of printable text, bounded and without keys, whatever its fields contain.
+//! Formats an event as one line of printable text, bounded and without keys, for any content of its fields.
 
 use std::fmt::{self, Debug, Write};
 use std::time::{Duration, UNIX_EPOCH};

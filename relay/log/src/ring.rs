@@ -32,7 +32,7 @@ impl Ring {
         Self { dir, pid, max_bytes: MAX_BYTES, newer: None, written: 0, is_broken: false }
     }
 
-    /// The same with another bound, for tests.
+    /// Sets another bound, for tests.
     #[must_use]
     pub fn with_max(self, max_bytes: u64) -> Self {
         Self { max_bytes, ..self }
@@ -101,7 +101,7 @@ fn logs(dir: &RuntimeDir) -> Vec<u32> {
     names.filter_map(|name| name.strip_suffix(SUFFIX)?.parse().ok()).collect()
 }
 
-/// When the log of an exited relay was last written; `None` if the relay lives, or it is no log.
+/// Returns when the log of an exited relay was last written; `None` if the relay lives, or the file is not a log.
 fn left(dir: &RuntimeDir, pid: u32) -> Option<i64> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = fs::openat(dir.fd(), format!("{pid}{SUFFIX}"), flags, Mode::empty()).ok()?;

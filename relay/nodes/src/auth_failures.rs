@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a refusal is remembered after its session: sshd's longest penalty.
+/// Time for which a refusal is remembered after its session: sshd's longest penalty.
 pub(super) const REMEMBER_FOR: Duration = Duration::from_secs(600);
 /// Maximum number of automatic login retries within [`REMEMBER_FOR`], over all nodes.
 pub(super) const MAX_LOGIN_RETRIES: usize = 6;
@@ -29,7 +29,7 @@ pub(super) struct CredentialSnapshot {
     pub(super) state: LoginState,
 }
 
-/// What was refused.
+/// The kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailureKind {
     /// The user's keys.

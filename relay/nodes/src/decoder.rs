@@ -42,14 +42,14 @@ pub enum Found {
     Noise(Text),
     /// An invalid line was skipped.
     Lost {
-        /// How many so far.
+        /// Number of lines so far.
         lines: u64,
         /// The beginning of this one.
         sample: Text,
     },
 }
 
-/// Why a link must be closed. Messages are complete sentences for the user.
+/// Reason for closing a link. Messages are complete sentences for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// Too much output that is not a probe's.

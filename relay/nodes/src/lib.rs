@@ -29,7 +29,7 @@ pub struct FromNode {
     pub job: Option<JobId>,
     /// When it arrived, by the relay's clock.
     pub at_ms: u64,
-    /// What happened.
+    /// The event.
     pub event: NodeEvent,
 }
 
@@ -42,18 +42,19 @@ pub struct SampleSchedule {
     pub phase_ms: u32,
     /// The user's running jobs there, in the order of the list; empty without SLURM.
     pub jobs: Vec<JobId>,
-    /// The jobs there whose notes are read, also those that are completing.
+    /// The jobs there whose notes are read, including completing ones.
     pub note_jobs: Vec<JobId>,
     /// Identifies how the node is reached; its probe is started anew when that changes.
     pub target: u64,
     /// Whether all jobs there are completing: a running probe continues, but none is started.
     pub is_ending: bool,
-    /// The jobs there in which further probes run, because that of the node does not see their GPUs.
+    /// The jobs there in which further probes run, because the node's own probe does not see their GPUs.
     pub job_probes: Vec<JobId>,
 }
 
 impl SampleSchedule {
-    /// How much earlier the probes of jobs sample: their readings are shown with the next sample of the node's own.
+    /// Time by which the probes of jobs sample earlier: their readings are shown with the next sample of the node's
+    /// own probe.
     const LEAD_MS: u32 = 200;
 
     /// The schedule of the probe of a job.

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// Number of nodes that are named within [`WINDOW`]; the others are counted.
 const NAMED: u32 = 5;
-/// How long nodes are counted before their number is logged.
+/// Time for which nodes are counted before their number is logged.
 const WINDOW: Duration = Duration::from_secs(30);
 
 /// Writes messages about links to the log. Cheap to clone.
@@ -18,7 +18,7 @@ pub(super) struct LinkLog {
 }
 
 impl LinkLog {
-    /// Logs that there is no link to a node.
+    /// Logs that the link to a node is broken.
     pub fn broken(&self, node: &NodeName, why: &Text) {
         let summary = |count| tracing::warn!(nodes = count, "no link to more nodes; the page shows why");
         if self.broken.admits(summary) {

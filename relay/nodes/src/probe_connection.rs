@@ -23,14 +23,14 @@ const LINE_LIMIT: Duration = Duration::from_secs(15);
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// Time limit for a probe to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
-/// How long the exit status may lag behind the last output.
+/// Maximum delay of the exit status after the last output.
 const END_LIMIT: Duration = Duration::from_secs(3);
 
 /// A link that ends this soon after its last line was closed by its host; a lost connection is silent
 /// first.
 const JUST_NOW: Duration = Duration::from_secs(5);
 
-/// Why a connection ended.
+/// Reason for the end of a connection.
 pub(super) enum DisconnectReason {
     /// The session was stopped, or its events have no receiver.
     Stopped,
@@ -70,7 +70,7 @@ pub(super) struct ProbeConnection {
     pub(super) got_hello: bool,
     /// Number of the last live sample, which the next one may be relative to.
     baseline_seq: Option<u64>,
-    /// Why it exits, as reported by the probe.
+    /// Reason for its exit, as reported by the probe.
     pub(super) bye: Option<Text>,
     /// Unanswered requests; their callers are notified when the connection is dropped.
     pending: PendingProbeRequests,
@@ -103,7 +103,7 @@ impl ProbeConnection {
         self.deadline = self.last_line_at + LINE_LIMIT;
     }
 
-    /// How long the probe has been running; 0 before its hello.
+    /// Returns for how long the probe has been running; 0 before its hello.
     pub(super) fn uptime(&self) -> Duration {
         if self.got_hello { self.began.elapsed() } else { Duration::ZERO }
     }
@@ -143,8 +143,8 @@ impl ProbeConnection {
         let _ = self.stream.stdin.try_send(line.into());
     }
 
-    /// Sends a ping if none was sent for long. Called when a line arrives, as the session is awake then:
-    /// a link without lines for [`LINE_LIMIT`] is closed long before the probe would miss the ping.
+    /// Sends a ping if the last one is old enough. Called when a line arrives, as the session is awake then: a link
+    /// without lines for [`LINE_LIMIT`] is closed long before the probe would miss the ping.
     pub(super) fn ping(&mut self) {
         if Instant::now() >= self.ping_at {
             self.send(&Control::Ping);

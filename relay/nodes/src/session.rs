@@ -79,7 +79,7 @@ pub(super) struct StreamPosition {
     seq: u64,
 }
 
-/// Why a wait ended.
+/// Reason for the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WakeReason {
     /// The time is up, or the user requested a retry.
@@ -129,8 +129,8 @@ impl Session {
         }
     }
 
-    /// One connection attempt and its end. None is made while the jobs on the node are completing: a
-    /// login would be one of the processes that SLURM waits for.
+    /// Makes one connection attempt and serves it to its end. Makes none while the jobs on the node are completing:
+    /// SLURM would wait for the processes of the login.
     async fn try_once(&mut self, backoff: &mut Backoff) -> DisconnectReason {
         self.clear_retry();
         let mut is_emitted = false;
@@ -292,7 +292,7 @@ impl Session {
         LoginState::join(self.attempted_with.take(), self.launcher.login_state().await)
     }
 
-    /// Logs why there is no link, as a warning if the reason is new.
+    /// Logs the reason for a missing link, as a warning if the reason is new.
     fn log_fault(&mut self, why: &Text) {
         if self.fault.as_ref() == Some(why) {
             tracing::debug!(node.name = %self.node, reason = %why, "still no link to the node");
@@ -311,7 +311,7 @@ impl Session {
         queued.refuse(format!("{} cannot be reached: {why}", self.node));
     }
 
-    /// Starts a probe and serves the connection until it ends, for whatever reason.
+    /// Starts a probe and serves the connection until it ends.
     async fn run_connection(
         &mut self,
         backoff: &mut Backoff,
@@ -472,7 +472,7 @@ impl Session {
         Control::Interval { ms: interval_ms, phase_ms }
     }
 
-    /// Which jobs' notes the probe reads.
+    /// Returns the jobs whose notes the probe reads.
     fn note_jobs(&self) -> Control {
         Control::Notes { jobs: self.wanted.borrow().schedule.note_jobs.clone() }
     }

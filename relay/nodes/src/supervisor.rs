@@ -19,7 +19,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
-/// How often credentials are checked for changes while a session waits for that.
+/// Interval of checks for changed credentials while a session waits for them.
 const CREDENTIAL_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of probes in jobs, on all nodes: each costs an `srun` on this machine.
 const MAX_JOB_PROBES: usize = 64;
@@ -197,7 +197,7 @@ impl Supervisor {
         }
     }
 
-    /// What starts the probe of a session; `None` if nothing can.
+    /// Returns the launcher of a session's probe; `None` if there is none.
     fn launcher(&self, job: Option<JobId>) -> Option<Arc<dyn Launcher>> {
         match job {
             None => Some(Arc::clone(&self.launcher)),

@@ -13,10 +13,10 @@ const STEP_MS: u64 = 100;
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
-    /// How far the system clock is ahead, in ms. One value for all times, so that a moment is always displayed as the same
-    /// time.
+    /// Difference between the system clock and this one, in ms. One value for all times, so a moment is always
+    /// displayed as the same time.
     wall_ahead_ms: &'static AtomicI64,
-    /// Of a relay that plays a recording: replaces real time.
+    /// Clock of a relay that plays a recording: replaces real time.
     playback: Option<&'static Playback>,
 }
 
@@ -65,12 +65,13 @@ impl Clock {
         self.now_ms().saturating_add_signed(self.displayed_wall_ahead_ms())
     }
 
-    /// How far [`Clock::displayed_wall_ms`] is ahead of [`Clock::now_ms`], in ms.
+    /// Returns the difference between [`Clock::displayed_wall_ms`] and [`Clock::now_ms`], in ms.
     pub fn displayed_wall_ahead_ms(&self) -> i64 {
         self.playback.map_or_else(|| self.wall_ahead_ms(), |playback| playback.wall_ahead_ms)
     }
 
-    /// How far the system clock, in ms since 1970, is ahead of this one. It changes only if the system clock is set.
+    /// Returns the difference between the system clock, in ms since 1970, and this one. It changes only if the system
+    /// clock is set.
     pub fn wall_ahead_ms(&self) -> i64 {
         let ahead_ms = Self::wall_ms().cast_signed().saturating_sub(self.now_ms().cast_signed());
         let known_ms = self.wall_ahead_ms.load(Ordering::Relaxed);

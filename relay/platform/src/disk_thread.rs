@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long the end of the relay waits for a disk; a file system that hangs must not prevent it.
+/// Maximum time for which the end of the relay waits for a disk, because a file system may hang.
 const END: Duration = Duration::from_secs(2);
-/// How often it looks whether the thread has ended.
+/// Interval of checks whether the thread has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Handle to the thread. Dropping it lets the thread write what is queued, and waits for that at most two seconds.
@@ -17,7 +17,7 @@ pub struct DiskThread<T> {
     thread: JoinHandle<()>,
 }
 
-/// Why something was not passed on.
+/// Reason for not passing on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The disk does not keep up.

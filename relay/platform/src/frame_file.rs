@@ -1,8 +1,7 @@
-//! Append-only files of frames with length and checksum: whatever a crash leaves, the file opens up to its last
-//! complete frame.
+//! Append-only files of frames with length and checksum: after a crash, the file opens up to its last complete frame.
 //!
-//! A file begins with eight bytes that name its kind and format version. A frame is the length of its payload and
-//! its CRC-32, four bytes each, little-endian, followed by the payload.
+//! A file begins with eight bytes that name its kind and format version. A frame is the length of its payload and its
+//! CRC-32, four bytes each, little-endian, followed by the payload.
 
 use std::io::{self, Read, Write};
 
@@ -16,15 +15,15 @@ const FRAME_HEADER: usize = 8;
 /// Kind and format version of a file. The kind is four ASCII characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// What the file contains, in the file.
+    /// Name of the content in the file.
     pub kind: [u8; 4],
-    /// The same for the user: `recording`.
+    /// Name of the content for the user: `recording`.
     pub name: &'static str,
     /// Version of the payloads.
     pub version: u32,
 }
 
-/// Why a file cannot be read.
+/// Error of opening a file.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// It is not a file of this kind.
@@ -46,7 +45,7 @@ pub enum OpenError {
     Io(#[from] io::Error),
 }
 
-/// How the frames of a file end.
+/// The end of a file's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// After a complete frame.
@@ -158,13 +157,13 @@ impl<R: Read> FrameReader<R> {
         self.valid
     }
 
-    /// How the frames end; `None` while there may be more.
+    /// Returns the end of the frames; `None` while there may be more.
     pub fn end(&self) -> Option<End> {
         self.end
     }
 }
 
-/// Fills a buffer as far as the input goes; returns the number of bytes.
+/// Fills a buffer or reads to the end of the input; returns the number of bytes.
 fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -24,14 +24,14 @@ const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 impl LocalTime {
-    /// The time `at_s` seconds after 1970 in the user's time zone (`TZ`, or that of the machine).
+    /// Converts `at_s` seconds after 1970 to the user's time zone (`TZ`, or the time zone of the machine).
     pub fn of(at_s: u64) -> Self {
         #[expect(unsafe_code, reason = "the time zone is only reached through libc")]
         // SAFETY: both pointers are valid for the call.
         Self::read(at_s, |time, tm| unsafe { libc::localtime_r(time, tm) })
     }
 
-    /// The same in UTC.
+    /// Converts `at_s` seconds after 1970 to UTC.
     #[cfg(any(test, feature = "test-support"))]
     pub fn utc(at_s: u64) -> Self {
         #[expect(unsafe_code, reason = "as for the local time")]
@@ -71,7 +71,7 @@ impl LocalTime {
         }
     }
 
-    /// As short as it is unambiguous on the day of `now`: `18:42`, `Tue 18:42`, `24 Nov 18:42`.
+    /// Formats it as short as it is unambiguous on the day of `now`: `18:42`, `Tue 18:42`, `24 Nov 18:42`.
     pub fn seen_from(&self, now: &Self) -> String {
         let clock = format!("{:02}:{:02}", self.hour, self.minute);
         match (self.day - now.day).abs() {

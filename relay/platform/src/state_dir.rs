@@ -13,10 +13,10 @@ pub struct StateDir {
     path: PathBuf,
 }
 
-/// Why the state directory, or a file in it, cannot be used. Reads well after "… cannot be stored:".
+/// Error of using the state directory or a file in it. Reads well after "… cannot be stored:".
 #[derive(Debug, thiserror::Error)]
 pub enum StateDirError {
-    /// There is no home directory.
+    /// The user has no home directory.
     #[error("there is no directory for it; set XDG_STATE_HOME or HOME")]
     Nowhere,
     /// Others can access the file or directory.
@@ -79,10 +79,11 @@ impl StateDir {
         &self.path
     }
 
-    /// The path of a file in it, which is created if missing. A symbolic link is refused, and
-    /// what is no file.
+    /// Returns the path of a file in it, which is created if missing. Refuses symbolic links and everything else that
+    /// is not a file.
     ///
     /// # Errors
+    ///
     /// [`StateDirError`].
     pub fn private_file(&self, name: &str) -> Result<PathBuf, StateDirError> {
         let path = self.path.join(name);
@@ -105,7 +106,7 @@ fn io_at(path: &Path) -> impl Fn(io::Error) -> StateDirError {
     move |source| StateDirError::Io { path: path.clone(), source }
 }
 
-/// Checks that a path is no symbolic link, belongs to us, and is inaccessible to others.
+/// Checks that a path is not a symbolic link, belongs to us, and is inaccessible to others.
 fn check_private(path: &Path) -> Result<(), StateDirError> {
     let found = fs::symlink_metadata(path).map_err(io_at(path))?;
     let (uid, mode) = (found.uid(), found.mode() & 0o7777);

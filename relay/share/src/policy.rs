@@ -21,7 +21,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Who views the fleet.
+/// A viewer of the fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Viewer {
     /// The owner, who sees everything.
@@ -31,7 +31,7 @@ pub enum Viewer {
     Guest(Arc<Visibility>),
 }
 
-/// What a share shows, and what it hides of that.
+/// The scope of a share, and the parts that it hides.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Visibility {
     scope: Scope,
@@ -48,7 +48,7 @@ pub struct NodeView<'a> {
 }
 
 impl Viewer {
-    /// The nodes of a topic; `None` if there is no such visible topic (any more).
+    /// Returns the nodes of a topic; `None` if the topic does not exist, or is not visible.
     pub fn nodes<'a>(&'a self, fleet: &'a Fleet, topic: &Topic) -> Option<Vec<NodeView<'a>>> {
         let nodes = fleet.nodes_of(topic)?;
         let Self::Guest(visibility) = self else {
@@ -121,7 +121,7 @@ impl Viewer {
         if *self == Self::Owner { fleet.audit_log() } else { &[] }
     }
 
-    /// What is known of running jobs besides findings: it comes from their logs.
+    /// Returns further conclusions about running jobs, which come from their logs.
     pub fn insights<'a>(&self, fleet: &'a Fleet) -> &'a [JobInsight] {
         if *self == Self::Owner { fleet.insights() } else { &[] }
     }
@@ -131,7 +131,7 @@ impl Viewer {
         if *self == Self::Owner { fleet.sharing().clone() } else { Sharing::default() }
     }
 
-    /// The notes of a topic, by time: those of the whole cluster, and of what the topic shows.
+    /// Returns the notes of a topic, by time: notes of the whole cluster, and of the content of the topic.
     pub fn notes(&self, fleet: &Fleet, topic: &Topic) -> Vec<Note> {
         let jobs = fleet.jobs();
         // Once, as there are thousands of notes and of jobs.
@@ -178,7 +178,7 @@ impl Viewer {
         }
     }
 
-    /// All visible notes, or those of a job, by time.
+    /// Returns all visible notes, or the notes of a job, by time.
     pub fn all_notes(&self, fleet: &Fleet, job: Option<JobId>) -> Vec<Note> {
         let is_of = |note: &Note| job.is_none() || note.job == job;
         let shown = fleet.notes().iter().filter(|note| is_of(note) && self.shows_note(fleet, note));
@@ -223,7 +223,7 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// What of its long-term history is visible: for a shared job only the time in which it ran there.
+    /// Returns the visible part of its long-term history: for a shared job only the time in which it ran there.
     pub fn long_history(&self) -> VisibleNode {
         let spans = |gpu: &GpuPicture| match self.guest {
             None => Some(Span::ALL),
@@ -251,7 +251,7 @@ impl<'a> NodeView<'a> {
 }
 
 impl Visibility {
-    /// What these terms show of what `owner` watches.
+    /// Returns the visibility that these terms grant of the jobs of `owner`.
     pub fn new(terms: &ShareTerms, owner: Text) -> Self {
         Self { scope: terms.scope.clone(), hidden: terms.hidden, owner }
     }
@@ -494,7 +494,7 @@ impl Visibility {
         }
         if self.hidden.paths {
             facts.cwd = Reading::NotYet;
-            // A program's name may be a path, and whatever follows it.
+            // A program's name may be a path, followed by other text.
             facts.command = std::mem::take(&mut facts.command).map(|command| base_name(&command));
             if let Some(container) = &mut facts.container {
                 container.name = container.name.take().map(|name| base_name(&name));
@@ -564,7 +564,7 @@ impl Visibility {
     }
 }
 
-/// Returns whether a job has all CPUs of all its nodes, as far as SLURM and the probes report.
+/// Returns whether a job has all CPUs of all its nodes, according to SLURM and the probes.
 fn has_every_cpu(job: &Job, fleet: &Fleet) -> bool {
     let cpus_of = |name: &NodeName| {
         let facts = fleet.node(name)?.head.facts.as_ref()?;

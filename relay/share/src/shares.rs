@@ -22,7 +22,7 @@ use tokio::time::sleep;
 /// Interval of expiry checks; also bounds how long a changed wall clock goes unnoticed.
 const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Where the link of a share leads.
+/// The address to which the link of a share leads.
 #[derive(Clone, Debug, Default)]
 pub struct ShareEndpoint {
     /// The page's address for a teammate (`http://127.0.0.1:8080/?v=k3jq9xab`); none if they cannot reach it at all.
@@ -42,7 +42,7 @@ pub struct Shares {
     store: Option<Store>,
 }
 
-/// Who was authenticated.
+/// The result of an authentication.
 #[derive(Clone, Debug)]
 pub enum AccessGrant {
     /// The owner.
@@ -102,10 +102,11 @@ impl Shares {
         Ok(self.linked(share, &ticket))
     }
 
-    /// The link of an open share.
+    /// Returns the link of an open share.
     ///
     /// # Errors
-    /// [`ShareError`] if there is no such share, or its key was not stored.
+    ///
+    /// [`ShareError`] if the share does not exist, or its key was not stored.
     pub fn link(&self, id: &ShareId) -> Result<ShareLink, ShareError> {
         let open = self.table().get(id).cloned().ok_or_else(|| ShareError::Unknown(id.clone()))?;
         let ticket = ticket(&open.share, &self.key);
@@ -179,7 +180,7 @@ impl Shares {
         ViewerSession { shares: self.clone(), number, grant, sharing: self.sharing.subscribe() }
     }
 
-    /// What the holder of this grant may see.
+    /// Returns the viewer with this grant.
     pub fn viewer(&self, grant: &AccessGrant) -> Viewer {
         match grant {
             AccessGrant::Owner | AccessGrant::Token(_) => Viewer::Owner,
@@ -245,7 +246,7 @@ fn uid_of(to: &Text) -> Result<u32, ShareError> {
 }
 
 impl ViewerSession {
-    /// What this viewer may see.
+    /// Returns this visitor as a viewer.
     pub fn viewer(&self) -> Viewer {
         self.shares.viewer(&self.grant)
     }

@@ -17,7 +17,7 @@ pub struct Store {
     host: Text,
 }
 
-/// Why shares cannot be stored. Messages are complete sentences for the user.
+/// Error of storing shares. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The state directory cannot be used.

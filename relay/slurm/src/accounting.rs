@@ -55,10 +55,11 @@ impl<C: Client> AccountingQueries<C> {
         Self { client, queue: Queue::default(), list }
     }
 
-    /// Lists a user's ended jobs, if it is time: records of which nothing was observed. `None` if it is not.
+    /// Lists a user's ended jobs as records without an observation, if it is time; `None` if it is not.
     ///
     /// # Errors
-    /// Why jobs may be missing, a complete sentence for the user.
+    ///
+    /// The reason why jobs may be missing, a complete sentence for the user.
     pub async fn ended(&mut self, user: &str, now_ms: u64) -> Option<Result<Vec<JobRecord>, String>> {
         let due_ms = *self.list.due_ms.get_or_insert(now_ms + INTERVAL_MS);
         if now_ms < due_ms.max(self.queue.next_ms) || self.queue.is_off {
@@ -114,11 +115,11 @@ impl<C: Client> AccountingQueries<C> {
         self.queue.is_off
     }
 
-    /// How long a caller may wait before the next [`AccountingQueries::join`].
+    /// Maximum pause of a caller before the next [`AccountingQueries::join`].
     pub const PAUSE: Duration = Duration::from_secs(5);
 }
 
-/// Which jobs are asked about when. Pure: the caller passes the time.
+/// Queue of the jobs to query, with their times. Pure: the caller passes the time.
 #[derive(Debug)]
 struct Queue {
     waiting: VecDeque<Waiting>,
@@ -127,7 +128,7 @@ struct Queue {
     batch: usize,
     has_reason: bool,
     is_off: bool,
-    /// What was last reported.
+    /// The failure that was last reported.
     failure: Option<String>,
 }
 
@@ -174,7 +175,7 @@ impl Queue {
         due.take(self.batch).map(|waiting| waiting.record.job.id).collect()
     }
 
-    /// Takes the records that are complete; of the others, those that were asked about often enough are dropped.
+    /// Takes the complete records; drops the others that have been queried often enough.
     fn answered(&mut self, asked: &[JobId], entries: &BTreeMap<JobId, Entry>, now_ms: u64) -> Vec<JobRecord> {
         if self.failure.take().is_some() {
             tracing::info!("sacct responds again");
@@ -228,7 +229,7 @@ impl Queue {
 }
 
 impl Waiting {
-    /// The same with one more attempt, unless that was the last.
+    /// Returns the entry with one more attempt, unless that was the last.
     fn later(self, now_ms: u64) -> Option<Self> {
         let attempts = self.attempts + 1;
         let due_ms = now_ms + (INTERVAL_MS << attempts.min(ATTEMPTS));
@@ -236,7 +237,7 @@ impl Waiting {
     }
 }
 
-/// What is stated about the run of a record: a job that was requeued has several under one number.
+/// Returns the statement about the run of a record: a requeued job has several under one number.
 fn of_run(entry: &Entry, record: &JobRecord) -> Option<nodeglass_protocol::report::Accounting> {
     let is_same = match (entry.start_s, record.job.start) {
         (Some(stated), Some(known)) => stated.abs_diff(known) <= 1,

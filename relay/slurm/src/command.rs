@@ -50,7 +50,7 @@ pub struct Output {
     pub err: String,
 }
 
-/// Why a command failed. The messages are complete sentences for the user.
+/// Error of running a command. The messages are complete sentences for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// It is not on the `PATH`.
@@ -91,7 +91,7 @@ pub struct Commands {
 
 /// Variables that locate SLURM; any other could change the output (`SQUEUE_*`, `TZ`, …).
 const KEPT_VARIABLES: [&str; 5] = ["PATH", "HOME", "SLURM_CONF", "SLURM_CONF_SERVER", "LD_LIBRARY_PATH"];
-/// How much of standard error is kept; the rest is discarded.
+/// Maximum length of standard error; the rest is discarded.
 const MAX_ERR_BYTES: u64 = 16 << 10;
 
 impl Commands {

@@ -94,9 +94,9 @@ struct Entry<'a> {
     name: &'a str,
     kind: &'a str,
     count: Option<u32>,
-    /// What is between `(IDX:` and `)`.
+    /// Text between `(IDX:` and `)`.
     indices: Option<&'a str>,
-    /// What is between `(` and `)` if it is no index list.
+    /// Text between `(` and `)` if it is not an index list.
     shares: Option<&'a str>,
 }
 

@@ -30,10 +30,11 @@ pub use selection::{Owners, Selection};
 /// A source of jobs: SLURM, or a scripted cluster.
 #[async_trait]
 pub trait JobSource: Send + 'static {
-    /// The user's current jobs: pending, running, suspended, completing. Jobs that have ended since the first list, or
-    /// shortly before it, may follow with SLURM's state, for as long as SLURM remembers them.
+    /// Returns the user's current jobs: pending, running, suspended, completing. Jobs that have ended since the first
+    /// list, or shortly before it, may follow with SLURM's state, for as long as SLURM remembers them.
     ///
     /// # Errors
+    ///
     /// [`JobsError`] if there is no list; the caller keeps the last one and shows its age.
     async fn jobs(&mut self) -> Result<Vec<Job>, JobsError>;
 
@@ -58,10 +59,10 @@ pub trait JobSource: Send + 'static {
     }
 }
 
-/// Why there is no job list; a complete sentence for the user.
+/// Error of reading the job list; a complete sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct JobsError {
-    /// What went wrong and, if useful, what to do.
+    /// The problem and, if useful, a remedy.
     pub why: Text,
 }

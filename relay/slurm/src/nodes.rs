@@ -54,7 +54,8 @@ pub struct NodeGpus {
     pub free: Option<u32>,
 }
 
-/// The GPUs of all nodes, with those that jobs could be given now; a node that accepts no jobs has none free.
+/// Returns the GPUs of all nodes, with the GPUs that jobs could be given now; a node that accepts no jobs has no free
+/// ones.
 pub fn gpus_by_node(out: &[u8]) -> Vec<NodeGpus> {
     let text = String::from_utf8_lossy(out);
     let of_node = |node: Node<'_>| {
@@ -145,10 +146,10 @@ fn reason(line: &str) -> (Option<Text>, Option<i64>) {
     (Some(Text::new(text)).filter(|text| !text.is_empty()), since)
 }
 
-/// What `--oneliner` prints between two lines of a reason.
+/// Text that `--oneliner` prints between two lines of a reason.
 const LINE_BREAK: &str = "        ";
 
-/// What a node's state means for new jobs.
+/// The meaning of a node's state for new jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,

@@ -1,7 +1,7 @@
 //! Explains SLURM's reason codes: why a job is pending or failed, and what the user can do.
 //!
-//! Codes are those of `job_reason_string` in SLURM's sources, 20.02 to 26.05. An unknown code gets no
-//! explanation; the page shows SLURM's own code in any case.
+//! The codes are those of `job_reason_string` in SLURM's sources, 20.02 to 26.05. An unknown code gets no
+//! explanation; the page always shows SLURM's own code.
 
 use nodeglass_protocol::LongText;
 use nodeglass_protocol::job::{Job, JobState};

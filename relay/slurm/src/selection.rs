@@ -1,11 +1,11 @@
-//! Which jobs are watched: those of some users and accounts, in some partitions, on some nodes.
+//! Selection of the watched jobs: jobs of some users and accounts, in some partitions, on some nodes.
 
 use super::command::{Client, CommandError, Program};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::job::Job;
 use std::collections::{BTreeSet, HashSet};
 
-/// Whose jobs are watched.
+/// Owners of the watched jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owners {
     /// Every user's.
@@ -19,13 +19,13 @@ pub enum Owners {
     },
 }
 
-/// Selects jobs. Owners and nodes are checked here again, whatever squeue printed; partitions are not, because a
-/// pending job may list several.
+/// Selects jobs. Owners and nodes are checked here again, independent of squeue's own selection; partitions are not,
+/// because a pending job may list several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// Uid of the user who runs the relay: paths and commands of other users' jobs are withheld.
     pub viewer: u32,
-    /// Whose jobs.
+    /// The owners.
     pub owners: Owners,
     /// Only jobs in these partitions, if there are any.
     pub partitions: Vec<String>,
@@ -62,8 +62,8 @@ impl Selection {
         }
     }
 
-    /// Options of squeue that narrow its list as far as it can: it shows jobs that match both `--user` and
-    /// `--account`, whereas a selection contains those that match either.
+    /// Returns options of squeue that narrow its list: it shows jobs that match both `--user` and `--account`,
+    /// whereas a selection contains jobs that match either.
     pub(super) fn squeue_options(&self) -> Vec<String> {
         let mut options = Vec::new();
         match &self.owners {
@@ -159,7 +159,8 @@ pub enum UnknownName {
     },
 }
 
-/// The first of `wanted` that is not among the known names, and those; `None` if nothing is known.
+/// Returns the first of `wanted` that is not among the known names, with the known names; `None` if no names are
+/// known.
 fn first_unknown<'a>(
     wanted: impl IntoIterator<Item = &'a String>,
     known: Result<BTreeSet<String>, CommandError>,

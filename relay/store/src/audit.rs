@@ -18,7 +18,7 @@ const MAX_WAITING: usize = 4_096;
 const API_PAUSE_MS: u64 = 5 * 60_000;
 /// Maximum number of such views at a time; the oldest ends first.
 const MAX_API_VIEWS: usize = 256;
-/// How often open views are confirmed, so that a killed relay leaves a time near their end.
+/// Interval of confirming open views, so that a killed relay leaves a time near their end.
 const CONFIRM_EVERY_MS: u64 = 60_000;
 
 /// Handle to the audit log. Cheap to clone.
@@ -67,7 +67,7 @@ impl AuditRecorder {
         Self { queue, requests, is_on: true }
     }
 
-    /// The same handle, which records nothing from now on.
+    /// Returns a handle that records no views or actions.
     #[must_use]
     pub fn off(self) -> Self {
         Self { is_on: false, ..self }

@@ -18,13 +18,13 @@ use std::time::Duration;
 
 /// File name in the state directory.
 const FILE: &str = "jobs.db";
-/// How long a statement waits for another process.
+/// Time for which a statement waits for another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of jobs; the oldest are deleted first.
 const MAX_JOBS: i64 = 20_000;
 
-/// Each version of the schema from the one before. Entries are appended and never changed: `user_version` is the
-/// number of those that were applied.
+/// Migrations of the schema, each from the version before. Entries are appended and never changed: `user_version` is
+/// the number of applied ones.
 const MIGRATIONS: [&str; 3] = [JOBS, audit::SCHEMA, notes::SCHEMA];
 
 const JOBS: &str = "CREATE TABLE jobs (
@@ -39,7 +39,7 @@ const JOBS: &str = "CREATE TABLE jobs (
 ) STRICT;
 CREATE INDEX jobs_by_start ON jobs (start_s);";
 
-/// Why the database cannot be used. Messages are complete sentences for the user.
+/// Error of using the database. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The state directory cannot be used.
@@ -65,14 +65,14 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns whether the file is no readable database, so that retrying is futile.
+    /// Returns whether the file is not a readable database, so that retrying is futile.
     pub(super) fn is_damage(&self) -> bool {
         let Self::Database(error) = self else { return false };
         matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
     }
 }
 
-/// Why a statement failed, without the statement: tables that it needs may be missing.
+/// Returns the error of a statement without the statement: tables that it needs may be missing.
 fn without_sql(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqlInputError { msg, .. } => {
@@ -82,7 +82,7 @@ fn without_sql(error: &rusqlite::Error) -> String {
     }
 }
 
-/// Which relay's rows are written; all are read.
+/// The relay whose rows are written; all rows are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Name of the cluster; empty if it has none.
@@ -159,8 +159,8 @@ impl Database {
         Ok(Self { connection, file })
     }
 
-    /// Returns whether the file is still the one that was opened: a user may have deleted it, to forget what it has, and what
-    /// is written to it then is lost.
+    /// Returns whether the file is still the opened one: a user may have deleted it to forget its content, and later
+    /// writes are lost then.
     pub fn is_in_place(&self) -> bool {
         self.file.as_ref().is_none_or(|(path, opened)| identity(path).as_ref() == Some(opened))
     }
@@ -196,9 +196,10 @@ impl Database {
         Ok(())
     }
 
-    /// The records of one relay's jobs that had not ended, at most those of the last 30 days.
+    /// Returns the records of one relay's jobs that had not ended, at most those of the last 30 days.
     ///
     /// # Errors
+    ///
     /// [`StoreError::Database`].
     pub fn unfinished(&self, origin: &Origin) -> Result<Vec<JobRecord>, StoreError> {
         let since_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - 30 * 86_400;
@@ -225,17 +226,19 @@ impl Database {
         Ok(rows.filter_map(Result::transpose).collect::<Result<_, _>>()?)
     }
 
-    /// The latest run of a job: of several relays' records, the one that ended, else the newest.
+    /// Returns the latest run of a job: of several relays' records, the ended one, else the newest.
     ///
     /// # Errors
+    ///
     /// [`StoreError::Database`].
     pub fn job(&self, id: JobId) -> Result<Option<JobRecord>, StoreError> {
         Ok(self.job_with_origin(id)?.map(|(record, _)| record))
     }
 
-    /// The same, with the relay that stored it.
+    /// Returns the latest run of a job, with the relay that stored it.
     ///
     /// # Errors
+    ///
     /// [`StoreError::Database`].
     pub fn job_with_origin(&self, id: JobId) -> Result<Option<(JobRecord, Origin)>, StoreError> {
         let mut query = self.connection.prepare(
@@ -326,7 +329,7 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Brings the schema up to date, in one transaction, so that of two relays one waits for the other.
+/// Brings the schema up to date, in one transaction: of two relays, one waits for the other.
 fn migrate(connection: &mut Connection, migrations: &[&str], path: PathBuf) -> Result<(), StoreError> {
     let version = |connection: &Connection| -> rusqlite::Result<i64> {
         connection.pragma_query_value(None, "user_version", |row| row.get(0))

@@ -1,9 +1,9 @@
-//! Which file systems support SQLite's write-ahead log: it needs memory that all of its readers share, so those
-//! of one machine only.
+//! File systems that support SQLite's write-ahead log: it needs memory that all of its readers share, so they must be
+//! on one machine.
 
 use std::path::Path;
 
-/// How SQLite makes transactions atomic.
+/// The way in which SQLite makes transactions atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Journal {
     /// Write-ahead log: readers do not wait for writers.
@@ -33,7 +33,7 @@ pub fn is_shared(dir: &Path) -> bool {
 }
 
 impl Journal {
-    /// The journal for a database in this directory; the one that always works if its file system is unknown.
+    /// Returns the journal for a database in this directory; the one that always works if its file system is unknown.
     pub(super) fn of(dir: &Path) -> Self {
         match rustix::fs::statfs(dir) {
             #[expect(clippy::cast_sign_loss, reason = "the number is a bit pattern")]

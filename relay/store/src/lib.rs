@@ -30,14 +30,14 @@ use worker::Worker;
 
 /// Capacity of the channel of requests.
 const REQUESTS: usize = 64;
-/// How often a sender that waits for room in it tries again.
+/// Interval of attempts of a sender that waits for room in the channel.
 const ROOM_INTERVAL: Duration = Duration::from_millis(10);
-/// How long a request about a note waits for the notes of other relays.
+/// Maximum time for which a request about a note waits for the notes of other relays.
 const CHANGED_NOTES_LIMIT: Duration = Duration::from_secs(2);
 /// Maximum number of changes of notes that wait for the disk; further ones stay with their sender.
 const MAX_WAITING_NOTES: usize = 16_384;
 
-/// Where jobs are stored.
+/// The place where jobs are stored.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// `jobs.db` in the user's state directory.
@@ -48,7 +48,7 @@ pub enum Place {
     Memory,
 }
 
-/// What earlier runs of relays stored.
+/// Content that earlier runs of relays stored.
 #[derive(Debug, Default)]
 pub struct Restored {
     /// The records of this relay's jobs that had not ended.
@@ -74,9 +74,9 @@ pub struct JobStore {
     audit: Arc<AuditQueue>,
     /// Number of changes of notes that were passed and are not written yet.
     waiting_notes: Arc<AtomicUsize>,
-    /// Why nothing can be stored now.
+    /// Reason why storing fails now.
     problem: watch::Receiver<Option<Text>>,
-    /// Why jobs that ended while no relay ran may be missing.
+    /// Reason why jobs that ended while no relay ran may be missing.
     incomplete: Arc<Mutex<Option<Text>>>,
     is_durable: bool,
 }
@@ -119,9 +119,9 @@ enum Request {
         since_s: i64,
         reply: oneshot::Sender<Option<NodeFaults>>,
     },
-    /// Records of ended jobs of which nothing was observed.
+    /// Records of ended jobs without an observation.
     AddEnded(Vec<JobRecord>),
-    /// Ended jobs without accounting: at first those of the last day, later those that ended since.
+    /// Ended jobs without accounting: at first the jobs of the last day, later those that ended since.
     Unaccounted {
         reply: oneshot::Sender<Vec<JobRecord>>,
     },
@@ -166,12 +166,12 @@ impl JobStore {
         Self::start(Place::Memory, Origin { cluster: String::new(), host: String::new() }, drop)
     }
 
-    /// Returns whether what is stored outlives the process, as long as there is no [`JobStore::problem`].
+    /// Returns whether stored data outlives the process, if there is no [`JobStore::problem`].
     pub fn is_durable(&self) -> bool {
         self.is_durable
     }
 
-    /// Why nothing can be stored now, and each change of that.
+    /// Returns the reason why storing fails now, and each change of it.
     pub fn problem(&self) -> watch::Receiver<Option<Text>> {
         self.problem.clone()
     }
@@ -206,7 +206,7 @@ impl JobStore {
         }
         match self.requests.try_send(Request::SaveNotes { changes, stored }) {
             Err(TrySendError::Full(Request::SaveNotes { changes, .. })) => refuse(changes),
-            // Without the thread nothing is stored, which its message has said.
+            // Without the thread, storing is off, as its message has said.
             _ => Ok(receiver),
         }
     }
@@ -220,7 +220,7 @@ impl JobStore {
         response
     }
 
-    /// The same for a request about a note, which does not wait long for a slow disk.
+    /// Returns changed notes for a request about a note, which does not wait long for a slow disk.
     pub async fn changed_notes_now(&self) -> Option<StoredNotes> {
         timeout(CHANGED_NOTES_LIMIT, self.changed_notes(false)).await.ok()?.ok()?
     }
@@ -232,14 +232,15 @@ impl JobStore {
         response.await.ok()?
     }
 
-    /// Notes of a job in memory, and those that are only stored, by time; `None` if the latter cannot be read.
+    /// Returns the notes of a job in memory, and those that are only stored, by time; `None` if the latter cannot be
+    /// read.
     pub async fn with_stored_notes(&self, job: JobId, notes: &[Note]) -> Option<Vec<Note>> {
         let mut stored = self.notes(job).await?;
         stored.retain(|stored| !notes.iter().any(|note| note.id == stored.id));
         Some(nodeglass_fleet::sorted_notes(notes.iter().cloned().chain(stored)))
     }
 
-    /// The same for a report, which states whether the stored ones are missing.
+    /// Returns the notes of a job for a report, which states whether the stored ones are missing.
     pub async fn report_notes(&self, job: JobId, notes: Vec<Note>) -> ReportNotes {
         match self.with_stored_notes(job, &notes).await {
             Some(all) => all.into(),
@@ -269,16 +270,16 @@ impl JobStore {
         response.await.ok()?
     }
 
-    /// What was found of nodes and their GPUs during all jobs that started in the last days; `None` if they cannot be
-    /// read.
+    /// Returns the findings about nodes and their GPUs during all jobs that started in the last days; `None` if they
+    /// cannot be read.
     pub async fn faults(&self, days: u32) -> Option<NodeFaults> {
         let (reply, response) = oneshot::channel();
         self.requests.try_send(Request::Faults { since_s: days_ago_s(days), reply }).ok()?;
         response.await.ok()?
     }
 
-    /// Takes the ended jobs to which accounting was not joined: at first those of the last day, later those that ended
-    /// since. Empty also if the thread is busy or they cannot be read; the next call takes them.
+    /// Takes the ended jobs to which accounting was not joined: at first the jobs of the last day, later those that
+    /// ended since. Also empty if the thread is busy or they cannot be read; the next call takes them.
     pub async fn take_unaccounted(&self) -> Vec<JobRecord> {
         let (reply, response) = oneshot::channel();
         match self.requests.try_send(Request::Unaccounted { reply }) {

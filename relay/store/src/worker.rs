@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
-/// How long the thread waits after a failure before it tries again.
+/// Pause of the thread after a failure.
 const RETRY: Duration = Duration::from_secs(10);
 /// Maximum number of records that wait for the disk; the oldest is dropped first.
 const MAX_WAITING: usize = 4_096;
@@ -33,7 +33,8 @@ pub(super) struct Worker {
     origin: Origin,
     run: RelayRun,
     database: Option<Database>,
-    /// Receives what earlier runs stored; `None` once it has. Nothing is written before, because that would replace it.
+    /// Receives the records of earlier runs; `None` once it has. The thread writes nothing before, because that would
+    /// replace them.
     restored: Option<PassOn>,
     waiting: VecDeque<JobRecord>,
     /// Jobs that ended since they were last taken, once somebody has taken any.
@@ -48,9 +49,9 @@ pub(super) struct Worker {
     note_batches: u64,
     /// [`Database::version`] when the notes were last read.
     read_version: Option<i64>,
-    /// What was last reported, and when to try again.
+    /// The failure that was last reported, and the time of the next attempt.
     failure: Option<(Text, Instant)>,
-    /// The same for others.
+    /// The failure, for others.
     problem: watch::Sender<Option<Text>>,
 }
 
@@ -371,7 +372,7 @@ fn lacks_accounting(record: &JobRecord) -> bool {
     record.is_final && record.accounting.is_none()
 }
 
-/// What earlier runs stored.
+/// Returns the content that earlier runs stored.
 fn stored(database: &Database, origin: &Origin) -> Result<Restored, StoreError> {
     Ok(Restored { jobs: database.unfinished(origin)?, notes: database.notes(origin)? })
 }
@@ -397,7 +398,7 @@ fn totals_since(database: &Database, since_s: i64, user: &Text) -> Result<Vec<Re
     Ok(reports)
 }
 
-/// What was found of nodes during all jobs.
+/// Returns the findings about nodes during all jobs.
 fn faults_since(database: &Database, since_s: i64) -> Result<NodeFaults, StoreError> {
     let mut faults = NodeFaults::default();
     database.each_report(since_s, None, |report| faults.add(&report))?;

@@ -1,4 +1,4 @@
-//! The published state of a node, as far as it cannot be derived from its current state.
+//! The published state of a node that cannot be derived from its current state.
 
 use super::DirtyNode;
 use nodeglass_fleet::NodeChanges;
@@ -38,10 +38,10 @@ impl DirtyFlags {
     /// For subscribers that do not have the node yet.
     pub(super) const ALL: Self =
         Self { head: true, gpus: true, health: false, processes: true, job_usage: true, cores: true };
-    /// What may change for a guest with the job list.
+    /// Parts that may change for a guest with the job list.
     pub(super) const JOB_DEPENDENT: Self = Self { cores: false, ..Self::ALL };
 
-    /// What the fleet recorded.
+    /// Selects the parts that the fleet recorded as changed.
     pub(super) fn from_changes(changes: &NodeChanges) -> Self {
         Self {
             head: changes.head,

@@ -52,7 +52,7 @@ struct Known {
     failures: u32,
 }
 
-/// Why a job is queried.
+/// Reason for querying a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueryReason {
     /// The job is new, or its phase or nodes have changed.
@@ -63,8 +63,8 @@ enum QueryReason {
     Refresh,
 }
 
-/// The phase of a job, as far as details depend on it. It omits the expected start of a pending job, which
-/// changes with almost every poll.
+/// The phase of a job on which details depend. It omits the expected start of a pending job, which changes with
+/// almost every poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Pending,
@@ -88,7 +88,7 @@ impl Phase {
     }
 }
 
-/// What to query from scontrol.
+/// A query of scontrol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DetailQuery {
     /// These jobs, one by one; usually none.

@@ -25,10 +25,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 pub use trigger::{PollReason, PollTrigger};
 
-/// Why SLURM cannot be used on this machine; a complete sentence for the user.
+/// Reason why SLURM cannot be used on this machine; a complete sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSlurm {
-    /// There is no `squeue`.
+    /// The machine has no `squeue`.
     #[error("no SLURM: squeue is not in PATH")]
     NotInstalled,
     /// The commands are installed but not configured for a cluster.
@@ -36,14 +36,14 @@ pub enum NoSlurm {
     NotConfigured,
 }
 
-/// How often the cluster name is queried if it was not available at first.
+/// Number of queries of the cluster name if it was not available at first.
 const CLUSTER_TRIES: u32 = 3;
 /// Requests to the controller per run of squeue: the user's jobs, and the partitions, which it always
 /// loads (counted with `sdiag` on 22.05; no option avoids the second).
 const SQUEUE_REQUESTS: u32 = 2;
-/// The same for `scontrol --details show job`: jobs and nodes.
+/// Maximum number of requests of `scontrol --details show job`: jobs and nodes.
 const SCONTROL_REQUESTS: u32 = 2;
-/// The same for `scontrol show node`: nodes and partitions.
+/// Maximum number of requests of `scontrol show node`: nodes and partitions.
 const NODE_REQUESTS: u32 = 2;
 /// Nodes are queried at most this often.
 const NODE_INTERVAL: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ const NODE_PATIENCE: Duration = Duration::from_secs(300);
 /// Up to this many jobs that a list omits are queried one by one before the list is accepted.
 const DOUBTED_JOBS: usize = 3;
 
-/// Jobs that had ended at most this long before the first list are shown: those that a user has just submitted.
+/// Jobs that had ended at most this long before the first list are shown: the user may have just submitted them.
 const RECENT: Duration = Duration::from_secs(300);
 
 /// The selected jobs on this machine's cluster.
@@ -75,7 +75,7 @@ pub struct Slurm<C = Commands> {
     requests: u32,
     /// When the nodes were last queried.
     nodes_queried: Option<Instant>,
-    /// What the last poll read of the nodes.
+    /// Summary of the nodes by the last poll.
     summary: Option<ClusterSummary>,
 }
 
@@ -120,7 +120,7 @@ impl<C: Client> Slurm<C> {
         }
     }
 
-    /// What it runs SLURM's commands with.
+    /// Returns the client that runs SLURM's commands.
     pub fn client(&self) -> &C {
         &self.client
     }
@@ -258,7 +258,7 @@ impl<C: Client> Slurm<C> {
         }
     }
 
-    /// Queries the nodes of the cluster. A failure does not hold back the list.
+    /// Queries the nodes of the cluster. A failure does not delay the list.
     async fn query_nodes(&mut self) {
         self.requests += NODE_REQUESTS;
         self.nodes_queried = Some(Instant::now());
@@ -268,7 +268,7 @@ impl<C: Client> Slurm<C> {
         }
     }
 
-    /// Queries missing details. A failure does not hold back the list.
+    /// Queries missing details. A failure does not delay the list.
     async fn query_details(&mut self, jobs: &[Job]) {
         match self.cache.plan(jobs) {
             DetailQuery::All => {

@@ -10,13 +10,13 @@ use std::time::Duration;
 pub struct PollSchedule {
     interval: Duration,
     failures: u32,
-    /// How long the list has not changed.
+    /// Time for which the list has not changed.
     unchanged: Duration,
     /// Whether the list is one of many users, which hardly ever settles.
     is_of_many: bool,
     /// Whether a doubt already brought a poll forward since the last due one.
     was_hurried: bool,
-    /// How many polls were brought forward by questions since the last due one.
+    /// Number of polls that questions brought forward since the last due one.
     questions: u32,
     /// Whether a question has brought the next poll forward.
     is_asked: bool,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
 
-/// Why an early poll is requested.
+/// Reason for requesting an early poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollReason {
     /// The owner ordered a change of a job, which SLURM applies a moment later.
@@ -54,8 +54,8 @@ impl PollTrigger {
         self.0.begun.load(Ordering::Acquire) > 0
     }
 
-    /// Requests a list that is newer than this call. Returns the number of the poll that it will be from, counted from 1;
-    /// `None` if nothing is polled.
+    /// Requests a list that is newer than this call. Returns the number of its poll, counted from 1; `None` if SLURM
+    /// is not polled.
     pub fn request_newer(&self) -> Option<u64> {
         let begun = self.0.begun.load(Ordering::Acquire);
         self.send(PollReason::Question);

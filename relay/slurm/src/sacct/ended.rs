@@ -29,8 +29,8 @@ pub fn args(user: &str, days: u32, delimiter: &Delimiter) -> Vec<String> {
     ]
 }
 
-/// Parses the output of sacct for [`args`] with the same `delimiter`: records of the jobs that ran and have ended, of which
-/// nothing was observed, newest first. What is no line of a job is left out.
+/// Parses the output of sacct for [`args`] with the same `delimiter`: records without an observation of the jobs that
+/// ran and have ended, newest first. Skips other lines.
 pub fn read(out: &[u8], delimiter: &Delimiter) -> Vec<JobRecord> {
     let out = String::from_utf8_lossy(out);
     let mark = delimiter.field();

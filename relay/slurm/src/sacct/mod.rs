@@ -15,7 +15,7 @@ const FIELD_COUNT: usize = 8;
 /// The field that SLURM before 20.11 does not know.
 const REASON: &str = ",Reason";
 
-/// What accounting states about one job.
+/// Statement of accounting about one job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Its start in s since 1970.
@@ -45,8 +45,8 @@ pub fn lacks_reason(message: &str) -> bool {
     message.contains("Invalid field requested") && message.contains("Reason")
 }
 
-/// Parses the output of sacct for [`args`] with the same `delimiter`. What is no line of a job or of its steps is
-/// left out.
+/// Parses the output of sacct for [`args`] with the same `delimiter`. Skips lines that do not belong to a job or its
+/// steps.
 pub fn read(out: &[u8], delimiter: &Delimiter) -> BTreeMap<JobId, Entry> {
     let out = String::from_utf8_lossy(out);
     let mark = delimiter.field();
@@ -95,7 +95,7 @@ impl<'a> Line<'a> {
         Entry { start_s: moment(self.start), accounting: is_over.then(|| self.accounting()).flatten() }
     }
 
-    /// What is stated; `None` without an end or an exit code, which follow later than the state.
+    /// Returns the statement; `None` without an end or an exit code, which follow later than the state.
     fn accounting(&self) -> Option<Accounting> {
         let (exit_code, signal) = exit_status(self.exit)?;
         let derived = exit_status(self.derived_exit);
@@ -126,7 +126,7 @@ fn moment(field: &str) -> Option<i64> {
     field.parse().ok().filter(|seconds| (1..253_402_300_800).contains(seconds))
 }
 
-/// Bytes of `214480K`; `None` for 0, which SLURM writes where nothing was measured.
+/// Parses `214480K` as bytes; `None` for 0, which SLURM writes without a measurement.
 fn size(field: &str) -> Option<u64> {
     let unit = field.chars().last()?;
     let (number, shift) = match "KMGTP".find(unit) {

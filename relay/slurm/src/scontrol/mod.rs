@@ -51,7 +51,7 @@ pub fn cluster_name(out: &[u8]) -> Option<String> {
     (!value.is_empty() && value != "(null)").then_some(value)
 }
 
-/// What scontrol adds to squeue's fields of a job.
+/// Details that scontrol adds to squeue's fields of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// The job's GPUs on each node.

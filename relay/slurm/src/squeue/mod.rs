@@ -66,7 +66,7 @@ pub struct List {
     pub of_others: HashSet<JobId>,
     /// Jobs that squeue could not leave out.
     pub not_selected: HashSet<JobId>,
-    /// Records that are no job, or no job that was requested.
+    /// Records that are not jobs, or not requested jobs.
     pub refused: usize,
     /// Whether there was output outside of records.
     pub noise: bool,
@@ -214,7 +214,7 @@ fn known(field: &[u8]) -> Option<Text> {
     (!matches!(text.as_str(), "" | "(null)" | "N/A")).then_some(text)
 }
 
-/// The same for a path or a command, which may be long.
+/// Returns a path or a command, which may be long.
 fn known_long(field: &[u8]) -> Option<LongText> {
     let text = LongText::from_bytes(field);
     (!matches!(text.as_str(), "" | "(null)" | "N/A")).then_some(text)

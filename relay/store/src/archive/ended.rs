@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 const FORMAT: Format = Format { kind: *b"ngej", name: "picture of an ended job", version: 1 };
 const PREFIX: &str = "job-";
 const SUFFIX: &str = ".end";
-/// How long a job is kept, in ms: as long as the history of its nodes.
+/// Time for which a job is kept, in ms: as long as the history of its nodes.
 const KEEP_MS: u64 = 7 * 24 * 3_600_000;
 /// Maximum number of jobs; the oldest are deleted first.
 const MAX_JOBS: usize = 50;
@@ -39,10 +39,10 @@ pub struct EndedJob {
     pub nodes: Vec<NodePicture>,
 }
 
-/// What a file has.
+/// Content of a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Stored {
-    /// What the relay watched; a relay that watches something else may not show it.
+    /// The watched jobs or machines; a relay that watches others may not show the file.
     watches: String,
     /// Time of day minus the clock of that run, in ms.
     wall_ahead_ms: u64,

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "runs";
 const FORMAT: Format = Format { kind: *b"ngru", name: "list of runs", version: 1 };
-/// How long a run is remembered after its end, in ms: as long as the history that it stored.
+/// Time for which a run is remembered after its end, in ms: as long as the history that it stored.
 const KEEP_MS: u64 = 7 * 24 * 3_600_000;
 /// Maximum number of runs that are remembered; the oldest are dropped first.
 const MAX_RUNS: usize = 64;
@@ -114,7 +114,7 @@ fn frame(run: Run) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The runs in a file by their beginning; none if there is no file.
+/// Reads the runs in a file by their beginning; none if there is no file.
 fn read(path: &Path) -> io::Result<Vec<Run>> {
     let file = match regular_file::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

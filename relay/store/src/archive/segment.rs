@@ -17,7 +17,7 @@ pub(super) const FORMAT: Format = Format { kind: *b"nghi", name: "history segmen
 /// Maximum length of a frame before compression, in bytes.
 const MAX_FRAME: u64 = 256 << 20;
 
-/// Which slots a segment has.
+/// The slots of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// Ten seconds.
@@ -70,7 +70,7 @@ impl Kind {
         }
     }
 
-    /// How long a segment is continued.
+    /// Returns for how long a segment is continued.
     pub(super) fn length(self) -> Duration {
         Duration::from_secs(match self {
             Self::Fine => 3_600,
@@ -78,7 +78,7 @@ impl Kind {
         })
     }
 
-    /// How long it stays.
+    /// Returns for how long it is kept.
     pub(super) fn keep(self) -> Duration {
         Duration::from_secs(match self {
             Self::Fine => 6 * 3_600,
@@ -131,8 +131,8 @@ pub(super) fn encode(excerpt: Excerpt, wall_ahead_ms: u64) -> io::Result<Vec<u8>
     packed.finish()
 }
 
-/// Decodes a frame for a run whose clock differs by `wall_ahead_ms` from the time of day: its slots are those of
-/// this run that are nearest, at most half a slot away. `None` if it is invalid.
+/// Decodes a frame for a run whose clock differs by `wall_ahead_ms` from the time of day: its slots become the
+/// nearest slots of this run, at most half a slot away. `None` if it is invalid.
 pub(super) fn decode(payload: &[u8], wall_ahead_ms: u64) -> Option<Excerpt> {
     let mut bytes = Vec::new();
     ZlibDecoder::new(payload).take(MAX_FRAME).read_to_end(&mut bytes).ok()?;

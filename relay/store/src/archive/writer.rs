@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 /// Items that wait for the disk: the excerpts of some minutes, and the jobs that ended then.
 const QUEUE: usize = 32;
-/// How often the list of runs is renewed; after a crash, a downtime seems to begin that much earlier.
+/// Interval of renewing the list of runs; after a crash, a downtime seems to begin that much earlier.
 const RUN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Whether the history is being stored; otherwise why not, a complete sentence.
@@ -34,14 +34,14 @@ pub struct Archive {
     jobs: Vec<EndedJob>,
 }
 
-/// What is stored.
+/// An item to store.
 #[derive(Debug)]
 enum Item {
     Excerpt(Excerpt),
     Ended(Box<EndedJob>),
 }
 
-/// Why a history cannot be stored.
+/// Error of storing a history.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The directory cannot be used.
@@ -181,9 +181,10 @@ impl SegmentWriter {
         report(state, stored.map_err(|error| Text::new(format!("{}: {error}", self.dir.path().display()))));
     }
 
-    /// Appends an excerpt, to a new segment if that of its kind is long enough at `wall_ms`.
+    /// Appends an excerpt, to a new segment if the current one of its kind is long enough at `wall_ms`.
     ///
     /// # Errors
+    ///
     /// The disk is full or cannot be written; the segment ends as before.
     pub fn store(&mut self, excerpt: Excerpt, wall_ms: u64) -> io::Result<()> {
         let kind = Kind::of(excerpt.step_ms);
@@ -228,7 +229,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Deletes segments that are too old, then the oldest ones that exceed the cap: those of ten seconds first.
+    /// Deletes segments that are too old, then the oldest ones that exceed the cap: ten-second segments first.
     fn trim(&self, wall_ms: u64) {
         let Ok(found) = segments(self.dir.path()) else { return };
         let mut total: u64 = found.iter().map(|segment| segment.bytes).sum();

@@ -224,8 +224,8 @@ fn apply(transaction: &Transaction<'_>, run: &RelayRun, change: &AuditChange) ->
     }
 }
 
-/// Deletes what is too old or too much. Of the views, those of the share that has most: no guest can displace the
-/// views of another share by connecting again and again.
+/// Deletes rows that are too old or too many. Of the views, it deletes those of the share that has most: no guest can
+/// displace the views of another share by connecting again and again.
 fn prune(transaction: &Transaction<'_>, now_ms: u64) -> rusqlite::Result<()> {
     let oldest = signed(now_ms.saturating_sub(MAX_AGE_MS));
     transaction.execute("DELETE FROM audit_views WHERE began_ms < ?1 AND end <> 0", [oldest])?;

@@ -5,10 +5,12 @@ use nodeglass_report::JobRecord;
 use rusqlite::params;
 
 impl Database {
-    /// Adds final records of which nothing was observed. A run that is stored as ended stays as it is; one that a relay
-    /// observed, but did not see end, ends as accounting states, and keeps its sums. Returns how many changed.
+    /// Adds final records without an observation. A run that is stored as ended stays as it is; a run that a relay
+    /// observed, but whose end it did not see, ends as accounting states, and keeps its sums. Returns the number of
+    /// changed rows.
     ///
     /// # Errors
+    ///
     /// [`StoreError::Database`].
     pub fn add_ended(&mut self, origin: &Origin, records: Vec<JobRecord>) -> Result<usize, StoreError> {
         let mut changed = Vec::new();

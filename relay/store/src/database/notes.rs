@@ -1,4 +1,4 @@
-//! Notes in the database: those of all relays of a cluster, since a job may be watched from several login nodes.
+//! Notes in the database: notes of all relays of a cluster, since a job may be watched from several login nodes.
 
 use super::{Database, Origin, StoreError, signed};
 use nodeglass_fleet::NoteChange;
@@ -85,10 +85,11 @@ impl Database {
         Ok(self.connection.query_row("PRAGMA data_version", [], |row| row.get(0))?)
     }
 
-    /// The newest notes of a cluster, at most [`MAX_NOTES`], and the ids of deleted ones; of a relay without SLURM
-    /// those of its machine.
+    /// Returns the newest notes of a cluster, at most [`MAX_NOTES`], and the ids of deleted ones; for a relay without
+    /// SLURM, the notes of its machine.
     ///
     /// # Errors
+    ///
     /// [`StoreError::Database`].
     pub fn notes(&self, origin: &Origin) -> Result<Vec<NoteChange>, StoreError> {
         let mut query = self.connection.prepare(
