@@ -49,7 +49,7 @@ pub enum JobControl {
     Disabled(&'static str),
 }
 
-/// Why there is no job list that is newer than a question.
+/// Reason for the lack of a job list that is newer than a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoNewerJobs {
     /// SLURM does not respond.
@@ -88,9 +88,9 @@ pub struct Deps {
     pub audit: AuditRecorder,
     /// Knows the reports of ended jobs.
     pub store: JobStore,
-    /// Where reports are posted on request.
+    /// The URL to which reports are posted on request.
     pub report_webhook: Option<Webhook>,
-    /// Which findings are silenced.
+    /// The silences of findings.
     pub silences: Silences,
     /// The recording that is played instead of watching a cluster.
     pub player: Option<PlayerControl>,
@@ -116,7 +116,7 @@ impl ActionService {
         LogWatch::new(self.logs.clone(), self.deps.events.clone(), patterns, clock)
     }
 
-    /// Which findings are silenced; some may have ended.
+    /// Returns the silences of findings; some may have ended.
     pub fn silences(&self) -> Vec<Silence> {
         self.deps.silences.list()
     }

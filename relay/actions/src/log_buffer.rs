@@ -76,7 +76,7 @@ impl LogBuffer {
         }
     }
 
-    /// Returns what is new for a reader and advances its cursor; `None` if nothing is.
+    /// Returns new content for a reader and advances its cursor; `None` if there is none.
     ///
     /// The first read returns the whole buffer as a restart: the page may still show an older state.
     pub fn read(&self, cursor: &mut LogCursor) -> Option<Tail> {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 /// Time limit of a read.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
-/// Maximum number of concurrent reads; while all hang, nothing is read.
+/// Maximum number of concurrent reads; while all hang, further reads fail.
 const THREADS: usize = 8;
 
 /// Reads the ends of files. Cheap to clone.
@@ -45,10 +45,10 @@ pub struct LogRead {
     pub written_s: i64,
 }
 
-/// Why a file cannot be read.
+/// Error of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogReadError {
-    /// There is no such file.
+    /// The file does not exist.
     Missing,
     /// It cannot be opened or read.
     Failed(Text),

@@ -41,7 +41,7 @@ struct Inner {
     shared: Mutex<HashMap<(LogRef, Recipient), Arc<SharedLog>>>,
 }
 
-/// Who follows a log. Guests may not read all that the owner may, so each kind of recipient has its own
+/// The reader of a log. Guests may not read everything that the owner may, so each kind of recipient has its own
 /// reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Recipient {
@@ -68,7 +68,7 @@ pub struct FollowedLog {
 }
 
 impl FollowedLog {
-    /// Which log.
+    /// Returns the log.
     pub fn of(&self) -> LogRef {
         self.of
     }
@@ -148,7 +148,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where the log was last read.
+/// The place where the log was last read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Location {
     Unknown,
@@ -162,7 +162,7 @@ struct TailTask {
     recipient: Recipient,
     shared: Arc<SharedLog>,
     reader: TailReader,
-    /// Why guests were last refused, to log each reason once.
+    /// Reason for last refusing guests, to log each reason once.
     refused: Option<Text>,
 }
 
@@ -362,7 +362,7 @@ impl TailReader {
     }
 }
 
-/// Why a log is not read locally.
+/// Reason for not reading a log locally.
 #[derive(Default)]
 struct LocalMiss {
     why: Option<String>,

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 /// Name of the file in the state directory.
 const FILE: &str = "silences.json";
-/// What it is renamed to if it cannot be read.
+/// Name of an unreadable file after it is renamed.
 const DAMAGED: &str = "silences.json.damaged";
 /// Maximum size of the file in bytes; what the relay writes is far smaller.
 const MAX_BYTES: u64 = 64 << 10;
@@ -36,7 +36,7 @@ struct Inner {
     foreign: Vec<Value>,
     /// Held during a change, so that file and fleet get changes in their order.
     changing: tokio::sync::Mutex<()>,
-    /// Where they are kept; `None` if they end with the relay.
+    /// The directory of the file; `None` if silences end with the relay.
     dir: Option<StateDir>,
 }
 
@@ -65,7 +65,7 @@ impl Silences {
         self.0.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes one, and lets the fleet know. `jobs` are those that are listed.
+    /// Changes a silence, and notifies the fleet. `jobs` are the listed jobs.
     pub(super) async fn change(
         &self,
         request: SilenceRequest,
@@ -136,7 +136,7 @@ fn is_part(job: &Job, whole: JobId) -> bool {
     job.part_of.as_ref().is_some_and(|part| part.job() == whole)
 }
 
-/// What a silence covers: `idle_gpus of job 17`, `thermal of all jobs`.
+/// Returns the scope of a silence: `idle_gpus of job 17`, `thermal of all jobs`.
 fn scope(silence: &Silence, jobs: &[Job]) -> String {
     let kind = silence.kind.map_or("all findings", FindingKind::name);
     let of = silence.job.map_or_else(|| "all jobs".to_owned(), |job| silenced_jobs(job, jobs));

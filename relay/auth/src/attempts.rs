@@ -9,13 +9,13 @@ use std::collections::{HashMap, VecDeque};
 
 /// Maximum number of pending attempts of one user.
 pub const MAX_PENDING: u32 = 16;
-/// The same for the owner: a restarted browser reopens all its tabs at once.
+/// The limit for the owner: a restarted browser reopens all its tabs at once.
 pub const MAX_PENDING_OWNER: u32 = 64;
 /// Number of failures within [`WINDOW_MS`] after which a user is throttled.
 pub const MAX_FAILURES: usize = 5;
 /// Window over which failures are counted.
 pub const WINDOW_MS: u64 = 60_000;
-/// How long a user is throttled.
+/// Time for which a user is throttled.
 pub const THROTTLE_MS: u64 = 60_000;
 /// Delay of the response to a throttled wrong proof, in ms. The connection stays counted meanwhile, which
 /// bounds the rate of attempts.

@@ -37,7 +37,7 @@ pub struct Authenticator {
     attempts: Mutex<Attempts>,
 }
 
-/// Why a bearer token is rejected.
+/// Reason for rejecting a bearer token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthError {
     /// No key, or a wrong one.
@@ -211,8 +211,8 @@ impl Authenticator {
         self.tabs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The credential of the owner, a share or a tab. For an unknown id it is one that cannot be proved,
-    /// so that clients cannot probe which ids exist.
+    /// Returns the credential of the owner, a share or a tab. For an unknown id, the credential cannot be proved, so
+    /// clients cannot find out which ids exist.
     fn credential_for(&self, key: &KeyId, server: Nonce, now_ms: u64) -> Credential {
         let credential = match key {
             KeyId::Owner => Some(Credential::Owner),
@@ -235,7 +235,7 @@ pub struct AuthAttempt {
 /// The result of a valid proof.
 #[derive(Debug)]
 pub struct Authenticated {
-    /// Who was authenticated.
+    /// The identity that was authenticated.
     pub grant: AccessGrant,
     /// The negotiated protocol version.
     pub proto: u16,
@@ -257,7 +257,7 @@ impl Drop for TabConnection {
     }
 }
 
-/// What a client has to prove.
+/// The credential that a client has to prove.
 #[derive(Clone, Debug)]
 enum Credential {
     Owner,
@@ -303,7 +303,7 @@ impl AuthAttempt {
         self.origin.peer
     }
 
-    /// How long to delay the response to a wrong proof, in ms.
+    /// Returns the delay of the response to a wrong proof, in ms.
     pub fn failure_delay_ms(&self, now_ms: u64) -> u64 {
         if self.authenticator.attempts().check(self.origin, now_ms).is_err() { FAILURE_DELAY_MS } else { 0 }
     }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 /// Lifetime of an unused link, in ms.
 pub const UNUSED_MS: u64 = 120_000;
-/// How long a tab may be disconnected before its session ends, in ms.
+/// Maximum time for which a tab may be disconnected before its session ends, in ms.
 const IDLE_MS: u64 = 12 * 3_600_000;
 /// Maximum number of links and sessions; the least recently used makes room, connected ones last.
 const MAX_LINKS: usize = 64;
@@ -50,7 +50,7 @@ impl TabLinks {
         self.open.insert(id, TabLink { key, is_redeemed: false, used_ms: now_ms, connections: 0 });
     }
 
-    /// The key to prove: that of the link, or of its session.
+    /// Returns the key to prove: the key of the link, or of its session.
     pub(super) fn key(&self, id: &ShareId, now_ms: u64) -> Option<Key> {
         self.open.get(id).filter(|link| !link.is_over(now_ms)).map(|link| link.key.clone())
     }

@@ -29,7 +29,7 @@ const MAX_NAME: usize = 64;
 const FILE: &str = "tokens.json";
 /// Name of the file whose lock a change holds.
 const LOCK_FILE: &str = "tokens.lock";
-/// How long a change waits for those of other relays.
+/// Maximum time for which a change waits for changes of other relays.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of attempts to lock.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
@@ -37,10 +37,10 @@ const LOCK_RETRY: Duration = Duration::from_millis(20);
 const MAX_BYTES: u64 = 1 << 20;
 /// Longest lifetime, in days.
 pub const MAX_DAYS: u32 = 3_650;
-/// Lifetime where none is requested, in days.
+/// Default lifetime, in days.
 pub const DEFAULT_DAYS: u32 = 90;
 const DAY_MS: u64 = 86_400_000;
-/// How far the stored time of the last use may lag behind, in ms.
+/// Maximum lag of the stored time of the last use, in ms.
 const USE_LAG_MS: u64 = 600_000;
 
 /// All tokens of the owner. Relays with one state directory share them: the file is read again when it changes.
@@ -59,7 +59,7 @@ struct State {
     version: Option<Version>,
 }
 
-/// Tells whether a file is the one that was read: device, inode, length and time of its last change.
+/// Identifies the version of a file that was read: device, inode, length and time of its last change.
 type Version = (u64, u64, u64, i64, i64);
 
 /// A token as it is stored: its verifier, never what opens it.
@@ -78,7 +78,7 @@ struct Stored {
     server: String,
 }
 
-/// Who may use a token.
+/// The user of a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TokenUser {
     /// The user who runs this relay.
@@ -134,7 +134,7 @@ pub struct TokenInfo {
     pub user: Option<Text>,
 }
 
-/// Why a token cannot be created or revoked. Messages are complete sentences for the user.
+/// Error of creating or revoking a token. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The name cannot be used.
@@ -154,10 +154,10 @@ pub enum TokenError {
     /// The lifetime is out of range.
     #[error("a token lasts from 1 to {MAX_DAYS} days")]
     Lifetime,
-    /// There is no such user.
+    /// The user does not exist.
     #[error("there is no user {0} on this machine, so no program could use the token; check the login name")]
     NoSuchUser(Text),
-    /// There are no random numbers.
+    /// The system provides no random numbers.
     #[error(transparent)]
     Random(#[from] RandomError),
     /// The state directory cannot be used.
@@ -185,9 +185,10 @@ impl Tokens {
         Self { dir, state: Mutex::default() }
     }
 
-    /// Creates a token that lasts for some days, [`DEFAULT_DAYS`] if none are named. Blocks on the disk.
+    /// Creates a token that lasts for some days, by default [`DEFAULT_DAYS`]. Blocks on the disk.
     ///
     /// # Errors
+    ///
     /// [`TokenError`].
     pub fn create(
         &self,
@@ -244,7 +245,8 @@ impl Tokens {
         Ok(valid.map(|(name, token)| token.info(name, state.used_ms.get(&token.id).copied())).collect())
     }
 
-    /// Why no token is accepted, a complete sentence; `None` if the file can be read. Blocks on the disk.
+    /// Returns the reason for accepting no token, a complete sentence; `None` if the file can be read. Blocks on the
+    /// disk.
     pub fn problem(&self, now_ms: u64) -> Option<Text> {
         self.list(now_ms).err().map(|error| Text::new(format!("no token is accepted: {error}")))
     }
@@ -331,7 +333,7 @@ impl Tokens {
         if state.version == Some(version) {
             return Ok(());
         }
-        // Until it has been read, nothing is accepted.
+        // Until it has been read, no token is accepted.
         state.tokens.clear();
         state.version = None;
         if let Some(dir) = &self.dir {

@@ -17,7 +17,7 @@ pub enum BindAddr {
     Unix(PathBuf),
 }
 
-/// Why a relay does not listen on an address. Messages are complete sentences for the user.
+/// Error of an address to listen on. Messages are complete sentences for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BindAddrError {
     /// Other machines could connect and intercept traffic.

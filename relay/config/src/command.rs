@@ -172,7 +172,7 @@ pub enum Request {
     Mcp(McpArgs),
     /// Check what a relay needs.
     Doctor {
-        /// What to check, and how to print it.
+        /// The checks, and the output format.
         args: DoctorArgs,
         /// The settings, or why they are invalid.
         settings: Result<(Box<Config>, Vec<Effective>), ConfigError>,
@@ -181,7 +181,7 @@ pub enum Request {
     },
     /// Send a test notice.
     Notify {
-        /// How to print the results.
+        /// The output format.
         args: NotifyArgs,
         /// The settings.
         config: Box<Config>,
@@ -248,7 +248,7 @@ pub enum Request {
     },
 }
 
-/// Why there is no request.
+/// Error of reading a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Invalid usage, or the help.
@@ -472,7 +472,7 @@ fn config(effective: &[Effective]) -> Result<Config, ConfigError> {
     if let Some(list) = effective.iter().find(|setting| setting.values.len() > 1 && !setting.is_list()) {
         return Err(list.error("takes a single value, not a list"));
     }
-    // Values are separated and complete, whichever layer they are from.
+    // Values of all layers are separated and complete.
     let command = with_settings(Command::new("relay").no_binary_name(true));
     let command = command.mut_args(|arg| arg.env(None).value_delimiter(None));
     let args = effective

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct DoctorArgs {
-    /// The node to log in to and to start the probe on [default: that of your first running job]
+    /// The node to log in to and to start the probe on [default: a node of your first running job]
     #[arg(value_name = "NODE", value_parser = |name: &str| NodeName::new(name))]
     pub target: Option<NodeName>,
 
-    /// As JSON, for a ticket; without keys, tokens and values of variables
+    /// Print JSON for a ticket; without keys, tokens and values of variables
     #[arg(long)]
     pub json: bool,
 }

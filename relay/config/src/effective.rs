@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction};
 use std::fmt;
 use std::path::PathBuf;
 
-/// Which layer a value comes from, nearest first.
+/// The layer of a value's source, nearest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A flag on the command line.
@@ -30,7 +30,7 @@ pub struct Effective {
     pub setting: Arg,
     /// Its values; the default where no layer has any.
     pub values: Vec<String>,
-    /// Where they come from.
+    /// The source.
     pub source: Source,
 }
 

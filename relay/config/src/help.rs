@@ -1,5 +1,5 @@
-//! What is derived from the command line besides its parser: help, completions and man pages. `command` is the
-//! command line as it is shown.
+//! Products of the command line besides its parser: help, completions and man pages. `command` is the command line as
+//! it is shown.
 
 use super::Config;
 use clap::{Args, Command};
@@ -32,7 +32,7 @@ const WITH_SETTINGS: [&str; 13] = [
     "notify",
     "config",
 ];
-/// As clap's own, with the commands in groups.
+/// clap's own template, with the commands in groups.
 const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}";
 /// Width of the help, and where the descriptions of commands begin.
 const WIDTH: usize = 80;
@@ -99,7 +99,7 @@ pub(super) fn completions(mut command: Command, shell: Shell) -> Vec<u8> {
     out
 }
 
-/// The man page of the relay or one of its commands, in roff; `None` if there is no such command.
+/// Returns the man page of the relay or one of its commands, in roff; `None` if the command does not exist.
 pub(super) fn man(command: Command, words: &[String]) -> Option<Vec<u8>> {
     let mut command = command.name("relay").display_name("relay");
     command.build();

@@ -338,7 +338,7 @@ impl Config {
         Thresholds { rules: self.finding_rules.clone(), ..thresholds }
     }
 
-    /// What to watch.
+    /// Returns what to watch.
     pub fn watch(&self) -> Watch {
         if let Some(path) = &self.replay {
             return Watch::Replay(path.clone());
@@ -465,7 +465,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// Why a relay cannot start with these settings. Messages are complete sentences for the user.
+/// Error of the settings. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// An invalid value.
@@ -503,7 +503,7 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
     /// Other users could have written it.

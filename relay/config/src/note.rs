@@ -10,11 +10,11 @@ use nodeglass_protocol::note::NoteId;
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct NoteArgs {
-    /// What to note
+    /// Text of the note
     #[arg(value_parser = text, required_unless_present_any = ["list", "delete"], conflicts_with_all = ["list", "delete"])]
     pub text: Option<String>,
 
-    /// The job [default: the one that this runs in, SLURM_JOB_ID]
+    /// The job [default: the job that this command runs in, SLURM_JOB_ID]
     // Outside of a job, a note without a place would be one of the whole cluster.
     #[arg(long, env = "SLURM_JOB_ID", hide_env = true, value_name = "JOBID",
           required_unless_present_any = ["cluster", "node", "list", "edit", "delete"])]
@@ -44,7 +44,7 @@ pub struct NoteArgs {
     #[arg(long, value_name = "NOTE", conflicts_with_all = ["list", "edit"])]
     pub delete: Option<NoteId>,
 
-    /// As JSON, in the form of the HTTP API
+    /// Print JSON in the form of the HTTP API
     #[arg(long, conflicts_with = "delete")]
     pub json: bool,
 

@@ -6,12 +6,12 @@ use clap::Args;
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct NotifyArgs {
-    /// Send one test notice by webhook, command and mail, as far as they are configured
+    /// Send one test notice by each configured channel: webhook, command and mail
     // Without it the command has no meaning yet, and must not send by mistake.
     #[arg(long, required = true)]
     pub test: bool,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -366,7 +366,7 @@ pub struct WaitArgs {
     #[arg(value_name = "JOBID")]
     pub job: JobSelector,
 
-    /// What to wait for
+    /// The event to wait for
     #[arg(long, value_name = "WHAT", default_value = "end")]
     pub until: Until,
 
@@ -387,7 +387,7 @@ pub struct WaitArgs {
     pub which: WhichRelay,
 }
 
-/// What to wait for.
+/// An event of a job to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Until {
     /// It runs.

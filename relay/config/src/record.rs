@@ -15,7 +15,7 @@ use std::path::PathBuf;
     disable_help_subcommand = true
 )]
 pub struct RecordArgs {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: RecordCommand,
 }

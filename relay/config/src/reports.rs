@@ -66,11 +66,11 @@ pub struct ReportArgs {
     /// The same as --format json
     #[arg(long, conflicts_with_all = ["format", "webhook"])]
     pub json: bool,
-    /// Post the report to this URL instead; without one, to that of the setting report-webhook, which other users
-    /// cannot see in the list of processes
+    /// Post the report to this URL instead; without a URL, to the one of the setting report-webhook, which other
+    /// users cannot see in the list of processes
     #[arg(long, value_name = "URL", value_parser = value::webhook, conflicts_with = "format")]
     pub webhook: Option<Option<WebhookUrl>>,
-    /// What is posted: json, or message for Slack and Mattermost
+    /// Format of the post: json, or message for Slack and Mattermost
     #[arg(long, value_enum, requires = "webhook")]
     pub webhook_format: Option<WebhookFormat>,
 }
@@ -89,7 +89,7 @@ pub enum HistoryCommand {
         /// Format of the output
         #[arg(long, value_enum, default_value_t)]
         format: ExportFormat,
-        /// Which jobs.
+        /// The days.
         #[command(flatten)]
         days: Days,
     },
@@ -101,7 +101,7 @@ pub struct FaultsArgs {
     /// Only of this node
     #[arg(long, value_name = "NODE")]
     pub node: Option<NodeName>,
-    /// Of which jobs.
+    /// The days.
     #[command(flatten)]
     pub days: Days,
     /// As JSON

@@ -1,4 +1,4 @@
-//! What a start requests, in a form that can be compared with the record of a running relay.
+//! Settings that a start requests, in a form that can be compared with the record of a running relay.
 
 use super::{BindAddr, Config, Effective, Script, Source, Watch, Who, value};
 use nodeglass_access::user;
@@ -8,14 +8,14 @@ use std::path::Path;
 /// Settings that [`Requested::watch`] summarises, and so does not list.
 const WATCH_SETTINGS: [&str; 5] = ["demo", "scenario", "local", "users", "user"];
 
-/// What a start requests.
+/// The requested settings of a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requested {
-    /// What to watch, as shown to the user.
+    /// The watched jobs or machines, as shown to the user.
     pub watch: String,
     /// The other settings in canonical form, by name.
     pub settings: BTreeMap<String, String>,
-    /// Names of those that flag, environment or file set; the others are defaults.
+    /// Names of the settings that flag, environment or file set; the others are defaults.
     explicit: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl Requested {
     }
 }
 
-/// What to watch. A name of the user who starts the relay means the same as none.
+/// Returns the watched jobs or machines. The name of the user who starts the relay means the same as no name.
 fn watched(config: &Config) -> String {
     match config.watch() {
         Watch::Demo(script) => demo(&script),

@@ -20,11 +20,11 @@ pub struct ShareArgs {
     #[arg(long, value_name = "PID", global = true, display_order = 100)]
     pub relay: Option<u32>,
 
-    /// As JSON, in the form of the HTTP API
+    /// Print JSON in the form of the HTTP API
     #[arg(long, global = true, display_order = 100)]
     pub json: bool,
 
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: ShareCommand,
 }
@@ -53,7 +53,7 @@ pub enum ShareCommand {
     },
 }
 
-/// What is shared, how long and with whom.
+/// The terms of a new share.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct CreateShareArgs {
     #[command(flatten)]

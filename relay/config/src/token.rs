@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-/// What to do with tokens.
+/// A command about tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum TokenCommand {
     /// Create a token and print its secret, once

@@ -25,8 +25,8 @@ pub struct TopArgs {
     #[arg(long, requires = "once", conflicts_with_all = ["only", "compute", "only_compute", "graphics", "only_graphics", "pids", "logins"])]
     pub json: bool,
 
-    /// How the lines are divided: full (all lists as they need it), compact (the most for the list that has the
-    /// keys), or auto (compact below 30 lines)
+    /// Layout of the lists: full (each as long as it needs), compact (most lines for the focused list), or auto
+    /// (compact below 30 lines)
     #[arg(long = "monitor", short = 'm', value_name = "MODE", num_args = 0..=1, default_value = "auto", default_missing_value = "auto", hide_possible_values = true, hide_default_value = true)]
     pub layout: Layout,
 
@@ -93,7 +93,7 @@ pub enum ColorChoice {
     Never,
 }
 
-/// How the lines of the screen are divided among the lists.
+/// Layout of the lists on the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Layout {
     /// By the height of the screen.

@@ -33,7 +33,7 @@ pub enum Unknown {
 
 /// Commands that stop other servers.
 const STOP_NAMES: [&str; 7] = ["stop", "kill", "quit", "exit", "end", "down", "shutdown"];
-/// Options of other servers, with the one that is meant.
+/// Options of other servers that mean `--bind`.
 const BIND_NAMES: [&str; 7] = ["--port", "--listen", "--address", "--addr", "--ip", "--http-port", "-p"];
 
 impl Unknown {
@@ -99,7 +99,7 @@ impl Unknown {
     }
 }
 
-/// What to do instead of a command that other programs have.
+/// Returns the suggestion for a command that other programs have.
 fn usual_command(name: &str) -> Option<String> {
     let instead = match name {
         "start" | "run" | "serve" | "up" => "`relay` alone starts one",
@@ -116,7 +116,7 @@ fn usual_command(name: &str) -> Option<String> {
     Some(instead.to_owned())
 }
 
-/// How to stop a relay, given the process ids of those that run.
+/// Returns how to stop a relay, given the process ids of the running ones.
 pub fn stop_hint(pids: &[u32]) -> String {
     let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
     match pids.as_slice() {

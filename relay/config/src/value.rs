@@ -27,7 +27,7 @@ const MAX_HISTORY_MEM: usize = 16 << 30;
 const MIN_HISTORY_DISK: usize = 16 << 20;
 const MAX_HISTORY_DISK: usize = 64 << 30;
 
-/// What a relay watches.
+/// The jobs or machines that a relay watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
     /// The user's SLURM jobs if there is SLURM here, otherwise this machine.
@@ -65,7 +65,7 @@ pub(super) fn scenario(raw: &str) -> Result<Script, String> {
     }
 }
 
-/// Whose jobs are watched.
+/// Users whose jobs are watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     /// Every user's.
@@ -87,22 +87,23 @@ impl Who {
     }
 }
 
-/// How probes are started.
+/// The launcher of probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LauncherChoice {
-    /// What works here: SSH on a cluster, first by libssh2, or else srun; a child process for this machine.
+    /// The launcher that works here: SSH on a cluster, first by libssh2, or else srun; a child process for this
+    /// machine.
     Auto,
     /// Over SSH, by libssh2.
     Ssh2,
     /// Over SSH, by the system's `ssh`.
     Openssh,
-    /// As steps of the user's jobs, by SLURM's `srun`.
+    /// Steps of the user's jobs, by SLURM's `srun`.
     Srun,
-    /// As a child process on this machine.
+    /// A child process on this machine.
     Local,
 }
 
-/// Where py-spy is on the nodes.
+/// Parses the path of py-spy on the nodes.
 pub(super) fn py_spy(text: &str) -> Result<StackReader, String> {
     match text {
         "off" => Ok(StackReader::Off),

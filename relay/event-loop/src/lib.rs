@@ -45,7 +45,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 const FLUSH_QUIET: Duration = Duration::from_millis(5);
 /// or at the latest this long after the first.
 const FLUSH_MAX_DELAY: Duration = Duration::from_millis(30);
-/// How long lagging subscribers are collected before they are resynchronised: they lag together when the
+/// Time for which lagging subscribers are collected before they are resynchronised: they lag together when the
 /// machine is busy, and one encoding serves them all.
 const CATCH_UP_DELAY: Duration = Duration::from_millis(250);
 /// Maximum number of lines per batch.
@@ -55,7 +55,7 @@ const BATCH: usize = 512;
 const IDLE_AFTER_MS: u64 = 60_000;
 /// Sampling interval without subscribers, unless another is set.
 const IDLE_INTERVAL_MS: u32 = 10_000;
-/// How often the sums of running jobs are stored.
+/// Interval of storing the sums of running jobs.
 const CHECKPOINT_MS: u64 = 60_000;
 /// Time between two ticks, in ms, from which the relay counts as stalled.
 const MAX_TICK_MS: u64 = 3_000;
@@ -75,7 +75,7 @@ pub struct Options {
     /// Approximate number of history bytes per frame; further history is sent in separate frames, each
     /// after the subscriber has read the one before.
     pub history_budget: usize,
-    /// How often it is checked whether another relay that uses the same state directory changed notes.
+    /// Interval of checks whether another relay that uses the same state directory changed notes.
     pub sync_notes_ms: u64,
 }
 
@@ -98,7 +98,7 @@ impl Options {
         Self { detail_interval_ms: interval_ms, overview_interval_ms: interval_ms, ..Self::default() }
     }
 
-    /// The same with this sampling interval without subscribers.
+    /// Sets the sampling interval without subscribers.
     #[must_use]
     pub fn idling(self, interval: Duration) -> Self {
         Self { idle_interval_ms: u32::try_from(interval.as_millis()).unwrap_or(u32::MAX), ..self }
@@ -442,7 +442,7 @@ impl EventLoop {
         }
     }
 
-    /// Long-term history of a topic, as far as the viewer may see it.
+    /// Returns the visible long-term history of a topic.
     fn range(&self, viewer: &Viewer, query: &RangeQuery) -> Option<RangeSource> {
         let nodes = viewer.nodes(&self.fleet, &query.topic)?;
         let recent = nodes.iter().map(|node| (node.long_history(), node.history()));
@@ -467,7 +467,8 @@ impl EventLoop {
         }
     }
 
-    /// Passes on the sums of ended jobs, and if `with_running` those of the others, so that a restart continues them.
+    /// Passes on the sums of ended jobs, and if `with_running` the sums of running ones, so that a restart continues
+    /// them.
     fn store_jobs(&mut self, with_running: bool) {
         let mut records = self.fleet.take_finished_records();
         let Some(store) = &self.sinks.store else { return };
@@ -483,7 +484,7 @@ impl EventLoop {
         }
     }
 
-    /// What a job used, as far as the viewer may see it.
+    /// Returns the visible usage of a job.
     fn usage(&self, id: JobId, viewer: &Viewer) -> Option<JobUsage> {
         let running = self.fleet.job_record(id, self.clock.now_ms());
         let notes = viewer.all_notes(&self.fleet, Some(id));

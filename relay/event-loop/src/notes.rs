@@ -1,4 +1,4 @@
-//! Changes of notes: those that the owner requests, and those of other relays that use the same state directory.
+//! Changes of notes: requests of the owner, and changes by other relays that use the same state directory.
 
 use super::EventLoop;
 use nodeglass_fleet::Event;
@@ -10,7 +10,7 @@ use nodeglass_store::StoredNotes;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-/// How far the notes of other relays have been read.
+/// Position up to which the notes of other relays have been read.
 #[derive(Debug, Default)]
 pub(super) struct NoteSync {
     /// Number of batches of notes that were passed to the store.
@@ -22,7 +22,7 @@ pub(super) struct NoteSync {
 }
 
 impl EventLoop {
-    /// Applies a change of a note that the owner requests, after those of other relays.
+    /// Applies a change of a note that the owner requests, after changes by other relays.
     pub(super) fn change_note(
         &mut self,
         request: NoteRequest,

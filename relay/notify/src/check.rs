@@ -6,22 +6,23 @@ use super::mail::Mail;
 use crate::webhook::Webhook;
 use std::path::{Path, PathBuf};
 
-/// Why notices cannot be delivered on a channel.
+/// Problem of delivering notices on a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelProblem {
     /// The setting that configures the channel.
     pub setting: &'static str,
-    /// What is wrong.
+    /// The problem.
     pub text: String,
-    /// What to do.
+    /// The remedy.
     pub advice: String,
     /// Whether notices may arrive nevertheless.
     pub may_pass: bool,
 }
 
-/// The addresses of a webhook's host, which is looked up and not contacted.
+/// Looks up the addresses of a webhook's host without contacting it.
 ///
 /// # Errors
+///
 /// It has no address, or one that may not be contacted.
 pub async fn webhook(setting: &'static str, webhook: &Webhook) -> Result<String, ChannelProblem> {
     match webhook.resolve().await {
@@ -38,10 +39,11 @@ pub async fn webhook(setting: &'static str, webhook: &Webhook) -> Result<String,
     }
 }
 
-/// Where the program of a command is; it is not run.
+/// Returns the path of a command's program, without running it.
 ///
 /// # Errors
-/// There is no such program, or the command has syntax that only a shell interprets.
+///
+/// The program does not exist, or the command has syntax that only a shell interprets.
 pub fn command(command: &NotifyCommand) -> Result<PathBuf, ChannelProblem> {
     let problem = |text: String, advice: &str, may_pass| ChannelProblem {
         setting: "on-finding",
@@ -61,10 +63,11 @@ pub fn command(command: &NotifyCommand) -> Result<PathBuf, ChannelProblem> {
     }
 }
 
-/// Where `sendmail` is.
+/// Returns the path of `sendmail`.
 ///
 /// # Errors
-/// There is none.
+///
+/// It does not exist.
 pub fn mail() -> Result<&'static Path, ChannelProblem> {
     Mail::sendmail().map_err(|error| ChannelProblem {
         setting: "notify-mail",
@@ -74,7 +77,7 @@ pub fn mail() -> Result<&'static Path, ChannelProblem> {
     })
 }
 
-/// What is wrong with the configured channels.
+/// Returns the problems of the configured channels.
 pub(super) async fn problems(settings: &Settings) -> Vec<ChannelProblem> {
     let mut problems = Vec::new();
     if let Some(url) = &settings.webhook {

@@ -12,11 +12,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// How long the command may run.
+/// Time limit of the command.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How long its output is read after it has ended.
+/// Time for which its output is read after it has ended.
 const LAST_OUTPUT: Duration = Duration::from_millis(200);
-/// How much of what it wrote last to standard error is kept, in bytes.
+/// Maximum length of the end of its standard error that is kept, in bytes.
 const MAX_STDERR: usize = 4_096;
 
 /// Program and arguments.
@@ -27,7 +27,7 @@ pub struct NotifyCommand {
     shell_syntax: Option<String>,
 }
 
-/// Why a command failed.
+/// Error of running a command.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// It cannot be started.
@@ -47,10 +47,10 @@ pub enum CommandError {
     NeedsShell(Box<CommandError>, String),
 }
 
-/// How to write a command that needs a shell.
+/// Advice on a command that needs a shell.
 pub(super) const ADVICE: &str = "write sh -c '…' with the whole command between the quotes";
 
-/// How a command ended: `exit status 3`, `signal 9`.
+/// Formats the end of a command: `exit status 3`, `signal 9`.
 fn end(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),
@@ -131,8 +131,8 @@ impl NotifyCommand {
         self.words.first().map_or("", String::as_str)
     }
 
-    /// Where the program is: as it is named if that is a path, else on the `PATH`; `None` if there is no such file that
-    /// may be executed.
+    /// Returns the path of the program: its name if that is a path, else a file on the `PATH`; `None` if no such file
+    /// is executable.
     pub fn locate(&self) -> Option<PathBuf> {
         let program = Path::new(self.program());
         let is_executable = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();

@@ -1,4 +1,4 @@
-//! What became of notices, by channel.
+//! Delivery of notices, by channel.
 
 use nodeglass_api::ChannelStatus;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-/// Maximum number of notices that wait for their channel, and of those that are repeated; further ones are counted.
+/// Maximum number of notices that wait for their channel, and of notices that are repeated; further ones are counted.
 const WAITING: usize = 64;
 /// Token bucket of a channel: burst size, and refill rate per second.
 const BURST: f64 = 10.0;
@@ -22,11 +22,11 @@ const PER_S: f64 = 1.0 / 30.0;
 /// Pause after the first failure, the longest pause, and how long a notice is tried.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(900);
-/// Attempts of a notice that may have arrived, because nothing was answered in time.
+/// Attempts of a notice that may have arrived, because no response came in time.
 const MAX_UNCERTAIN: u32 = 3;
 const GIVE_UP_AFTER: Duration = Duration::from_secs(6 * 3_600);
 
-/// Where notices go.
+/// The destination of notices.
 #[derive(Clone, Debug)]
 pub(super) enum Channel {
     Webhook(Webhook),
@@ -44,15 +44,15 @@ pub(super) struct Queue {
     counts: Arc<ChannelCounts>,
 }
 
-/// Why a notice was not delivered.
+/// Failure to deliver a notice.
 #[derive(Debug)]
 pub(super) struct Failure {
     reason: String,
     /// Whether another attempt may succeed.
     is_transient: bool,
-    /// Whether it may have arrived all the same: nothing was answered in time.
+    /// Whether it may have arrived all the same: no response came in time.
     may_have_arrived: bool,
-    /// How long the receiver asks to wait.
+    /// Time for which the receiver asks to wait.
     retry_after: Duration,
 }
 
@@ -76,7 +76,7 @@ impl Queue {
         }
     }
 
-    /// What became of its notices.
+    /// Returns the counts of its notices.
     pub(super) fn counts(&self) -> Arc<ChannelCounts> {
         self.counts.clone()
     }
@@ -143,7 +143,7 @@ struct Attempt {
     give_up_at: Instant,
 }
 
-/// What became of an attempt.
+/// Outcome of an attempt.
 enum Outcome {
     Delivered(Notice),
     Retry(Attempt),
@@ -201,7 +201,7 @@ impl Channel {
         }
     }
 
-    /// Where notices go, without secrets.
+    /// Returns the destination of notices, without secrets.
     pub(super) fn destination(&self) -> String {
         match self {
             Self::Webhook(webhook) => webhook.display_url(),

@@ -27,7 +27,7 @@ pub use notice::Sender;
 use selector::{NoticeSelector, Selection};
 use serde::Serialize;
 
-/// What is notified of.
+/// The kind of an event to notify about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotifyOn {
     /// New findings, among them jobs that failed.
@@ -40,7 +40,7 @@ pub enum NotifyOn {
     Ends,
 }
 
-/// Where notices are sent, and which.
+/// The channels of notices, and the events to notify about.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The URL to which each is posted.
@@ -49,7 +49,7 @@ pub struct Settings {
     pub command: Option<NotifyCommand>,
     /// The address to which each is mailed.
     pub mail: Option<Mail>,
-    /// Which events.
+    /// The events.
     pub on: Vec<NotifyOn>,
     /// Findings below this severity are left out.
     pub severity: FindingSeverity,
@@ -66,14 +66,14 @@ impl Settings {
     }
 }
 
-/// What became of a test notice on one channel.
+/// Result of a test notice on one channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TestResult {
     /// The setting that configures the channel: `notify-webhook`, `on-finding` or `notify-mail`.
     pub setting: &'static str,
-    /// Where it went: the URL without its path, the program, or the address.
+    /// The destination: the URL without its path, the program, or the address.
     pub to: String,
-    /// Why it was not delivered; `None` if it was accepted.
+    /// Reason for the failure; `None` if it was accepted.
     pub error: Option<String>,
 }
 
@@ -108,8 +108,8 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Starts the tasks that deliver; `None` if nothing is configured. `wall_ms` is the current time, in ms since 1970:
-    /// what an earlier relay had found by then is not news.
+    /// Starts the tasks that deliver; `None` if no channel is configured. `wall_ms` is the current time, in ms since
+    /// 1970: findings of an earlier relay up to then are not new.
     pub fn start(settings: Settings, sender: Sender, wall_ms: u64) -> Option<Self> {
         let start = |channel: Channel| delivery::start(channel, sender.clone());
         let queues: Vec<Queue> = settings.channels().map(start).collect();
@@ -121,7 +121,7 @@ impl Notifier {
         (!queues.is_empty()).then_some(Self { selector, queues })
     }
 
-    /// What became of notices; it goes on to count.
+    /// Returns the counts of notices, which are updated.
     pub fn counts(&self) -> NotificationCounts {
         NotificationCounts::new(self.queues.iter().map(Queue::counts))
     }

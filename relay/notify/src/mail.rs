@@ -8,9 +8,9 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Where `sendmail` is, of Postfix, Exim, Sendmail and their stand-ins.
+/// Paths of `sendmail`, of Postfix, Exim, Sendmail and their stand-ins.
 const PLACES: [&str; 3] = ["/usr/sbin/sendmail", "/usr/lib/sendmail", "/usr/bin/sendmail"];
-/// How long it may run.
+/// Time limit of `sendmail`.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The address of the user.
@@ -19,10 +19,10 @@ pub struct Mail {
     to: Mailbox,
 }
 
-/// Why a mail was not sent.
+/// Error of sending a mail.
 #[derive(Debug, thiserror::Error)]
 pub enum MailError {
-    /// There is no `sendmail`.
+    /// The machine has no `sendmail`.
     #[error("no sendmail on this machine (looked for {})", PLACES.join(", "))]
     NoSendmail,
     /// The message cannot be written.
@@ -104,7 +104,7 @@ impl Mail {
     }
 }
 
-/// `Auto-Submitted: auto-generated` (RFC 3834): no vacation notice answers it.
+/// `Auto-Submitted: auto-generated` (RFC 3834), which prevents vacation notices.
 #[derive(Clone)]
 struct AutoSubmitted;
 

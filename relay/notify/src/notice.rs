@@ -1,4 +1,4 @@
-//! What is sent: an event as JSON for programs, and as text for chats and mails.
+//! Content of notices: an event as JSON for programs, and as text for chats and mails.
 
 use nodeglass_platform::local_time::{LocalTime, since};
 use nodeglass_protocol::finding::Finding;
@@ -14,7 +14,7 @@ const MAX_CHARS: usize = 2_000;
 /// Maximum number of jobs and nodes that a text names.
 const MAX_NAMED: usize = 4;
 
-/// Who sends.
+/// The sender.
 #[derive(Clone, Debug, Default)]
 pub struct Sender {
     /// Name of the cluster, or of the machine without SLURM.
@@ -30,7 +30,7 @@ pub struct Sender {
 pub enum Notice {
     /// Something was found.
     Found(Box<Finding>, Vec<JobSummary>),
-    /// The same was found on several nodes at once; not empty, and of one kind.
+    /// Findings of one kind on several nodes at once; not empty.
     Several(Vec<Finding>, Vec<JobSummary>),
     /// It is over.
     Resolved(Box<Finding>, Vec<JobSummary>),
@@ -42,7 +42,7 @@ pub enum Notice {
     Test,
 }
 
-/// What identifies a job for people and programs.
+/// Identity of a job for people and programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobSummary {
     /// Numeric job id.
@@ -63,7 +63,7 @@ pub struct JobSummary {
     pub gpus: Option<u32>,
     /// Exit code and signal as SLURM writes them.
     pub exit: Option<Text>,
-    /// How it failed, if it did.
+    /// The failure, if it failed.
     pub failure: Option<String>,
 }
 

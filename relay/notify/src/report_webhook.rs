@@ -4,7 +4,7 @@ use crate::webhook::{Payload, Webhook, WebhookFormat};
 use nodeglass_report::{Chat, Report};
 use serde_json::json;
 
-/// What is posted of a report.
+/// Returns the body of a post about a report.
 pub fn payload(report: &Report, format: WebhookFormat, chat: Chat) -> Payload {
     let mut report = report.clone();
     // Stacks and arguments are for the owner, and a webhook may be read by others.

@@ -1,4 +1,4 @@
-//! Which events are new. Pure.
+//! Selects new events. Pure.
 
 use super::NotifyOn;
 use super::notice::{JobSummary, Notice};
@@ -8,25 +8,25 @@ use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_rules::job_events::{JobEvent, JobPhases};
 use std::collections::BTreeMap;
 
-/// Which events are notices.
+/// The events to notify about.
 #[derive(Clone, Debug)]
 pub(super) struct Selection {
     pub(super) on: Vec<NotifyOn>,
     pub(super) severity: FindingSeverity,
 }
 
-/// What was known at the last update.
+/// State at the last update.
 #[derive(Debug)]
 pub(super) struct NoticeSelector {
     selection: Selection,
-    /// What an earlier relay had found before this time, in ms since 1970, is known.
+    /// Findings of an earlier relay before this time, in ms since 1970, are not new.
     since_ms: u64,
     jobs: JobPhases,
     /// The active findings of the last update, by key.
     active: BTreeMap<Text, Known>,
 }
 
-/// What is known of an active finding.
+/// State of an active finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     /// It was sent, by this relay or an earlier one.
@@ -75,7 +75,7 @@ impl NoticeSelector {
             } else if self.active.remove(&finding.key) == Some(Known::Sent)
                 && finding.silenced_until_ms.is_none()
             {
-                // That a job which ends, or is completing, no longer idles is no news.
+                // The end of idleness is not news if its job ends or is completing.
                 let goes_on = finding.jobs.is_empty()
                     || jobs
                         .iter()
@@ -154,7 +154,7 @@ impl NoticeSelector {
     }
 }
 
-/// What begins on several nodes at once, as when their switch fails, together; everything else alone.
+/// Combines findings that begin on several nodes at once, as when their switch fails; all others stay alone.
 fn combined(found: Vec<&Finding>) -> Vec<Vec<&Finding>> {
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
     for finding in found {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Ownership is read this often while a recording is searched for the GPUs of a job, in ms.
 const OWNERS_INTERVAL_MS: u64 = 1_000;
 
-/// What was cut out.
+/// Summary of a cut recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutSummary {
     /// The job as it was last listed, without its hidden parts.
@@ -32,7 +32,7 @@ pub struct CutSummary {
     pub is_cut_short: bool,
 }
 
-/// Why a job cannot be cut out. Messages are complete sentences for the user.
+/// Error of cutting out a job. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum CutError {
     /// The recording cannot be read.
@@ -67,7 +67,7 @@ fn listed(known: &[(JobId, Text)]) -> String {
     if jobs.is_empty() { "no job does".to_owned() } else { format!("it has {}", jobs.join(", ")) }
 }
 
-/// Identifies a probe: that of a node, or the one in a job there.
+/// Identifies a probe: the node's own, or the one in a job there.
 type ProbeKey = (NodeName, Option<JobId>);
 
 /// Copies a job from a recording to a new one.
@@ -83,13 +83,13 @@ struct Cut {
     probes: BTreeMap<ProbeKey, Probe>,
     /// Its notes, until it runs.
     early_notes: Vec<NoteChange>,
-    /// Whether a list had the job as one that runs: the new recording begins there.
+    /// Whether a list had the job as running: the new recording begins there.
     has_begun: bool,
     /// The last list of jobs that was copied.
     listed: Vec<Job>,
 }
 
-/// What is known of a probe.
+/// State of a probe.
 #[derive(Debug, Default)]
 struct Probe {
     /// Its first line.

@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 pub(super) struct Stamped {
     /// Time by the recording relay's clock.
     pub(super) at_ms: u64,
-    /// What happened.
+    /// The event.
     pub(super) event: RecordedEvent,
 }
 

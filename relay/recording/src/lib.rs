@@ -25,7 +25,7 @@ const FORMAT: Format = Format { kind: *b"ngrc", name: "recording", version: 2 };
 /// is written.
 const MAX_BLOCK: usize = 64 << 20;
 
-/// Where a recording comes from.
+/// Origin of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Info {
     /// Version of the recording relay.
@@ -36,7 +36,7 @@ pub struct Info {
     pub host: Text,
     /// Its cluster, if SLURM has a name for it.
     pub cluster: Option<Text>,
-    /// What it watched.
+    /// The mode of the recording relay.
     pub mode: Mode,
     /// Its clock at the beginning, in ms.
     pub at_ms: u64,

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 /// Commands that wait.
 const COMMANDS: usize = 8;
-/// Of a span without events, only this much is played second by second before the next one, in ms: every node is
+/// Maximum part of a span without events that is played second by second before the next event, in ms: every node is
 /// silent long before.
 const MAX_QUIET_MS: u64 = 600_000;
 
@@ -40,7 +40,7 @@ pub struct Player {
     commands: mpsc::Receiver<Command>,
 }
 
-/// Where a player sends events.
+/// Receivers of a player's events.
 #[derive(Clone, Debug)]
 pub struct Outputs {
     /// Events of nodes.
@@ -87,7 +87,7 @@ impl Player {
         Ok((player, PlayerControl(sender)))
     }
 
-    /// Where the recording comes from.
+    /// Returns the origin of the recording.
     pub fn info(&self) -> &super::Info {
         self.reader.info()
     }

@@ -41,7 +41,7 @@ pub struct Span {
     pub lost_bytes: u64,
 }
 
-/// Why a recording cannot be opened. Messages are complete sentences for the user.
+/// Error of opening a recording. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot be replayed: {reason}", path.display())]
 pub struct RecordingError {
@@ -51,7 +51,7 @@ pub struct RecordingError {
     pub reason: Reason,
 }
 
-/// Why a recording cannot be opened.
+/// Reason for not opening a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum Reason {
     /// It is a directory or a device.
@@ -79,9 +79,10 @@ impl RecordingError {
 }
 
 impl Reader {
-    /// What of a recording can be read.
+    /// Returns the readable part of a recording.
     ///
     /// # Errors
+    ///
     /// [`RecordingError`].
     pub fn span(path: &Path) -> Result<Span, RecordingError> {
         let failed = |error| RecordingError::new(path, error);
@@ -127,7 +128,7 @@ impl Reader {
         Ok(Self { frames, info, block: io::Cursor::default(), newest_ms, readable, is_damaged: false })
     }
 
-    /// Where it comes from.
+    /// Returns its origin.
     pub fn info(&self) -> &Info {
         &self.info
     }

@@ -29,7 +29,7 @@ pub struct Recorder {
     has_gaps: bool,
 }
 
-/// Why nothing can be recorded. Messages are complete sentences for the user.
+/// Error of recording. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum RecorderError {
     /// There is a file already.

@@ -24,7 +24,7 @@ pub struct About {
     pub host: Text,
     /// Name of the cluster, if SLURM has one.
     pub cluster: Option<Text>,
-    /// What it watches.
+    /// The kind of watched jobs or machines.
     pub mode: Mode,
     /// The `ssh -L` command that leads here: to the private socket if ssh can reach it.
     pub tunnel: Text,
@@ -34,7 +34,7 @@ pub struct About {
     pub read_only: bool,
     /// When no relay stored the history before this run.
     pub downtimes: Vec<Downtime>,
-    /// Where reports can be posted, without the secret part of the URL.
+    /// The host to which reports can be posted, without the secret part of the URL.
     pub report_webhook: Option<Text>,
 }
 

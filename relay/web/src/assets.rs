@@ -278,7 +278,7 @@ fn at_depth(depth: usize, buster: &CacheBuster, html: &str) -> String {
     html.replace("=\"./", &format!("=\"{root}{buster}/"))
 }
 
-/// Returns whether a file name ends in a hash, as that of a bundled file does (`name-0123456789abcdef.js`,
+/// Returns whether a file name ends in a hash, as names of bundled files do (`name-0123456789abcdef.js`,
 /// `name-0123…_bg.wasm`).
 fn is_hashed(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);

@@ -3,7 +3,7 @@
 use axum::http::HeaderMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// What a proxy states about a request.
+/// Statements of a proxy about a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Forwarded {
     /// The host that the client requested.

@@ -1,7 +1,7 @@
-//! The web server: the page, a WebSocket, and a small HTTP API; nothing is served without the key.
+//! The web server: the page, a WebSocket, and a small HTTP API; every response needs the key.
 //!
-//! [`router`] lists every route. [`origin_check`] runs before each of them and [`headers`] after; `server`
-//! bounds what an unauthenticated client can cost.
+//! [`router`] lists every route. [`origin_check`] runs before each of them and [`headers`] after; `server` bounds the
+//! cost of unauthenticated clients.
 
 pub mod about;
 pub mod api;
@@ -38,7 +38,7 @@ pub struct WebState {
     pub about: Arc<About>,
     /// Access to pictures.
     pub hub: Hub,
-    /// What jobs used.
+    /// Usage of jobs.
     pub store: JobStore,
     /// Records what guests view.
     pub audit: AuditRecorder,
@@ -56,6 +56,6 @@ pub struct WebState {
     pub proxies: Arc<Proxies>,
     /// The page.
     pub assets: Arc<Assets>,
-    /// What became of notices.
+    /// Delivery of notices.
     pub notifications: NotificationCounts,
 }

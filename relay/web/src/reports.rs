@@ -47,17 +47,19 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
     timeout(TIMEOUT, answer).await.unwrap_or_else(|_| ReportAnswer::Refused(late.into()))
 }
 
-/// The report of a job, as far as a viewer may see it.
+/// Returns the visible report of a job.
 ///
 /// # Errors
+///
 /// The database does not respond in time.
 pub(super) async fn job(web: &WebState, id: JobId, viewer: &Viewer) -> Result<Option<Report>, Elapsed> {
     timeout(TIMEOUT, report_of(web, id, viewer)).await
 }
 
-/// What was found of nodes during all jobs of the last days; `None` if that cannot be read.
+/// Returns the findings about nodes during all jobs of the last days; `None` if they cannot be read.
 ///
 /// # Errors
+///
 /// The database does not respond in time.
 pub(super) async fn faults(web: &WebState, days: u32) -> Result<Option<NodeFaults>, Elapsed> {
     timeout(TIMEOUT, web.store.faults(days)).await

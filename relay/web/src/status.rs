@@ -19,7 +19,7 @@ pub struct StatusReport {
     pub build: Text,
     /// Time since the relay started.
     pub uptime_s: u64,
-    /// How probes are started, and why another way was given up.
+    /// Launcher of probes, and the reason for giving up another one.
     pub launcher: Option<LauncherStatus>,
     /// Number of nodes by the state of their connection; see [`state`].
     pub nodes: BTreeMap<&'static str, usize>,
@@ -30,7 +30,7 @@ pub struct StatusReport {
     /// Longest time between two samples of a connected node, in ms; `null` without one. It grows to the idle interval
     /// once nobody watches.
     pub sample_interval_ms: Option<u32>,
-    /// Why nodes are sampled rarely, and until when; `null` while they are not.
+    /// Reason for sampling nodes rarely, and its end; `null` while they are not.
     pub slow_sampling: Option<String>,
     /// Frames for pages.
     pub frames: FrameStatus,
@@ -42,7 +42,7 @@ pub struct StatusReport {
     pub slurm: SlurmStatus,
     /// Problems with the list of machines, complete sentences.
     pub notices: Vec<Text>,
-    /// What became of notices of findings and jobs, by channel; empty if none is configured.
+    /// Delivery of notices about findings and jobs, by channel; empty if no channel is configured.
     pub notifications: Vec<ChannelStatus>,
 }
 
@@ -55,7 +55,7 @@ pub struct Unreachable {
     pub state: &'static str,
     /// The error.
     pub reason: Text,
-    /// What to do about it.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<Text>,
     /// Time until the next attempt.
@@ -68,7 +68,7 @@ pub struct Unreachable {
 pub struct LateNode {
     /// The node.
     pub node: NodeName,
-    /// `late` (a sample is overdue) or `silent` (nothing was received for long).
+    /// `late` (a sample is overdue) or `silent` (no data for long).
     pub state: &'static str,
     /// Age of its newest sample; `null` if it has sent none.
     pub sample_age_s: Option<u64>,
@@ -96,7 +96,7 @@ pub struct ProcessStatus {
     pub rss_bytes: Option<u64>,
 }
 
-/// CPU and memory of the connected probes. Each reports them once a minute; one that has not yet is left out.
+/// CPU and memory of the connected probes. Each reports them once a minute; a probe that has not yet is left out.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ProbesStatus {
     /// CPU time of all listed probes since their start, in ms.
@@ -113,14 +113,14 @@ pub struct ProbesStatus {
 pub enum SlurmStatus {
     /// Not queried yet.
     NotYet,
-    /// There is no SLURM.
+    /// The machine has no SLURM.
     NoSlurm,
     /// The last query succeeded.
     Fresh {
         /// Age of the list.
         age_s: u64,
     },
-    /// The last query failed; the list is from the last one that succeeded.
+    /// The last query failed; the list is from the last successful one.
     Stale {
         /// Age of the list, if there is one.
         age_s: Option<u64>,
@@ -132,7 +132,7 @@ pub enum SlurmStatus {
 }
 
 impl StatusReport {
-    /// Creates the report of a relay from its overview, which must be that of the owner, its own usage and its probes.
+    /// Creates the report of a relay from the owner's overview, its own usage and its probes.
     pub fn new(
         build: Text,
         overview: &Picture,
@@ -183,7 +183,7 @@ fn slow_sampling(interval_ms: u32, viewers: u32) -> Option<String> {
 }
 
 impl ProcessStatus {
-    /// Reads that of this process.
+    /// Reads the usage of this process.
     pub fn read() -> Self {
         Self { cpu_ms: cpu_time::process_ms() / 10 * 10, rss_bytes: memory::resident_bytes() }
     }

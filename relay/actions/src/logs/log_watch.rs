@@ -15,23 +15,23 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-/// Polling interval: a shared file system answers two requests per job and interval.
+/// Polling interval: a shared file system serves two requests per job and interval.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
-/// Maximum number of jobs whose logs are watched, those that started last.
+/// Maximum number of jobs whose logs are watched; the last started ones count.
 const MAX_JOBS: usize = 32;
 /// Maximum number of jobs whose logs are read at the same time.
 const MAX_READS: usize = 4;
-/// After searching logs for a while, none is searched for this many times as long: an expensive pattern of the settings
-/// takes at most a quarter of a core.
+/// Pause after searching logs, as a multiple of the search time: an expensive pattern of the settings takes at most a
+/// quarter of a core.
 const REST: u32 = 3;
 /// Maximum length of such a rest.
 const MAX_REST: Duration = Duration::from_secs(600);
-/// How long after its end a job's logs are read, in s: the last lines explain how it ended.
+/// Time after its end in which a job's logs are read, in s: the last lines explain how it ended.
 const AFTER_END_S: i64 = 120;
-/// How long after its end what its logs stated is kept, in s.
+/// Time after its end for which the content of its logs is kept, in s.
 const KEPT_S: i64 = 3_600;
 
-/// Watches the logs of the owner's running jobs, and of those that just ended.
+/// Watches the logs of the owner's running jobs, and of jobs that just ended.
 #[derive(Debug)]
 pub struct LogWatch {
     logs: Logs,
@@ -40,7 +40,7 @@ pub struct LogWatch {
     clock: Clock,
     jobs: BTreeMap<JobId, WatchedJob>,
     reported: JobLogs,
-    /// How long logs were searched since the last rest, in all threads.
+    /// Time spent on searching logs since the last rest, in all threads.
     searched: Duration,
 }
 
@@ -51,7 +51,7 @@ struct WatchedJob {
     start_s: Option<i64>,
     logs: Vec<WatchedLog>,
     state: JobLog,
-    /// How long its logs were searched in the last reading.
+    /// Time spent on searching its logs in the last reading.
     searched: Duration,
 }
 
@@ -98,7 +98,7 @@ impl LogWatch {
     async fn poll(&mut self, mut jobs: Vec<Job>) {
         let wall_s = (Clock::wall_ms() / 1_000).cast_signed();
         jobs.retain(|job| is_watched(job, wall_s));
-        // Those that ended must not displace one that runs.
+        // Ended jobs must not displace a running one.
         jobs.sort_by_key(|job| (job.ended.is_some(), std::cmp::Reverse(job.start)));
         jobs.truncate(MAX_JOBS);
         self.jobs.retain(|id, watched| jobs.iter().any(|job| job.id == *id && job.start == watched.start_s));
@@ -130,7 +130,7 @@ impl LogWatch {
     }
 }
 
-/// How long no log is searched after they were for this long.
+/// Returns the pause after searching logs for this long.
 fn rest(searched: Duration) -> Duration {
     (searched * REST).min(MAX_REST)
 }
@@ -175,8 +175,8 @@ impl WatchedJob {
 }
 
 impl WatchedLog {
-    /// Reads what is new, and returns the log with what it states, and how long it was searched. One that cannot be read
-    /// states what it did; nothing is returned if the search panicked.
+    /// Reads new lines, and returns the log with its content and the time of the search. An unreadable log keeps its
+    /// last content; `None` if the search panicked.
     async fn read(mut self, job: &Job, wall_s: i64, clock: Clock) -> Option<(Self, JobLog, Duration)> {
         let tail = self.reader.read(job).await;
         let utc_offset_s = LocalTime::utc_offset_s(wall_s.unsigned_abs());

@@ -23,10 +23,10 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// Maximum size of the head of an answer, in bytes.
 const MAX_HEAD: usize = 16 * 1024;
-/// How much of the text of a refusal is read, in bytes, and for how long.
+/// Maximum length of the text of a refusal that is read, in bytes, and time limit of reading it.
 const MAX_TEXT: usize = 4 * 1024;
 const TEXT_LIMIT: Duration = Duration::from_secs(1);
-/// How much of it is shown, in characters.
+/// Maximum length of the shown text, in characters.
 const SHOWN: usize = 200;
 
 /// Posts.
@@ -77,7 +77,7 @@ impl Client {
     }
 }
 
-/// Connects to the first address that answers.
+/// Connects to the first address that responds.
 async fn connect(url: &WebhookUrl, addresses: &[SocketAddr]) -> Result<TcpStream, WebhookError> {
     let mut why = "it has no address".to_owned();
     for address in addresses {
@@ -110,7 +110,7 @@ async fn exchange(
         let response = sender.send_request(request).await.map_err(unreadable)?;
         check_status(url, response).await
     };
-    // The connection ends with this function, whatever the server still sends.
+    // The connection ends with this function, even if the server sends more.
     tokio::pin!(connection);
     tokio::pin!(answer);
     tokio::select! {
@@ -125,7 +125,7 @@ async fn exchange(
     }
 }
 
-/// What the status means.
+/// Converts the status to a result.
 async fn check_status(url: &WebhookUrl, response: Response<Incoming>) -> Result<(), WebhookError> {
     let (host, status) = (url.host().to_string(), response.status());
     if status.is_success() {

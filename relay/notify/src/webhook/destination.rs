@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Maximum number of addresses that are tried.
 const MAX_ADDRESSES: usize = 4;
 
-/// What an address leads to.
+/// The network to which an address leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// This machine.
@@ -83,7 +83,7 @@ fn names_private(url: &WebhookUrl) -> bool {
     }
 }
 
-/// What an address leads to, also if it is an IPv4 address in the form of an IPv6 one.
+/// Returns the network to which an address leads; also for an IPv4 address in the form of an IPv6 one.
 pub(super) fn reach(address: IpAddr) -> Reach {
     match address {
         IpAddr::V4(address) => reach_v4(address),

@@ -1,8 +1,8 @@
-//! Why a webhook failed, and whether another attempt may help.
+//! Errors of webhooks, and whether another attempt may help.
 
 use std::time::Duration;
 
-/// Why a webhook failed. Messages read well after "failed to" and contain no part of the URL but its host.
+/// Error of a webhook. Messages read well after "failed to" and contain no part of the URL but its host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookError {
     /// The data cannot be encoded.
@@ -17,7 +17,7 @@ pub enum WebhookError {
     /// No connection.
     #[error("connect to {0}: {1}")]
     Connect(String, String),
-    /// TLS cannot be used, or the certificate is not that of the host.
+    /// TLS cannot be used, or the certificate belongs to another host.
     #[error("connect to {0} by TLS: {1}")]
     Tls(String, String),
     /// No answer in time.

@@ -1,7 +1,7 @@
 //! Posts JSON to a URL that the owner configured: bounded in time and size, without redirects and proxies.
 //!
-//! The client is hyper on a connection of its own, so that the address that was checked is the one that is used:
-//! [`destination`] resolves the name once and decides which addresses may be contacted.
+//! The client is hyper on a connection of its own, because the checked address must be the used one: [`destination`]
+//! resolves the name once and decides which addresses may be contacted.
 
 mod client;
 mod destination;
@@ -42,7 +42,7 @@ pub struct Webhook {
     format: WebhookFormat,
 }
 
-/// What is posted.
+/// The body of a post.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Payload {

@@ -23,7 +23,7 @@ impl Default for Retries {
     }
 }
 
-/// What follows a failure.
+/// Decision after a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// The error is final.
@@ -33,7 +33,7 @@ pub(super) enum Decision {
 }
 
 impl Retries {
-    /// The same with another pause before the second attempt.
+    /// Sets another pause before the second attempt.
     #[cfg(test)]
     pub(super) fn pausing(first_pause: Duration) -> Self {
         Self { first_pause, ..Self::default() }

@@ -14,7 +14,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 #[cfg(test)]
 pub(super) type Certificate = tokio_rustls::rustls::pki_types::CertificateDer<'static>;
 
-/// Which certificate authorities are trusted.
+/// Trusted certificate authorities.
 #[derive(Clone, Debug)]
 pub(super) enum Trust {
     /// Those that this machine trusts, or those in the file of `SSL_CERT_FILE`.
@@ -24,9 +24,10 @@ pub(super) enum Trust {
     Only(Certificate),
 }
 
-/// Performs the handshake; the certificate must be that of the host.
+/// Performs the handshake; the certificate must belong to the host.
 ///
 /// # Errors
+///
 /// [`WebhookError::Tls`].
 pub(super) async fn connect(
     host: &Host,

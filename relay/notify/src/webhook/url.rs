@@ -27,7 +27,7 @@ pub(super) enum Host {
     Name(String),
 }
 
-/// Why a text is no such URL.
+/// Error of parsing a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookUrlError {
     /// It cannot be parsed.
@@ -107,7 +107,7 @@ impl FromStr for WebhookUrl {
         }
         let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
         let host = bare.parse().map_or_else(|_| Host::Name(name.clone()), Host::Address);
-        // `Uri` takes a port that is no number for none.
+        // `Uri` ignores a port that is not a number.
         let port =
             match authority.as_str().strip_prefix(authority.host()).and_then(|rest| rest.strip_prefix(':')) {
                 Some(port) => port.parse().map_err(|_| WebhookUrlError::NotAUrl)?,

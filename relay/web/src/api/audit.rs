@@ -23,7 +23,7 @@ pub struct AuditQuery {
     days: Option<u32>,
 }
 
-/// Who viewed through which share, and which actions were performed; for the owner and tokens.
+/// Returns the audit log: views of guests, and actions; for the owner and tokens.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "owner", operation_id = "audit", params(AuditQuery),
     responses((status = 200, body = AuditLog)))]
 pub async fn audit(

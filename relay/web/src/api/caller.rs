@@ -1,4 +1,4 @@
-//! Who calls the HTTP API: authentication by bearer token, and what a guest's requests may cost.
+//! Callers of the HTTP API: authentication by bearer token, and the budget of a guest's requests.
 
 use super::problem::{Problem, rate_limited};
 use crate::pacing::CpuBudget;
@@ -15,8 +15,8 @@ use nodeglass_share::{AccessGrant, Viewer};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What a request of a guest costs at least, also one that is refused: authentication, and the question to the event
-/// loop and the database.
+/// Minimum cost of a guest's request, also of a refused one: authentication, and the question to the event loop and
+/// the database.
 pub const MIN_COST: Duration = Duration::from_micros(300);
 
 /// Authenticated by `Authorization: Bearer KEY`, `Bearer ID.KEY` of a share, or a token.
@@ -34,7 +34,7 @@ pub struct Owner;
 #[derive(Debug)]
 pub struct Reader;
 
-/// What a guest's request costs, charged when it is dropped, so that a refused one is charged, too.
+/// The cost of a guest's request, charged when it is dropped, so that a refused request is charged, too.
 #[derive(Debug)]
 pub struct Charge {
     budget: Option<CpuBudget>,
@@ -44,7 +44,7 @@ pub struct Charge {
 }
 
 impl Caller {
-    /// What the caller was granted.
+    /// Returns the caller's grant.
     pub fn grant(&self) -> AccessGrant {
         self.grant.clone()
     }
@@ -63,9 +63,10 @@ impl Caller {
         Problem::new(StatusCode::FORBIDDEN, why).into()
     }
 
-    /// What the caller may see, and the charge for the request.
+    /// Returns the caller as a viewer, and the charge for the request.
     ///
     /// # Errors
+    ///
     /// The response for a guest whose budget is used up.
     pub async fn begin(self, web: &WebState) -> Result<(Viewer, Charge), Response> {
         let viewer = web.shares.viewer(&self.grant);
@@ -108,7 +109,7 @@ impl Drop for Charge {
     }
 }
 
-/// Why a guest's request has to wait.
+/// Returns why a guest's request has to wait.
 fn exhausted(budget: &CpuBudget) -> Option<RateLimited> {
     let now = Instant::now();
     let due = budget.next_at(now);

@@ -24,12 +24,12 @@ use std::time::Duration;
 use tokio::time::sleep;
 use utoipa::IntoParams;
 
-/// Interval of comments while there are no events, so that proxies keep the connection.
+/// Interval of comments while there are no events: proxies close idle connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Interval of checks whether a token is still valid.
 const TOKEN_CHECK: Duration = Duration::from_secs(1);
 
-/// Which topic: the overview by default.
+/// The topic: the overview by default.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
@@ -77,7 +77,7 @@ pub async fn events(
     let mut subscriber = joined.ok_or_else(Problem::shutting_down)?;
     charge.restart();
     charge.add(subscriber.set_topics(vec![topic]).await);
-    // The snapshot, or that there is no such topic, is queued.
+    // The snapshot, or the statement that the topic does not exist, is queued.
     let first = subscriber.try_next();
     if first.as_ref().is_some_and(|frame| kind(&String::from_utf8_lossy(frame)) == "gone") {
         return Err(Problem::not_found("no such job or node is visible to you").into());
@@ -90,7 +90,7 @@ pub async fn events(
 fn stream_of(events: Events) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold(events, |mut events| async move {
         let frame = tokio::select! {
-            // First, so that nothing is sent to a guest whose share has ended.
+            // First: a guest whose share has ended receives no further data.
             biased;
             _ = events.session.ended() => None,
             () = token_ended(&events.authenticator, events.token.as_ref()) => None,

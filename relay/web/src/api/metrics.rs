@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 /// Chunks of the text that wait for the connection.
 const CHUNKS: usize = 4;
-/// How long a caller may read nothing.
+/// Maximum time for which a caller may not read.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Metrics in Prometheus' text format. A share's key shows the metrics of what the share shows.

@@ -55,9 +55,9 @@ async fn newer_jobs(web: &WebState, named: &JobSelector) -> Result<(), Problem> 
     Err(Problem::new(status, format!("job {named} is not in the list of jobs{age}: {reason}")))
 }
 
-/// The job that is named, also one that has ended, if its label was stored.
+/// Returns the id of a named job, also of an ended one if its label was stored.
 ///
-/// A raw id is not looked up: what reads of the job finds out whether it exists.
+/// A raw id is not looked up: reading the job finds out whether it exists.
 pub(super) async fn id(
     web: &WebState,
     viewer: &Viewer,

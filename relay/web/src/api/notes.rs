@@ -1,4 +1,4 @@
-//! Notes over HTTP: those that the bearer may see, and for the owner adding, changing and deleting them.
+//! Notes over HTTP: listing visible ones, and for the owner adding, changing and deleting them.
 
 use super::{Caller, Owner, Problem, named_job, respond};
 use crate::WebState;
@@ -18,7 +18,7 @@ use utoipa::IntoParams;
 /// Time limit for a query; the database may wait for a disk.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Which notes are listed.
+/// Filter of notes.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
@@ -28,8 +28,8 @@ pub struct NotesQuery {
     job: Option<JobSelector>,
 }
 
-/// The notes that the caller may see, by time; with `?job=17` those of one job, for the owner also of one that ended
-/// long ago.
+/// Returns the notes that the caller may see, by time; with `?job=17` the notes of one job, for the owner also of one
+/// that ended long ago.
 #[utoipa::path(get, path = "/api/v1/notes", tag = "notes", operation_id = "notes", params(NotesQuery),
     responses((status = 200, body = Vec<Note>)))]
 pub async fn list(

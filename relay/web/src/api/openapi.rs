@@ -43,7 +43,7 @@ use utoipa::{Modify, OpenApi};
 )]
 struct Api;
 
-/// What all operations have in common: the key, and how they fail.
+/// Properties of all operations: the key, and error responses.
 struct Common;
 
 impl Modify for Common {

@@ -25,7 +25,7 @@ pub struct Problem {
     pub title: String,
     /// The status code.
     pub status: u16,
-    /// What is wrong, and what to do about it.
+    /// The problem, and a remedy.
     pub detail: String,
 }
 
@@ -45,7 +45,7 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// There is no such resource, or the viewer may not see it.
+    /// The resource does not exist, or the viewer may not see it.
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
@@ -91,7 +91,7 @@ impl Problem {
     }
 }
 
-/// How axum's messages about a JSON body begin.
+/// Prefixes of axum's messages about a JSON body.
 const DESERIALIZE: [&str; 2] = [
     "Failed to deserialize the JSON body into the target type: ",
     "Failed to parse the request body as JSON: ",
@@ -109,7 +109,7 @@ fn words(text: &str) -> String {
     format!("{} …", text[..end].trim_end_matches(','))
 }
 
-/// Responds to a method that a path does not have; the header `Allow` lists those that it has.
+/// Responds to a method that a path does not have; the header `Allow` lists its methods.
 pub async fn method_not_allowed(method: Method) -> Problem {
     let detail =
         format!("{} is not possible here; the header Allow lists the methods", Text::new(method.as_str()));

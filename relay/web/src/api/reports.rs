@@ -28,7 +28,7 @@ pub struct UsageQuery {
     days: Option<u32>,
 }
 
-/// Which faults of nodes.
+/// Filter of faults of nodes.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
@@ -48,7 +48,7 @@ pub struct Faults {
     pub faults: Vec<NodeFault>,
 }
 
-/// What a job did with what it was given, also after it has ended.
+/// Returns the report of a job's resource usage, also after the job has ended.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/report", tag = "reports", operation_id = "report",
     params(("id" = String, Path, description = "Job id, as 48461, 48440_16 or 48511+0")),
     responses((status = 200, body = Report)))]
@@ -74,7 +74,7 @@ pub async fn report(
     Ok(reply::json(&headers, body))
 }
 
-/// What all of the owner's jobs of the last days used: by week and project, and the most wasteful ones.
+/// Returns the usage of the owner's jobs of the last days: by week and project, and the most wasteful ones.
 #[utoipa::path(get, path = "/api/v1/usage", tag = "reports", operation_id = "usage", params(UsageQuery),
     responses((status = 200, body = Usage)))]
 pub async fn usage(
@@ -92,7 +92,8 @@ pub async fn usage(
     }
 }
 
-/// What was found of nodes and their GPUs during the jobs of the last days: how often, since when and for how long.
+/// Returns the findings about nodes and their GPUs during the jobs of the last days: number, first occurrence and
+/// duration.
 #[utoipa::path(get, path = "/api/v1/faults", tag = "reports", operation_id = "faults", params(FaultsQuery),
     responses((status = 200, body = Faults)))]
 pub async fn faults(

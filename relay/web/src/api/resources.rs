@@ -66,7 +66,7 @@ pub struct NodeFilter {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct GpuFilter {
-    /// Id of a job that it belongs to, as `48461`, `48440_16` or `48511+0`; that of an array means all of its tasks.
+    /// Id of a job that it belongs to, as `48461`, `48440_16` or `48511+0`; an array's id means all of its tasks.
     #[param(value_type = Option<String>, example = "48440_16")]
     job: Option<JobSelector>,
     /// Name of its node.
@@ -90,7 +90,7 @@ pub struct GpuFilter {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct ProcessFilter {
-    /// Id of its job, as `48461`, `48440_16` or `48511+0`; that of an array means all of its tasks.
+    /// Id of its job, as `48461`, `48440_16` or `48511+0`; an array's id means all of its tasks.
     #[param(value_type = Option<String>, example = "48440_16")]
     job: Option<JobSelector>,
     /// Name of its node.
@@ -114,12 +114,12 @@ pub struct ProcessFilter {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct FindingFilter {
-    /// Id of a job that it affects, as `48461`, `48440_16` or `48511+0`; that of an array means all of its tasks.
+    /// Id of a job that it affects, as `48461`, `48440_16` or `48511+0`; an array's id means all of its tasks.
     #[param(value_type = Option<String>, example = "48440_16")]
     job: Option<JobSelector>,
     /// Name of a node on which it was found.
     node: Option<String>,
-    /// What it is about.
+    /// Kind of finding.
     kind: Option<FindingKind>,
     /// The least severity.
     severity: Option<FindingSeverity>,
@@ -303,7 +303,7 @@ const JOB_STATES: [&str; 21] = [
     "TIMEOUT",
 ];
 
-/// Refuses a word that is no state, because a list that is empty for that reason misleads.
+/// Refuses an unknown state, because an empty list would mislead.
 fn check_state(state: &str, jobs: &[Job]) -> Result<(), Problem> {
     let is_known = JOB_STATES.iter().copied().chain(jobs.iter().map(|job| job.state.as_str()));
     match is_known.into_iter().any(|known| known.eq_ignore_ascii_case(state)) {
@@ -461,7 +461,7 @@ pub async fn processes(
     .await
 }
 
-/// What the relay concludes from the readings that the caller may see.
+/// Returns the findings of the relay from the readings that the caller may see.
 #[utoipa::path(get, path = "/api/v1/findings", tag = "state", operation_id = "findings", params(FindingFilter),
     responses((status = 200, body = Findings), (status = 304, description = "Unchanged since `If-None-Match`")))]
 pub async fn findings(

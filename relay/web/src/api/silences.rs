@@ -12,7 +12,7 @@ use nodeglass_protocol::finding::{self, SilenceRequest};
 use nodeglass_protocol::request::{self, Request};
 use nodeglass_share::Viewer;
 
-/// What is silenced.
+/// Returns the silences.
 #[utoipa::path(get, path = "/api/v1/silences", tag = "owner", operation_id = "silences",
     responses((status = 200, body = Vec<Silence>)))]
 pub async fn list(State(web): State<WebState>, _: Owner) -> Result<Json<Vec<Silence>>, Problem> {
@@ -21,8 +21,8 @@ pub async fn list(State(web): State<WebState>, _: Owner) -> Result<Json<Vec<Sile
     Ok(Json(resources(&web, silences).await?))
 }
 
-/// Silences findings of a kind, of a job, or of a kind of a job, for some seconds; with 0 seconds ends that. The job need
-/// not be listed: one that is submitted later is silenced from its start.
+/// Silences findings of a kind, of a job, or of a kind of a job, for some seconds; 0 seconds end a silence. The job
+/// need not be listed: a job that is submitted later is silenced from its start.
 #[utoipa::path(post, path = "/api/v1/silences", tag = "owner", operation_id = "silence", request_body = SilenceRequest,
     responses((status = 200, body = SilenceChange)))]
 pub async fn silence(

@@ -12,7 +12,8 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::ServerMessage;
 use nodeglass_share::Viewer;
 
-/// How the relay itself is doing: connections, the age of SLURM's data, coalesced frames, CPU and memory of relay and probes; for the owner and tokens.
+/// Returns the status of the relay itself: connections, the age of SLURM's data, coalesced frames, CPU and memory of
+/// relay and probes; for the owner and tokens.
 #[utoipa::path(get, path = "/status", tag = "relay", operation_id = "status",
     responses((status = 200, body = StatusReport)))]
 pub async fn status(State(web): State<WebState>, _: Reader) -> Result<Json<StatusReport>, Problem> {

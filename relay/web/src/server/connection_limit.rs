@@ -225,7 +225,7 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// What a request knows of its connection. A WebSocket keeps it, and thereby its permit, until it closes.
+/// Information about the connection of a request. A WebSocket keeps it, and thereby its permit, until it closes.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
     /// The user or machine at the other end.
@@ -259,7 +259,7 @@ impl Connection {
         })
     }
 
-    /// Who is at the other end, for the audit log.
+    /// Returns the peer, for the audit log.
     pub(crate) fn identity(&self) -> ViewerIdentity {
         match self.peer {
             Peer::Unknown => ViewerIdentity::default(),

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpSocket, UnixListener};
 /// retry of their kernel. The kernel clamps it to `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
 
-/// Why the relay cannot listen. Messages are complete sentences for the user.
+/// Error of listening. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Another process listens there.
@@ -42,7 +42,7 @@ pub enum BindError {
     UnsafeFolder {
         /// The path of the socket.
         path: PathBuf,
-        /// Which folder is unsafe, and why.
+        /// The unsafe folder, with the reason.
         why: safe_path::Exposed,
     },
     /// The connection could be intercepted.
@@ -53,7 +53,7 @@ pub enum BindError {
     Io {
         /// The address.
         addr: BindAddr,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -152,8 +152,8 @@ fn bind_unix(addr: &BindAddr, path: &Path, connect_path: &Path) -> Result<Listen
     Ok(Listener::Unix(listener, SocketFile(path.to_owned())))
 }
 
-/// Binds a socket that only its owner may connect to. Linux gives the file the mode of the unbound
-/// socket, so there is no moment at which others could connect.
+/// Binds a socket that only its owner may connect to. Linux gives the file the mode of the unbound socket, so others
+/// cannot connect at any moment.
 fn open_unix(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

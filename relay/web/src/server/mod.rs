@@ -43,8 +43,8 @@ const MAX_LIFETIME: Duration = Duration::from_secs(120);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit for closing connections at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Largest request head in bytes. Browsers send less than 2 KiB, except for cookies: those that programs
-/// on other ports of `localhost` set are sent to all of its ports.
+/// Largest request head in bytes. Browsers send less than 2 KiB, except for cookies: cookies that programs on other
+/// ports of `localhost` set are sent to all of its ports.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// Maximum number of request headers.
 const MAX_HEADERS: usize = 64;

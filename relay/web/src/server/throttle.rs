@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 const BURST: f64 = 256.0 * 1024.0;
 /// Refill in bytes per second; a page sends a few hundred.
 const BYTES_PER_S: f64 = 64.0 * 1024.0;
-/// Budget to wait for before a read, so that reads stay large: that of a tenth of a second.
+/// Budget to wait for before a read, so that reads stay large: the budget of a tenth of a second.
 const MIN_READ: f64 = BYTES_PER_S / 10.0;
 
 /// A stream with limited reads. Writes are bounded where their data is produced.

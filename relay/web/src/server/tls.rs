@@ -18,7 +18,7 @@ use tokio_rustls::server::TlsStream;
 /// A certificate chain is far smaller.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Why TLS cannot be used. Messages are complete sentences for the user.
+/// Error of using TLS. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
@@ -50,7 +50,7 @@ pub enum TlsError {
         flag: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the file should contain.
+        /// The expected content of the file.
         what: &'static str,
         /// The parser's message.
         why: String,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message};
 
-/// How long a write may block before the client counts as too slow.
+/// Maximum time for which a write may block before the client counts as too slow.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for the close handshake.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ pub mod close {
 /// The close reason at shutdown. Retrying is of no use: the key ends with the relay.
 const STOPPED: &str = "the relay was stopped for good; the next one has a new link";
 
-/// Why a connection ends.
+/// Reason for the end of a connection.
 #[derive(Debug)]
 pub(super) enum ConnectionEnd {
     /// With a reason that the page displays.

@@ -30,7 +30,7 @@ use tokio_tungstenite::tungstenite::protocol::Message;
 /// Ping interval; a client that sent nothing for three intervals is considered gone.
 const PING_EVERY: Duration = Duration::from_secs(20);
 
-/// How a client is admitted.
+/// The way in which a client is admitted.
 enum Entry {
     /// It proves its key by the first messages.
     Handshake { attempt: AuthAttempt, authority: String },
@@ -123,7 +123,7 @@ async fn serve(
     let mut welcome = web.about.welcome(authenticated.proto, &session);
     welcome.may_act &= token.is_none();
     tokio::select! {
-        // First, so that nothing is sent to a guest whose share has ended.
+        // First: a guest whose share has ended receives no further data.
         biased;
         // The share ends; nothing more is written, however slowly the client reads.
         ending = session.ended() => ConnectionEnd::Bye(close_reason(ending)),

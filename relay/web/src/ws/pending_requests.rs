@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 /// Maximum number of pending requests of one connection.
 const MAX_PENDING: usize = 5;
 
-/// What a connection may do besides viewing. The guest variant holds no handle that could act, so that
-/// there is no check to forget.
+/// Permissions of a connection besides viewing. The guest variant holds no handle that could act, so no check can be
+/// forgotten.
 pub(super) enum Permissions {
     /// Request details, perform actions, read logs.
     Owner(ActionService),
