@@ -128,7 +128,7 @@ pub struct ShareRequest {
     /// Description by the owner; may be empty.
     #[serde(default)]
     pub label: Text,
-    /// What its holder may view.
+    /// The scope that its holder may view.
     pub scope: Scope,
     /// What is hidden.
     #[serde(default)]
@@ -186,7 +186,7 @@ fn some_login_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 pub struct ShareTerms {
     /// Description by the owner; may be empty.
     pub label: Text,
-    /// What its holder may view.
+    /// The scope that its holder may view.
     pub scope: Scope,
     /// Hidden parts.
     pub hidden: HiddenParts,

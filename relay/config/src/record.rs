@@ -20,7 +20,7 @@ pub struct RecordArgs {
     pub command: RecordCommand,
 }
 
-/// What to do.
+/// A command about recordings.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum RecordCommand {
     /// Extract one job, without arguments, paths and other users' processes, for a colleague or a ticket

@@ -49,7 +49,7 @@ pub struct AuditArgs {
     /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     pub format: AuditFormat,
-    /// The same as --format json
+    /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
 }
@@ -63,7 +63,7 @@ pub struct ReportArgs {
     /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     pub format: ReportFormat,
-    /// The same as --format json
+    /// Short for --format json
     #[arg(long, conflicts_with_all = ["format", "webhook"])]
     pub json: bool,
     /// Post the report to this URL instead; without a URL, to the one of the setting report-webhook, which other
@@ -104,7 +104,7 @@ pub struct FaultsArgs {
     /// The days.
     #[command(flatten)]
     pub days: Days,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -118,7 +118,7 @@ pub struct ShowArgs {
     /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     pub format: ReportFormat,
-    /// The same as --format json
+    /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
 }
@@ -132,10 +132,10 @@ impl From<ShowArgs> for ReportArgs {
 /// `relay history list` and `relay me`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ListJobsArgs {
-    /// Which jobs.
+    /// The days of the jobs.
     #[command(flatten)]
     pub days: Days,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -29,7 +29,7 @@ pub struct ShareArgs {
     pub command: ShareCommand,
 }
 
-/// What to do.
+/// A command about shares.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum ShareCommand {
     /// Create a link for a teammate

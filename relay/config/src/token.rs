@@ -18,13 +18,13 @@ pub enum TokenCommand {
         /// Let programs of every user who has the secret use it
         #[arg(long)]
         any_user: bool,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// List the tokens that are valid
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },

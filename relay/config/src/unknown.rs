@@ -10,14 +10,14 @@ pub enum Unknown {
     Command {
         /// The command that it would belong to; empty for one of the relay.
         of: String,
-        /// As it was written.
+        /// The word as it was written.
         name: String,
-        /// What to do instead.
+        /// The suggestion.
         instead: Option<String>,
     },
     /// A command that would stop the relay.
     Stop {
-        /// As it was written.
+        /// The word as it was written.
         name: String,
     },
     /// An option.
@@ -26,7 +26,7 @@ pub enum Unknown {
         of: String,
         /// With its dashes.
         name: String,
-        /// What to do instead.
+        /// The suggestion.
         instead: Option<String>,
     },
 }

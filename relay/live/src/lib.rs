@@ -88,7 +88,7 @@ pub enum Request {
     Range {
         /// The id of the subscriber.
         subscriber: u64,
-        /// What the graphs need.
+        /// The query of the graphs.
         query: RangeQuery,
         /// Receives the answer.
         reply: oneshot::Sender<Option<RangeSource>>,
@@ -115,7 +115,7 @@ pub enum Request {
     VisibleRange {
         /// For whom it is.
         viewer: Viewer,
-        /// What the graphs need.
+        /// The query of the graphs.
         query: RangeQuery,
         /// Receives the answer.
         reply: oneshot::Sender<Option<RangeSource>>,

@@ -30,7 +30,7 @@ pub struct Reader {
     is_damaged: bool,
 }
 
-/// What of a recording can be read.
+/// The readable part of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Time of the first event, by the recording relay's clock.
