@@ -71,7 +71,7 @@ fn main() -> ExitCode {
 /// Prints why a command line or a setting is invalid, or the help.
 fn refuse(error: ReadError) -> ExitCode {
     match error {
-        // It quotes arguments as they are; the help is no error, and quotes none.
+        // The error quotes arguments unescaped; the help quotes none.
         ReadError::Usage(usage) if usage.use_stderr() && terminal::is_harmful(&quoted_args()) => {
             terminal::complain(usage.render().to_string().trim_end());
         }

@@ -33,7 +33,7 @@ pub(super) fn tunnel(listeners: &Listeners, user: &Text, host: &Text) -> Text {
     listeners.addresses().into_iter().find_map(tunnel).unwrap_or_default()
 }
 
-/// The same for a teammate, with their own login.
+/// Returns the tunnel command for a teammate, with their own login.
 pub(super) fn guests_tunnel(listeners: &Listeners, host: &Text) -> Text {
     let tunnel = |addr| terminal::guests_tunnel(&addr, host);
     listeners.addresses().into_iter().find_map(tunnel).unwrap_or_default()
@@ -48,7 +48,7 @@ pub(super) fn own_tunnel(path: &Path, listeners: &Listeners) -> Option<String> {
     fits.then(|| terminal::tunnel_to_socket(first.port(), path, &login, &host).to_string())
 }
 
-/// Where a teammate connects: a socket that only its owner may open is no way for them.
+/// Returns the address to which a teammate connects; never a socket that only its owner may open.
 pub(super) fn share_endpoint(listeners: &Listeners, config: &Config, about: &About) -> ShareEndpoint {
     let name = config.allowed_hosts.first().map(String::as_str);
     let open = listeners.addresses().into_iter().find(|addr| !matches!(addr, BindAddr::Unix(_)));

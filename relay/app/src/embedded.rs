@@ -26,17 +26,19 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Starts watching what the settings name. Nothing is listened on and no file is written.
+    /// Starts watching as the settings say, without listeners and without writing files.
     ///
     /// # Errors
-    /// Whatever prevents the start, as a complete sentence for the user.
+    ///
+    /// Any failure of the start, as a complete sentence for the user.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
         Self::start_sampling(config, None).await
     }
 
-    /// The same with one sampling interval for all nodes.
+    /// Starts with one sampling interval for all nodes.
     ///
     /// # Errors
+    ///
     /// See [`Self::start`].
     pub async fn start_sampling(config: Config, interval: Option<Duration>) -> anyhow::Result<Self> {
         raise_open_files();
@@ -78,7 +80,7 @@ impl Embedded {
         self.relay.about.clock
     }
 
-    /// Where its pictures come from.
+    /// Returns the hub of its pictures.
     pub fn hub(&self) -> &Hub {
         &self.relay.web.hub
     }

@@ -45,7 +45,8 @@ const OPEN_FILES: u64 = 65_536;
 /// Runs a relay until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
-/// Whatever prevents the start, as a complete sentence for the user.
+///
+/// Any failure of the start, as a complete sentence for the user.
 pub async fn run(
     config: Config,
     requested: Requested,

@@ -37,7 +37,7 @@ impl ListedHosts {
         Ok(Some(Self { source, listed }))
     }
 
-    /// How many there are, for the terminal: `12 machines in 3 groups`.
+    /// Returns their number, for the terminal: `12 machines in 3 groups`.
     pub fn description(&self) -> String {
         count(&self.listed.list.hosts)
     }
@@ -73,7 +73,7 @@ fn report(before: &Listed, now: &Listed, terminal: &Terminal) {
     }
 }
 
-/// What differs between two lists, in numbers; `None` if nothing does.
+/// Returns the difference between two lists, in numbers; `None` if there is none.
 fn difference(before: &[ListedHost], now: &[ListedHost]) -> Option<String> {
     let known: BTreeMap<_, _> = before.iter().map(|host| (&host.node, host)).collect();
     let added = now.iter().filter(|host| !known.contains_key(&host.node)).count();

@@ -56,8 +56,8 @@ pub(super) async fn poll(
     }
 }
 
-/// Joins what SLURM's accounting states to the records of ended jobs, and adds those of `user` that ended while no relay
-/// ran.
+/// Joins the statements of SLURM's accounting to the records of ended jobs, and adds the jobs of `user` that ended
+/// while no relay ran.
 pub(super) async fn account(
     mut queries: AccountingQueries<Commands>,
     user: Text,

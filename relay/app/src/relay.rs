@@ -44,7 +44,7 @@ pub(super) const PROBES_LEAVE: Duration = Duration::from_secs(5);
 /// Time limit for storing jobs at shutdown.
 const STORE_LEAVES: Duration = Duration::from_secs(2);
 
-/// What a relay is started with.
+/// Parameters of a relay's start.
 pub(super) struct Setup<'a> {
     pub(super) config: &'a Config,
     /// Constants of this run.
@@ -54,15 +54,15 @@ pub(super) struct Setup<'a> {
     pub(super) hosts: Option<ListedHosts>,
     /// The owner's key.
     pub(super) key: Key,
-    /// How guests reach this relay.
+    /// The address at which guests reach this relay.
     pub(super) endpoint: ShareEndpoint,
-    /// Where notices are shown.
+    /// The terminal that shows notices.
     pub(super) terminal: Terminal,
     /// Whether history and jobs are stored in the state directory.
     pub(super) stores: bool,
     /// The page that it serves.
     pub(super) page: &'static [PageFile],
-    /// How often nodes are sampled.
+    /// Sampling intervals.
     pub(super) sampling: Options,
 }
 
@@ -80,7 +80,8 @@ impl Relay {
     /// Starts every part.
     ///
     /// # Errors
-    /// Whatever prevents the start, as a complete sentence for the user.
+    ///
+    /// Any failure of the start, as a complete sentence for the user.
     pub(super) fn start(setup: Setup<'_>) -> anyhow::Result<Self> {
         let Setup { config, mut about, watched, hosts, key, endpoint, terminal, stores, page, sampling } =
             setup;

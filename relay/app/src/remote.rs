@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 /// Time limit for a response of the relay.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a relay is asked for a newer list of jobs, which takes it at most 8 s each time.
+/// Maximum number of requests for a newer list of jobs, each of which takes the relay at most 8 s.
 const RENEWALS: u32 = 3;
 /// Maximum length of a response, in bytes.
 const MAX_ANSWER: usize = 256 << 20;
@@ -37,7 +37,7 @@ const MAX_LINES: usize = 64;
 /// The error where a command needs a relay and none runs.
 pub const NONE_RUNS: &str = "no relay of yours is running on this machine; start one with `relay`";
 
-/// A response that is no success. The message is a complete sentence for the user.
+/// An error response. The message is a complete sentence for the user.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refused {
@@ -106,7 +106,7 @@ impl Remote {
         self.running.pid
     }
 
-    /// What it stores about itself.
+    /// Returns the description that it stores about itself.
     pub fn running(&self) -> &Running {
         &self.running
     }
@@ -127,9 +127,10 @@ impl Remote {
         Ok(self.key()?.parse()?)
     }
 
-    /// What a job that the relay knows has used.
+    /// Returns the report of a job that the relay knows.
     ///
     /// # Errors
+    ///
     /// A complete sentence for the user.
     pub async fn report(&self, job: JobId) -> anyhow::Result<Report> {
         self.json(Method::GET, &format!("/api/v1/jobs/{job}/report"), String::new()).await
@@ -169,7 +170,7 @@ impl Remote {
             attempts -= 1;
             let Err(error) = self.request(Method::GET, &path, String::new()).await else { return Ok(()) };
             match error.downcast_ref::<Refused>().map(|refused| refused.status) {
-                // It answers from a newer list; several jobs are meant in the second case.
+                // It responds from a newer list; in the second case, several jobs match.
                 Some(StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) => return Ok(()),
                 Some(StatusCode::GATEWAY_TIMEOUT) if attempts > 0 => {}
                 _ => return Err(error),
@@ -177,7 +178,7 @@ impl Remote {
         }
     }
 
-    /// The option that selects it again, with a space before it; empty if none is needed.
+    /// Returns the option that selects it again, with a space before it; empty if not needed.
     pub fn option(&self) -> String {
         if self.is_selected { format!(" --relay {}", self.running.pid) } else { String::new() }
     }
@@ -203,9 +204,10 @@ impl Remote {
         self.request_limited(method, path, body, MAX_ANSWER).await
     }
 
-    /// The same for a response of at most `max_bytes`, so that a longer one is not even read.
+    /// Sends a request whose response has at most `max_bytes`; a longer one is not read.
     ///
     /// # Errors
+    ///
     /// A complete sentence for the user; [`Refused`] if the relay responded with another status, or [`TooLong`].
     pub async fn request_limited(
         &self,
@@ -258,7 +260,7 @@ impl Remote {
     }
 }
 
-/// Why a request failed: the detail of a problem, or what a relay of another version wrote instead.
+/// Returns why a request failed: the detail of a problem, or the text of a relay of another version.
 fn reason(status: StatusCode, answer: &[u8]) -> String {
     let problem = serde_json::from_slice::<Problem>(answer);
     let detail = problem.map_or_else(|_| lines(answer), |problem| lines(problem.detail.as_bytes()));
@@ -284,7 +286,7 @@ pub fn lines(message: &[u8]) -> String {
     text.trim_end().lines().take(MAX_LINES).map(|line| format!("{}\n", LongText::line(line))).collect()
 }
 
-/// The error where several relays run and none is named.
+/// Returns the error if several relays run and none is named.
 fn ambiguous(running: &[Running], now_s: u64) -> String {
     let lines = terminal::overview(running, now_s, LocalTime::of);
     format!(

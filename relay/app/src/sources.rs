@@ -1,4 +1,4 @@
-//! Where a relay receives nodes and jobs from: SLURM, listed machines, a scripted cluster, or a recording.
+//! Sources of nodes and jobs: SLURM, listed machines, a scripted cluster, or a recording.
 
 use super::listed_hosts::{self, ListedHosts};
 use super::polling::{account, poll};
@@ -22,7 +22,7 @@ use nodeglass_web::about::About;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
-/// What several parts use.
+/// Values that several parts use.
 pub(super) struct Common<'a> {
     pub(super) config: &'a Config,
     pub(super) about: Arc<About>,
@@ -35,7 +35,7 @@ pub(super) struct Common<'a> {
 pub(super) struct Sources {
     /// Starts probes; none for a recording.
     launcher: Option<Arc<dyn Launcher>>,
-    /// How listed machines are reached.
+    /// Targets of the listed machines.
     targets: Targets,
     /// The jobs of each node, for launchers that start probes within them.
     jobs_by_node: watch::Sender<Arc<JobsByNode>>,
@@ -51,9 +51,10 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Prepares the sources of what is watched; nothing runs yet.
+    /// Prepares the sources of the watched nodes and jobs without starting them.
     ///
     /// # Errors
+    ///
     /// If there is no probe to start.
     pub(super) fn new(config: &Config, watched: Watched, hosts: Option<ListedHosts>) -> anyhow::Result<Self> {
         let targets = Targets::default();
@@ -86,7 +87,7 @@ impl Sources {
         self.launcher.as_ref().is_some_and(|launcher| launcher.job_launcher().is_some())
     }
 
-    /// How pages control a recording.
+    /// Returns the control of a recording by pages.
     pub(super) fn player_control(&self) -> Option<PlayerControl> {
         self.player.as_ref().map(|(_, control)| control.clone())
     }
@@ -99,7 +100,7 @@ impl Sources {
         }
     }
 
-    /// Announces that only machines are watched, if there are no jobs: the listed ones, else this one.
+    /// Announces that only machines are watched, if SLURM is not: the listed ones, else this one.
     pub(super) fn announce(&self, fleet: &mut Fleet, now_ms: u64) {
         if self.jobs.is_some() || self.player.is_some() {
             return;

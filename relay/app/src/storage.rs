@@ -30,7 +30,7 @@ const LOAD_NOTICE: Duration = Duration::from_secs(1);
 /// Interval of checks whether the tokens can be read.
 const TOKEN_CHECK: Duration = Duration::from_secs(60);
 
-/// What earlier relays stored of the history, not read yet.
+/// History of earlier relays, not read yet.
 #[derive(Debug)]
 pub(super) struct StoredHistory {
     dir: StateDir,
@@ -125,7 +125,7 @@ async fn report(mut state: tokio::sync::watch::Receiver<archive::Storing>, event
     }
 }
 
-/// Starts the thread that stores jobs and notes; those of a simulated cluster or a recording, which are not real, are
+/// Starts the thread that stores jobs and notes. Those of a simulated cluster or a recording, which are not real, are
 /// kept in memory only.
 pub(super) fn jobs(about: &About, is_real: bool, events: mpsc::Sender<Event>) -> anyhow::Result<JobStore> {
     let place = if is_real { Place::StateDir } else { Place::Memory };
@@ -163,7 +163,7 @@ pub(super) fn shares(config: &Config, about: &About) -> Result<Option<Store>, St
     Store::open(&StateDir::open()?, about.host.clone()).map(Some)
 }
 
-/// The silences of findings; those of a simulated cluster or a recording end with the relay.
+/// Opens the silences of findings. The silences of a simulated cluster or a recording end with the relay.
 pub(super) fn silences(is_stored: bool) -> Silences {
     let dir = is_stored.then(StateDir::open).transpose().unwrap_or_else(|error| {
         tracing::warn!(%error, "silences will not be stored");

@@ -133,7 +133,7 @@ pub fn tunnel(addr: &BindAddr, user: &Text, host: &Text) -> Option<Text> {
     }
 }
 
-/// The same for a teammate, with their own login; `None` for a socket that only its owner may open.
+/// Returns the tunnel command for a teammate, with their own login; `None` for a socket that only its owner may open.
 pub fn guests_tunnel(addr: &BindAddr, host: &Text) -> Option<Text> {
     match addr {
         BindAddr::Tcp(addr) => Some(format!("ssh -L {0}:{addr} {host}", addr.port()).into()),
@@ -189,7 +189,7 @@ fn title(running: &Running, note: &str, style: Style) -> String {
     format!("\n  {} {}{note}\n\n", style.paint(BOLD, "nodeglass"), style.dim(&running.version))
 }
 
-/// What a relay watches, its links, best first, and the tunnels to it.
+/// Prints the watched jobs or machines, the links, best first, and the tunnels.
 fn watched(running: &Running, style: Style, out: &mut String) {
     let mut line = |name: &str, value: &str| out.push_str(&row(name, value, style));
     line("watching", &running.watches);
@@ -220,7 +220,7 @@ fn row(name: &str, value: &str, style: Style) -> String {
     format!("  {} {value}\n", style.dim(&format!("{name:<8}")))
 }
 
-/// The link of a single relay as it is, for scripts; those of several with a line that says which is which.
+/// Prints the link of a single relay as it is, for scripts; the links of several relays with a line that names each.
 fn links(running: &[Running], now_s: u64, local: fn(u64) -> LocalTime, style: Style) -> String {
     if let [only] = running {
         return only.links.iter().map(|link| format!("{link}\n")).collect();
@@ -278,7 +278,7 @@ pub fn duration(seconds: u64) -> String {
     }
 }
 
-/// Prints to stdout what a relay shows while it runs, ignoring errors: a closed stdout is no reason to stop.
+/// Prints to stdout while the relay runs, ignoring errors: a closed stdout does not stop the relay.
 fn print(output: impl AsRef<[u8]>) {
     let _ = write(output);
 }
@@ -324,7 +324,7 @@ pub fn json<T: Serialize>(value: &T) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-/// What `relay record cut` reports, for programs.
+/// Returns the report of `relay record cut`, for programs.
 pub fn cut_json(summary: &CutSummary, to: &Path) -> serde_json::Result<String> {
     let CutSummary { job, gpus, length_ms, bytes, is_cut_short } = summary;
     json(&serde_json::json!({
@@ -360,7 +360,7 @@ pub fn links_json(running: &[Running]) -> serde_json::Result<String> {
     json(&running.iter().map(relay).collect::<Vec<_>>())
 }
 
-/// What `relay record cut` reports.
+/// Returns the report of `relay record cut`.
 pub fn cut(summary: &CutSummary, to: &Path) -> String {
     let CutSummary { job, gpus, length_ms, bytes, is_cut_short } = summary;
     let size = match *bytes {

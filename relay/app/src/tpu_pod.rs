@@ -22,10 +22,10 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Maximum length of the attribute: the addresses of the largest pods.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// Why the workers are not known.
+/// Reason for not knowing the workers.
 #[derive(Debug, thiserror::Error)]
 pub enum PodError {
-    /// There is no service.
+    /// The service does not exist.
     #[error(
         "the metadata service at {host} cannot be reached: {why}; --tpu-pod works on TPU VMs of Google Cloud, \
          elsewhere list the machines with --hosts"
@@ -33,7 +33,7 @@ pub enum PodError {
     Unreachable {
         /// Its address.
         host: String,
-        /// What went wrong.
+        /// The problem.
         why: String,
     },
     /// The machine has no such attribute.

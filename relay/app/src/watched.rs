@@ -23,13 +23,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// What is watched.
+/// The watched jobs or machines.
 pub enum Watched {
     /// SLURM jobs, and whose they are in words.
     Jobs(Box<Slurm>, String),
     /// This machine, and why nothing else.
     ThisMachine(Option<Text>),
-    /// Listed machines only, and why there are no jobs.
+    /// Listed machines only, with the reason for the lack of jobs.
     Hosts(Option<Text>),
     /// A scripted cluster.
     Demo(ScriptedCluster),
@@ -61,7 +61,8 @@ impl Watched {
         })
     }
 
-    /// What is watched, for the terminal; `requested` describes the request, and `hosts` the listed machines.
+    /// Describes the watched jobs or machines for the terminal; `requested` describes the request, and `hosts` the
+    /// listed machines.
     pub fn description(&self, requested: &str, hosts: Option<String>) -> Text {
         match (self, hosts) {
             (Self::Jobs(slurm, whose), Some(hosts)) => {
@@ -82,7 +83,7 @@ impl Watched {
         }
     }
 
-    /// Whose jobs are watched, if any are.
+    /// Returns the owners of the watched jobs, if any.
     pub fn jobs_description(&self) -> Option<Text> {
         match self {
             Self::Jobs(slurm, whose) => Some(jobs_of(whose, slurm.cluster())),
@@ -90,7 +91,7 @@ impl Watched {
         }
     }
 
-    /// The same for the page.
+    /// Returns the mode for the page.
     pub fn mode(&self) -> Mode {
         match self {
             Self::Jobs(..) => Mode::Slurm,
@@ -120,9 +121,10 @@ impl Watched {
         }
     }
 
-    /// The launcher of its probes, which reaches nodes by their targets, or by the jobs that run there.
+    /// Returns the launcher of its probes, which reaches nodes by their targets, or by the jobs that run there.
     ///
     /// # Errors
+    ///
     /// If there is no probe to start.
     pub fn launcher(
         &self,
@@ -160,7 +162,7 @@ impl Watched {
         }
     }
 
-    /// Returns whether job logs may be on this machine; those of a scripted cluster exist only there.
+    /// Returns whether job logs may be on this machine; the logs of a scripted cluster exist only there.
     pub fn has_logs_here(&self) -> bool {
         !matches!(self, Self::Demo(_) | Self::Replay(..))
     }
@@ -175,7 +177,7 @@ impl Watched {
     }
 }
 
-/// Which machines probes are started on, which decides what the setting `auto` tries.
+/// The machines on which probes are started, which decides what the setting `auto` tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
     /// Nodes of the user's jobs, and listed machines.
@@ -197,7 +199,7 @@ impl Site {
         targets: &Targets,
         jobs_by_node: &watch::Receiver<Arc<JobsByNode>>,
     ) -> anyhow::Result<Arc<dyn Launcher>> {
-        // A job id of another cluster may be that of another job here.
+        // A job id of another cluster may be the id of another job here.
         let is_other_cluster = config.cluster.is_some();
         if is_other_cluster && config.launcher == LauncherChoice::Srun {
             anyhow::bail!(
@@ -253,7 +255,7 @@ fn jobs_of(whose: &str, cluster: Option<&Text>) -> Text {
     }
 }
 
-/// Why there are no jobs, and which settings have no effect therefore.
+/// Returns the reason for the lack of jobs, with the settings that have no effect therefore.
 fn no_jobs(none: &NoSlurm, config: &Config) -> Text {
     let settings = [
         ("--users", !config.watched_users().is_empty()),

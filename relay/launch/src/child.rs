@@ -26,7 +26,7 @@ pub(super) trait StderrReader: Send + 'static {
     /// Takes the next bytes.
     fn push(&mut self, bytes: &[u8]);
 
-    /// How the child ended; `None` if it had to be killed.
+    /// Returns the end of the child; `None` if it had to be killed.
     fn end(&mut self, status: Option<ExitStatus>) -> StreamEnd;
 }
 
@@ -58,7 +58,7 @@ pub(super) fn isolate(command: &mut Command) {
         // The relay may have ended before that call.
         if getppid() == Some(relay) { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
     };
-    // SAFETY: only system calls are made between fork and exec, and nothing is allocated.
+    // SAFETY: between fork and exec, it only makes system calls and does not allocate.
     #[expect(unsafe_code, reason = "the standard library has no safe way to start a session")]
     unsafe {
         command.pre_exec(prepare);
@@ -73,7 +73,7 @@ pub(super) struct ChildCommand<E> {
     stderr: Option<ChildStderr>,
     /// Output that was read and not yet returned.
     buffer: BytesMut,
-    /// What was read from stderr.
+    /// Content of stderr.
     pub(super) errors: E,
 }
 

@@ -32,7 +32,7 @@ pub(super) trait Host: Send + Sized {
 
 /// A command that runs on a host, with its pipes.
 pub(super) trait RemoteCommand: Send + Sized {
-    /// Where it runs.
+    /// The host on which it runs.
     type Host: Host;
 
     /// Waits for the next bytes of stdout; `None` at its end. Cancel safe.
@@ -63,7 +63,7 @@ pub(super) struct Deployer {
 #[derive(Clone, Copy)]
 struct Deployment<'a> {
     node: &'a NodeName,
-    /// Of two probes with the same id, the newer takes over from the older.
+    /// Identifies the probe: of two probes with the same id, the newer takes over from the older.
     id: u64,
 }
 
@@ -235,8 +235,8 @@ async fn send(command: &mut impl RemoteCommand, bytes: &[u8]) -> io::Result<Opti
     Ok(place)
 }
 
-/// Identifies the probe of a node, or of one job there, to its successors: never that of another node, which may be
-/// the same machine by another name.
+/// Identifies the probe of a node, or of one job there, to its successors. Each node has its own, because another
+/// node may be the same machine by another name.
 fn probe_id(relay_id: u64, node: &NodeName, job: Option<JobId>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (relay_id, node, job.map(|job| job.0)).hash(&mut hasher);

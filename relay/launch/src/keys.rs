@@ -1,4 +1,4 @@
-//! Which keys a login to a host could use, without the keys.
+//! Keys that a login to a host could use, without their secrets.
 
 use super::identity::{KeyState, agent_keys, key_files};
 use super::ssh_config::HostSettings;

@@ -57,8 +57,8 @@ pub trait Launcher: Send + Sync + 'static {
     /// [`LaunchError`], which also states whether a retry may help.
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError>;
 
-    /// Starts probes in jobs, if that is possible here: where a probe is confined to the GPUs of one job, others
-    /// report those of the user's other jobs.
+    /// Returns the launcher of probes in jobs, if available: where a probe is confined to the GPUs of one job, other
+    /// probes report the GPUs of the user's other jobs.
     fn job_launcher(&self) -> Option<Arc<dyn JobLauncher>> {
         None
     }
@@ -87,11 +87,11 @@ pub struct NodeStream {
     pub stdout: mpsc::Receiver<Bytes>,
     /// The probe's stdin.
     pub stdin: mpsc::Sender<Bytes>,
-    /// How it ended; sent after the last chunk of `stdout`.
+    /// The end; sent after the last chunk of `stdout`.
     pub end: oneshot::Receiver<StreamEnd>,
 }
 
-/// How a probe ended.
+/// The end of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamEnd {
     /// Exit status, if known.
@@ -102,7 +102,7 @@ pub struct StreamEnd {
     pub broken: Option<Text>,
 }
 
-/// Why no probe could be started. `why` and `advice` are complete sentences for the user.
+/// Error of starting a probe. `why` and `advice` are complete sentences for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     /// The user must act (no key accepted, agent gone). Never retried automatically: a login node can be
@@ -138,7 +138,7 @@ pub enum LaunchError {
         /// What to do.
         advice: Text,
     },
-    /// The node cannot run this probe (another processor, an older C library), whatever starts it.
+    /// The node cannot run this probe (another processor, an older C library) with any launcher.
     #[error("{why}")]
     Incompatible {
         /// What went wrong.
@@ -189,7 +189,7 @@ impl Tail {
         self.0.drain(..over);
     }
 
-    /// All of it.
+    /// Returns the whole text.
     pub fn as_str(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }

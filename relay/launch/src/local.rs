@@ -8,7 +8,7 @@ use nodeglass_protocol::NodeName;
 use std::os::fd::AsRawFd;
 use tokio::process::Command;
 
-/// Starts the probe on this machine, whatever the node's name.
+/// Starts the probe on this machine, for any name of the node.
 #[derive(Clone, Debug)]
 pub struct LocalLauncher {
     probe: ProbeBinary,
@@ -34,7 +34,7 @@ impl Launcher for LocalLauncher {
         let cannot = |why: String| LaunchError::Probe { why: why.into() };
         let file = verified.map_err(|error| cannot(error.to_string()))?;
         let file = file.map_err(|error| cannot(error.to_string()))?;
-        // By descriptor: the verified file, whatever its path refers to by now.
+        // By descriptor: the verified file, even if its path refers to another one by now.
         let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
         command
             .arg0(self.probe.path())

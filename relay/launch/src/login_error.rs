@@ -1,4 +1,4 @@
-//! The messages for logins that a host refuses, the same whichever client logs in.
+//! The messages for logins that a host refuses, shared by all clients.
 
 use super::LaunchError;
 use super::identity::{KeyFile, KeyState};
@@ -49,7 +49,7 @@ pub(super) fn refused(
     LaunchError::Auth { why: why.into(), advice: advice.into() }
 }
 
-/// Why an existing key file could not be tried, and what to do.
+/// Returns why an existing key file could not be tried, and a remedy.
 fn unusable(file: &KeyFile) -> Option<(String, String)> {
     let path = file.path.display();
     match file.state {
@@ -65,7 +65,7 @@ fn unusable(file: &KeyFile) -> Option<(String, String)> {
     }
 }
 
-/// The error for a rejected host key. `name` is the host in known_hosts, `fingerprint` that of its key.
+/// Returns the error for a rejected host key. `name` is the host in known_hosts, `fingerprint` identifies its key.
 pub(super) fn host_key(
     verdict: &Verdict,
     name: &str,
@@ -104,7 +104,7 @@ pub(super) fn revoked(name: &str, place: Option<&Place>) -> LaunchError {
     }
 }
 
-/// How to fix a changed key in the file that contains the old one, if the user may write it.
+/// Returns how to fix a changed key in the file that contains the old one, if the user may write it.
 fn mended(file: &Path, confirm: &str, name: &str, host: &str) -> String {
     let file = file.display();
     match access(file.to_string(), Access::WRITE_OK) {

@@ -34,7 +34,8 @@ const SCRIPTS: [&str; 9] = [
 pub struct LoginState(BTreeMap<PathBuf, u64>);
 
 impl LoginState {
-    /// Returns whether a place that both cover has changed. A login that names further files is no change.
+    /// Returns whether a place that both cover has changed. A login that names further files does not count as a
+    /// change.
     pub fn differs_from(&self, other: &Self) -> bool {
         self.0.iter().any(|(place, hash)| other.0.get(place).is_some_and(|other| other != hash))
     }
@@ -61,7 +62,7 @@ impl FromIterator<(PathBuf, u64)> for LoginState {
 pub(super) struct LoginFiles {
     /// Folders whose files count, and single files.
     places: Vec<PathBuf>,
-    /// What the settings of hosts reference.
+    /// Files that the settings of hosts reference.
     named: Mutex<Named>,
     /// Only one check runs at a time, as it may hang.
     one: Arc<Semaphore>,

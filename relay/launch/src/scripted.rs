@@ -1,5 +1,5 @@
-//! Launches the probes of a simulated cluster (`--demo`), and lists and controls its jobs, through
-//! the same interfaces as those of a real one.
+//! Launches the probes of a simulated cluster (`--demo`), and lists and controls its jobs, through the interfaces of
+//! a real one.
 
 mod clock;
 

@@ -27,7 +27,7 @@ use tokio::time::{Instant, timeout_at};
 const SRUN: &str = "srun";
 /// The first line of stderr of a command that runs: until then, SLURM is still creating the step.
 const STARTED: &str = "nodeglass-step: started";
-/// Environment variables that the step gets besides those of SLURM.
+/// Environment variables that the step gets besides SLURM's.
 const EXPORTED: &str = "--export=HOME,USER,LOGNAME,PATH,LANG,TMPDIR,XDG_RUNTIME_DIR,LIBTPUINFO_GRPC_PORT";
 /// A step is given up this long before the launch's deadline, so that a step that SLURM does not create is
 /// distinguished from a probe that does not respond.
@@ -181,7 +181,7 @@ impl RemoteCommand for Step {
     }
 }
 
-/// What `srun` and the step write to stderr.
+/// Output of `srun` and the step on stderr.
 #[derive(Default)]
 struct StepLog {
     tail: Tail,
@@ -236,7 +236,7 @@ fn not_started(error: &io::Error) -> LaunchError {
     }
 }
 
-/// Why SLURM created no step, from what `srun` printed.
+/// Returns why SLURM created no step, from the output of `srun`.
 fn refusal(on: &Allocation, stderr: &str) -> LaunchError {
     let Allocation { job, node } = on;
     let has = |part: &str| stderr.contains(part);

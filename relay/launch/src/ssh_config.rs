@@ -17,7 +17,7 @@ const MAX_OUTPUT: usize = 256 * 1024;
 /// The user's SSH settings for a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSettings {
-    /// What was requested, in the form in which the user's own `ssh` accepts it as its destination.
+    /// The requested name, in the form in which the user's own `ssh` accepts it as its destination.
     pub host: String,
     /// `HostName`: what to connect to.
     pub hostname: String,
@@ -37,7 +37,7 @@ pub struct HostSettings {
     pub host_key_alias: Option<String>,
     /// Whether `StrictHostKeyChecking` accepts unknown hosts (`accept-new`, `no`).
     pub accept_unknown: bool,
-    /// `ProxyJump` or `ProxyCommand`, whichever is set.
+    /// `ProxyJump` or `ProxyCommand`, if either is set.
     pub proxy: Option<String>,
     /// `RevokedHostKeys`, if set.
     pub revoked_keys: Option<String>,

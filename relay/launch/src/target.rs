@@ -1,4 +1,4 @@
-//! Where the probe of a node is started, for nodes that are not simply reached by their name.
+//! Targets of probes, for nodes that are not simply reached by their name.
 
 use super::{JobLauncher, LaunchError, Launcher, LoginState, NodeStream};
 use async_trait::async_trait;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::watch;
 
-/// Where the probe of a node is started.
+/// The target of a node's probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// On this machine, as a child process.
@@ -24,9 +24,9 @@ pub enum Target {
 pub struct SshTarget {
     /// The host: a name, an address, or a `Host` of the SSH configuration.
     pub destination: String,
-    /// The login name, if it is not that of the SSH configuration.
+    /// The login name, if it differs from the SSH configuration.
     pub user: Option<String>,
-    /// The port, if it is not that of the SSH configuration.
+    /// The port, if it differs from the SSH configuration.
     pub port: Option<u16>,
 }
 
@@ -77,7 +77,7 @@ impl Targets {
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(node)
     }
 
-    /// The same for a launcher that always uses SSH.
+    /// Returns the target for a launcher that always uses SSH.
     pub fn ssh(&self, node: &NodeName) -> SshTarget {
         match self.of(node) {
             Target::Ssh(target) => target,
@@ -86,8 +86,8 @@ impl Targets {
     }
 }
 
-/// Starts the probe of this machine as a child process, those of other listed machines with one launcher, and
-/// those of a site's nodes with another: what a workstation requires says nothing about them.
+/// Starts the probe of this machine as a child process, the probes of other listed machines with one launcher, and
+/// the probes of a site's nodes with another: the requirements of a workstation say nothing about a site.
 pub struct ByTarget {
     targets: Targets,
     local: Box<dyn Launcher>,

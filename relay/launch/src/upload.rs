@@ -47,7 +47,7 @@ pub struct ProbeBinary {
     bytes: Arc<Mutex<Weak<Vec<u8>>>>,
 }
 
-/// Why a file cannot be used as the probe.
+/// Error of using a file as the probe.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeBinaryError {
     /// It cannot be read.
@@ -181,7 +181,7 @@ impl ProbeBinary {
         end.exit.is_some_and(|exit| exit == OTHER_BUILD || NOT_EXECUTABLE.contains(&exit))
     }
 
-    /// Why `node` cannot run this probe, if its stderr shows that.
+    /// Returns why `node` cannot run this probe, if its stderr shows that.
     pub(super) fn unfit(&self, node: &str, end: &StreamEnd) -> Option<String> {
         let stderr = end.stderr.as_str();
         if let Some(why) = self.needs.unmet_by(node, &Platform::parse(stderr)) {

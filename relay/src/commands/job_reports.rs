@@ -96,7 +96,7 @@ pub async fn me(ListJobsArgs { days, json }: ListJobsArgs) -> anyhow::Result<Str
     let days = days.days;
     let stored = stored_reports(days, Some(&own_login()))?;
     let usage = match (stored.is_empty(), only_relay()?) {
-        // It has its jobs in memory until they are stored, and those of a simulated cluster forever.
+        // It has its jobs in memory until they are stored, and the jobs of a simulated cluster forever.
         (true, Some(relay)) => {
             let days = days.min(MAX_DAYS);
             relay.json(Method::GET, &format!("/api/v1/usage?days={days}"), String::new()).await?
@@ -149,7 +149,7 @@ async fn one_of_relays(
     Err(error)
 }
 
-/// The record of a job and its notes, which are those of the same cluster.
+/// Reads the record of a job and its notes of the same cluster.
 fn stored(database: &Database, job: JobId) -> Result<(Option<JobRecord>, Vec<Note>), StoreError> {
     Ok(match database.job_with_origin(job)? {
         Some((record, origin)) => (Some(record), database.notes_of(&origin, job)?),
@@ -210,8 +210,8 @@ fn now() -> LocalTime {
     LocalTime::of(Clock::wall_ms() / 1_000)
 }
 
-/// The reports of all jobs that started in the last days, newest first: the stored ones, or before any is, those of the
-/// running relay.
+/// Returns the reports of all jobs that started in the last days, newest first: the stored ones, or the running
+/// relay's before any is stored.
 async fn reports(days: u32) -> anyhow::Result<Vec<Report>> {
     let stored = stored_reports(days, None)?;
     match only_relay()? {

@@ -1,4 +1,4 @@
-//! The commands besides running a relay: each asks one that runs, reads what it stored, or converts what it recorded.
+//! The commands besides running a relay: each queries a running one, reads its database, or converts its recording.
 
 pub mod audit_log;
 mod job_columns;

@@ -3,9 +3,10 @@
 use nodeglass_api::{Job, JobSelector, NotOneJob};
 use nodeglass_protocol::JobId;
 
-/// The job that is named. A raw id is also that of a job which is no longer in the list.
+/// Returns the id of the named job. A raw id may belong to a job that is no longer in the list.
 ///
 /// # Errors
+///
 /// [`NotOneJob`].
 pub(super) fn id(jobs: &[Job], named: &JobSelector) -> Result<JobId, NotOneJob> {
     match (named.one(jobs), named) {

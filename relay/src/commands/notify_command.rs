@@ -7,7 +7,7 @@ use nodeglass_protocol::Text;
 use nodeglass_report::aligned;
 use serde::Serialize;
 
-/// What is printed as JSON.
+/// The output as JSON.
 #[derive(Debug, Serialize)]
 struct Tested {
     channels: Vec<TestResult>,
@@ -16,9 +16,9 @@ struct Tested {
 /// The outcome of a test.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What to print.
+    /// The output.
     pub text: String,
-    /// 0 if every channel accepted the notice, 1 if one did not, 3 if none is configured.
+    /// 0 if every channel accepted the notice, 1 if one did not, 3 if no channel is configured.
     pub exit_code: u8,
 }
 
@@ -45,7 +45,7 @@ fn table(results: &[TestResult]) -> String {
     }
     let row = |result: &TestResult| {
         let outcome = match (&result.error, result.setting) {
-            // Its text may be that of another host.
+            // Its text may come from another host.
             (Some(error), _) => failed(&Text::new(error)),
             (None, "on-finding") => "ran".to_owned(),
             (None, "notify-mail") => {

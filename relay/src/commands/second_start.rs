@@ -1,8 +1,8 @@
-//! What a start does while relays of this user run already: it shows the one that does what is
-//! requested, or refuses and says how each differs.
+//! A start while relays of this user run already: it shows the relay that does as requested, or refuses and says how
+//! each differs.
 //!
-//! A start must never lead to a relay that does something else: somebody who tried `--demo` and then
-//! starts the real thing would look at simulated jobs.
+//! A start must never lead to a relay that does something else: somebody who tried `--demo` and then starts the real
+//! thing would look at simulated jobs.
 
 use nodeglass_access::key_file::Running;
 use nodeglass_app::terminal::{self, Style};
@@ -10,7 +10,7 @@ use nodeglass_config::{Difference, Requested, stop_hint};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-/// What to do while other relays of this user run.
+/// Decision for a start while other relays of this user run.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SecondStart<'a> {
     /// Nothing runs that could be meant.

@@ -23,7 +23,7 @@ const FILES: u64 = 512;
 /// Processes and threads of the user; the system's `ssh` needs one or two for each node.
 const PROCESSES: u64 = 256;
 
-/// All of it.
+/// Runs all checks of this machine.
 pub(super) async fn check(context: &Context) -> Vec<CheckResult> {
     let mut found = blocking((SECTION, "state directory"), state_dir).await;
     found.extend(limits());
@@ -166,7 +166,7 @@ async fn address(addr: &BindAddr, relays: &[(PathBuf, Running)]) -> Vec<CheckRes
     }]
 }
 
-/// Who listens on a port.
+/// Returns the program that listens on a port.
 fn holder(socket: SocketAddr) -> String {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     let uid = tables.iter().find_map(|path| listener(&std::fs::read_to_string(path).ok()?, socket));
@@ -177,7 +177,7 @@ fn holder(socket: SocketAddr) -> String {
     }
 }
 
-/// The same address with another port.
+/// Returns the address with another port.
 fn next_port(socket: SocketAddr) -> SocketAddr {
     SocketAddr::new(socket.ip(), socket.port().wrapping_add(1).max(1024))
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Version of the JSON form. New fields do not change it.
 const SCHEMA: u32 = 1;
 
-/// How serious a result is.
+/// Severity of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
@@ -33,18 +33,18 @@ pub enum Level {
     Fail,
 }
 
-/// What a check found. Texts are for the user.
+/// Result of a check. Texts are for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckResult {
     /// The part that was checked, a heading of the output.
     pub section: &'static str,
-    /// What was checked.
+    /// The check.
     pub check: &'static str,
-    /// How serious it is.
+    /// Severity.
     pub level: Level,
-    /// What was found.
+    /// The result.
     pub text: String,
-    /// What to do, if anything.
+    /// Advice, if any.
     pub advice: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl Report {
     }
 }
 
-/// What checks know.
+/// Context of the checks.
 struct Context {
     config: Config,
     machine: Text,
@@ -148,7 +148,7 @@ pub async fn run(
     Report::new(context.machine, node, results)
 }
 
-/// Why no node was checked.
+/// Returns why no node was checked.
 fn no_node(are_jobs_known: bool) -> CheckResult {
     let why = match are_jobs_known {
         true => "no job of yours runs",
@@ -157,7 +157,7 @@ fn no_node(are_jobs_known: bool) -> CheckResult {
     CheckResult::ok("Node", "node", format!("not checked: {why}; `relay doctor NODE` checks a node"))
 }
 
-/// What `check` returns within `limit`, or a result that it did not.
+/// Returns the result of `check` within `limit`, or a result that it took too long.
 async fn limited(
     (section, name): (&'static str, &'static str),
     limit: Duration,

@@ -22,9 +22,9 @@ const LOGIN: Duration = Duration::from_secs(25);
 const SKEW_WARN: i64 = 5;
 const SKEW_FAIL: i64 = 300;
 
-/// Delimits our output from that of login scripts.
+/// Delimits our output from the output of login scripts.
 const MARK: &str = "\u{1e}NODEGLASS-DOCTOR";
-/// What is asked of the node. Neither single quotes nor `!`, as the user's shell may be csh or fish.
+/// Script that the node runs. It has neither single quotes nor `!`, as the user's shell may be csh or fish.
 const SCRIPT: &str = "exec sh -c 'printf \"\\036NODEGLASS-DOCTOR\\n\"; echo \"now $(date +%s)\"; \
     t=\"$HOME/.nodeglass-doctor.$$\"; trap \"rm -f \\\"$t\\\"\" EXIT; \
     e=$( { umask 077; { printf \"#\\041/bin/sh\\n\"; head -c 65536 /dev/zero | tr \"\\0\" \"\\n\"; } > \"$t\"; } 2>&1 ) \
@@ -32,7 +32,7 @@ const SCRIPT: &str = "exec sh -c 'printf \"\\036NODEGLASS-DOCTOR\\n\"; echo \"no
     [ $(wc -c < \"$t\") -ge 65536 ] || { echo \"home no space left\"; exit 0; }; \
     chmod 700 \"$t\"; \"$t\" 2>/dev/null || echo noexec; echo \"files $(ulimit -n)\"; echo end'";
 
-/// Where a node's probe is started: over SSH unless the settings say otherwise.
+/// Returns the target of a node's probe: SSH unless the settings say otherwise.
 pub(super) fn target(context: &Context, node: &NodeName) -> Target {
     match context.config.launcher {
         LauncherChoice::Local | LauncherChoice::Srun => Target::ThisMachine,
@@ -108,7 +108,7 @@ async fn reach(settings: &HostSettings) -> Vec<CheckResult> {
     found
 }
 
-/// What the server says first.
+/// Returns the greeting of the server.
 async fn greeting(addresses: &[std::net::SocketAddr]) -> std::io::Result<Text> {
     let mut bytes = [0; 255];
     let count = TcpStream::connect(addresses).await?.read(&mut bytes).await?;
@@ -165,7 +165,7 @@ async fn login(context: &Context, node: &NodeName, settings: HostSettings, local
     found
 }
 
-/// Why a login failed, with the advice of the launchers.
+/// Returns why a login failed, with the advice of the launchers.
 pub(super) fn refusal(node: &NodeName, error: &LaunchError) -> CheckResult {
     let (check, advice) = match error {
         LaunchError::HostKey { advice, .. } => ("host key", advice.to_string()),
@@ -196,7 +196,7 @@ const MAX_SESSIONS: &str = "the login succeeded, but the server admits no sessio
 /// Returns whether the server refused a session on a connection that it had admitted, in the words of OpenSSH and libssh2.
 fn is_session_refused(error: &str) -> bool {
     const REFUSED: [&str; 6] = [
-        // OpenSSH: its own connection, and one that is shared.
+        // OpenSSH: its own connection, and a shared one.
         "open failed: connect failed: open failed",
         "administratively prohibited",
         "session open refused",
@@ -229,7 +229,7 @@ fn now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// What the node answered to [`SCRIPT`] between two times of this machine.
+/// Checks the node's response to [`SCRIPT`] between two times of this machine.
 fn answers(ran: &Ran, machine: &Text, node: &NodeName, before: i64, after: i64) -> Vec<CheckResult> {
     let output = String::from_utf8_lossy(&ran.output);
     let Some((noise, answers)) = output.split_once(MARK) else {
@@ -284,7 +284,7 @@ fn answers(ran: &Ran, machine: &Text, node: &NodeName, before: i64, after: i64) 
     found
 }
 
-/// What to do about a home directory that cannot be written, by the message of the node's C library.
+/// Returns the remedy for a home directory that cannot be written, by the message of the node's C library.
 fn home_remedy(why: &str) -> &'static str {
     let why = why.to_ascii_lowercase();
     if why.contains("quota") {

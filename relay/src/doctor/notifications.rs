@@ -64,7 +64,7 @@ struct Status {
     notifications: Vec<ChannelStatus>,
 }
 
-/// What became of the notices of the user's running relay, if there is one.
+/// Checks the delivery of the notices of the user's running relay, if there is one.
 async fn check_relay() -> Vec<CheckResult> {
     let Ok(relay) = Remote::find(None) else { return Vec::new() };
     let Ok(status) = relay.json::<Status>(Method::GET, "/status", String::new()).await else {

@@ -83,7 +83,7 @@ pub(super) fn is_started_by_srun(results: &[CheckResult]) -> bool {
         .any(|result| (result.check, result.level) == ("start", Level::Ok) && result.text.contains(&by_srun))
 }
 
-/// What the probe says about itself, the drivers and the GPUs.
+/// Describes the probe, the drivers and the GPUs.
 fn describe(hello: &Hello, launcher: &Text, reason: Option<&Text>) -> Vec<CheckResult> {
     let why = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     let text = format!("runs on {} as {}, {STARTED_WITH} {launcher}{why}", hello.host, hello.user);

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 /// Lines are at most this long, unless a single word is longer.
 const WIDTH: usize = 80;
-/// Where the text of a result begins.
+/// Column of the text of a result.
 const INDENT: usize = 28;
 
 /// The report; symbols and words say the level, and colour only repeats them.

@@ -95,7 +95,7 @@ fn no_configuration(printed: &[u8]) -> CheckResult {
     )
 }
 
-/// What was printed instead, if anything was.
+/// Returns the text that was printed instead, if any.
 fn quoted(printed: &Text) -> String {
     if printed.is_empty() { String::new() } else { format!(": {:?}", printed.as_str()) }
 }

@@ -45,7 +45,7 @@ impl<K: PartialEq + Clone> Cursor<K> {
     /// Follows the list, and returns which of its rows to show in `height` lines.
     pub fn settle(&mut self, keys: &[K], height: usize) -> Range<usize> {
         self.index = self.index(keys);
-        // Until it is moved it stays at the top, whatever is listed above its first row later.
+        // Until it is moved it stays at the top, even if other rows are listed above its first row later.
         if self.key.is_some() {
             self.key = keys.get(self.index).cloned().or(self.key.take());
         }

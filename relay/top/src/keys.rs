@@ -1,4 +1,4 @@
-//! What keys do. Pure: a key changes the view, or results in a command.
+//! Effects of keys. Pure: a key changes the view, or results in a command.
 
 use super::cursor::Cursor;
 use super::model::{Model, World};
@@ -12,7 +12,7 @@ use nodeglass_rules::severity::Severity;
 /// Maximum length of a filter.
 const MAX_FILTER: usize = 200;
 
-/// What the terminal does besides drawing.
+/// A command of the terminal besides drawing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Ends.
@@ -219,7 +219,7 @@ fn in_lists(
     None
 }
 
-/// Where the cursor of a list goes.
+/// A movement of the cursor of a list.
 #[derive(Clone, Copy)]
 pub enum Go {
     /// By a number of rows.
@@ -257,7 +257,7 @@ fn turn(view: &mut View, contents: &Contents<'_>, by: isize) {
     pin(view, contents);
 }
 
-/// Keeps the node of the cursor while its GPUs or processes are looked at, whatever is listed above it later.
+/// Keeps the node of the cursor while its GPUs or processes are shown, even if other rows are listed above it later.
 fn pin(view: &mut View, contents: &Contents<'_>) {
     if view.pane != Pane::Jobs {
         view.gpus.step(&contents.gpu_ids(), 0);

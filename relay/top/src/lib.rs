@@ -42,7 +42,7 @@ use view::{Overlay, View};
 
 /// Shortest time between two frames.
 const FRAME: Duration = Duration::from_millis(100);
-/// How often ages are brought up to date, if nothing else changes.
+/// Interval of updating ages, if nothing else changes.
 const AGES: Duration = Duration::from_secs(1);
 /// Shortest time between two subscriptions, for a cursor that moves through a list.
 const SUBSCRIBE: Duration = Duration::from_millis(200);
@@ -50,10 +50,10 @@ const SUBSCRIBE: Duration = Duration::from_millis(200);
 /// Widest frame that is printed.
 const MAX_WIDTH: u16 = 1_000;
 
-/// Why `relay top` ended.
+/// Error of `relay top`.
 #[derive(Debug, thiserror::Error)]
 pub enum TopError {
-    /// There is no terminal to draw on.
+    /// Standard output is not a terminal.
     #[error("relay top needs a terminal: {0}; `relay top --once` prints one frame")]
     NoTerminal(&'static str),
     /// The relay cannot be used.

@@ -1,4 +1,4 @@
-//! What the terminal knows: the pictures of the subscribed topics and the state of the connection. Pure.
+//! State of the terminal: the pictures of the subscribed topics and the state of the connection. Pure.
 
 use super::connection::Update;
 use nodeglass_protocol::live::{Delta, ServerMessage, Snapshot, Topic, Welcome};
@@ -18,7 +18,7 @@ pub enum Connection {
     Lost {
         /// When, in ms of the terminal's clock.
         since_ms: u64,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -46,7 +46,7 @@ pub struct Model {
     welcomed_ms: u64,
 }
 
-/// What follows from an update.
+/// Effect of an update.
 #[derive(Debug, PartialEq)]
 pub enum Effect {
     /// The screen is to be drawn again.
@@ -169,7 +169,7 @@ impl Model {
         (wall_ms / 1_000).cast_signed()
     }
 
-    /// What is on the screen: the overview, and the details of `topic` where they are known.
+    /// Returns the content of the screen: the overview, and the details of `topic` if they are known.
     pub fn world<'a>(&'a self, detail: Option<&Topic>, at_ms: u64) -> Option<World<'a>> {
         let now_ms = self.now_ms(at_ms);
         Some(World {
@@ -193,7 +193,7 @@ impl Known {
 pub struct World<'a> {
     /// Jobs, and a summary of every node.
     pub overview: &'a Picture,
-    /// Nodes in full; they replace those of the overview.
+    /// Nodes in full; they replace the nodes of the overview.
     pub details: Vec<&'a Picture>,
     /// The relay's clock, in ms.
     pub now_ms: u64,

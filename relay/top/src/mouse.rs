@@ -1,4 +1,4 @@
-//! What the mouse does. Pure: an event changes the view.
+//! Effects of the mouse. Pure: an event changes the view.
 
 use super::keys::{self, Go};
 use super::model::World;

@@ -19,7 +19,7 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// How long nodes may take to send their first sample. What is not known by then is shown as such.
+/// Time for nodes to send their first sample. Data that is missing then is shown as missing.
 const FIRST_SAMPLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Width of a line where neither `COLUMNS` nor a terminal says it.
 const WIDTH: u16 = 120;

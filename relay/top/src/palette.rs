@@ -6,10 +6,10 @@ use std::env;
 
 /// Steps of utilisation from grey to bright, as on the page: a busy GPU is good.
 const RAMP: [u8; 5] = [241, 65, 72, 78, 84];
-/// The same on a light background: from grey to dark.
+/// The colours on a light background: from grey to dark.
 const LIGHT_RAMP: [u8; 5] = [246, 71, 34, 28, 22];
 
-/// How many colours there are.
+/// Number of colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Palette {
     /// None: only bold, dim and reverse.
@@ -121,7 +121,7 @@ impl Palette {
     }
 }
 
-/// How full the memory of a GPU is, by nvnodetop's thresholds.
+/// Use of a GPU's memory, by nvnodetop's thresholds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryLevel {
     /// Below 60 %.

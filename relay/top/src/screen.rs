@@ -81,7 +81,7 @@ fn enter(has_mouse: bool) -> io::Result<()> {
     entered.inspect_err(|_| leave())
 }
 
-/// Restores the terminal as far as it still exists.
+/// Restores the terminal if it still exists.
 fn leave() {
     let _ = execute!(stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();

@@ -7,7 +7,7 @@ use nodeglass_protocol::trace::Trace;
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Blocks by eighths of a column's width.
 const WIDTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
-/// The longest time that a sparkline shows: that of a trace.
+/// The longest time that a sparkline shows: the length of a trace.
 const LONGEST_MS: u64 = 600_000;
 
 /// A bar of `part` in `whole`, in two pieces: filled and empty. A value above nothing shows at least a trace.

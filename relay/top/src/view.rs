@@ -1,4 +1,4 @@
-//! What the user has selected, opened and typed. Pure.
+//! Selections and input of the user. Pure.
 
 use super::cursor::Cursor;
 use super::model::World;
@@ -11,7 +11,7 @@ use nodeglass_protocol::{GpuUuid, JobId, NodeName};
 use nodeglass_rules::severity::Severity;
 use std::ops::Range;
 
-/// How long a notice stays.
+/// Time for which a notice stays.
 const NOTICE_MS: u64 = 8_000;
 
 /// A part of the screen with a list.
@@ -68,7 +68,7 @@ pub enum Overlay {
     },
 }
 
-/// Where a pane was drawn.
+/// The place of a pane.
 #[derive(Clone, Debug)]
 pub struct Drawn {
     /// The pane.
@@ -90,7 +90,7 @@ pub struct Drawn {
 pub struct Notice {
     /// The message.
     pub text: String,
-    /// How severe it is.
+    /// Severity.
     pub severity: Severity,
     /// Until when it is shown, by the terminal's clock.
     pub until_ms: u64,
@@ -113,23 +113,23 @@ pub struct View {
     pub gpu: Option<GpuUuid>,
     /// The order of processes.
     pub order: processes::Order,
-    /// What the next key means.
+    /// Meaning of the next key.
     pub input: Input,
-    /// What is above the panes.
+    /// The overlay above the panes.
     pub overlay: Option<Overlay>,
     /// The message at the foot.
     pub notice: Option<Notice>,
     /// Whether it is printed, without a cursor.
     pub is_printed: bool,
-    /// How the lines are divided.
+    /// Layout of the lines.
     pub layout: Layout,
     /// Whether ended jobs are left out.
     pub hides_ended: bool,
     /// Indices of the GPUs that are listed; all if empty.
     pub only_gpus: Vec<u32>,
-    /// Which processes are listed.
+    /// Filter of processes.
     pub only: processes::Only,
-    /// Where the panes of the last frame are.
+    /// Places of the panes of the last frame.
     pub drawn: Vec<Drawn>,
     filters: [String; 3],
     is_placed: bool,
@@ -182,7 +182,7 @@ impl View {
         }
     }
 
-    /// The same for `--once`: all rows, without a cursor.
+    /// Returns the view for `--once`: all rows, without a cursor.
     #[must_use]
     pub fn printed(self) -> Self {
         Self { is_printed: true, is_placed: true, ..self }
@@ -262,7 +262,7 @@ impl View {
     }
 }
 
-/// Returns whether there is no SLURM, and so no list of jobs.
+/// Returns whether the machine has no SLURM, and so no list of jobs.
 fn has_no_jobs(world: &World<'_>) -> bool {
     world.overview.relay.jobs == JobsHealth::NoSlurm && world.overview.jobs.is_empty()
 }

@@ -1,10 +1,11 @@
-//! Escapes characters that a terminal would obey, or that reorder text: of arguments, paths, and what SLURM answers.
+//! Escapes characters in arguments, paths and SLURM's output that a terminal would obey, or that reorder text.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// A text with each control character but tabs and line breaks, and each one that reorders text, as `\u001b`, which
-/// JSON reads as the character. With `keeps_colour`, sequences that only set colours and weights are kept.
+/// Returns a text with each control character except tabs and line breaks, and each character that reorders text, as
+/// `\u001b`, which JSON reads as the character. With `keeps_colour`, sequences that only set colours and weights are
+/// kept.
 pub(super) fn escaped(text: &str, keeps_colour: bool) -> Cow<'_, str> {
     if !text.contains(is_harmful) {
         return Cow::Borrowed(text);

@@ -12,9 +12,9 @@ pub const MAX_HOSTS: usize = 4_096;
 /// A machine as it is listed: its host without user and port, and where its probe is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The host; that of this machine is not known yet and is `localhost`.
+    /// The host; `localhost` for this machine, whose name is not known yet.
     pub host: NodeName,
-    /// Where its probe is started.
+    /// The target of its probe.
     pub target: Target,
 }
 
@@ -30,7 +30,7 @@ impl FromStr for Entries {
     }
 }
 
-/// Why an entry is no machine. Messages say what to write instead.
+/// Error of an entry. Messages say what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
     /// Two words.
@@ -85,7 +85,7 @@ fn one(item: &str) -> Result<Vec<Entry>, EntryError> {
     }
     let (address, keeps_port) = match item.split_once("://") {
         None => (item, true),
-        // The port is that of nvgpu's agent, not of SSH.
+        // The port belongs to nvgpu's agent, not to SSH.
         Some(("http" | "https", rest)) => (rest.split(['/', '?']).next().unwrap_or_default(), false),
         Some(("ssh", rest)) => (rest.split('/').next().unwrap_or_default(), true),
         Some(_) => return Err(EntryError::Scheme(shown(item))),

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Maximum size of a file; a thousand hosts are 20 kB.
 pub const MAX_BYTES: u64 = 1 << 20;
 
-/// Why a file is not a list of machines. Fragments read well after "the list of machines PATH cannot be read: ".
+/// Error of reading a list of machines. Fragments read well after "the list of machines PATH cannot be read: ".
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be opened or read, or is a directory, a pipe or a device.

@@ -1,5 +1,5 @@
-//! Parses files that list machines, in nodeglass's own format and in those of nvgpu and GPU Cluster Status
-//! Monitor, and resolves which entry is this machine.
+//! Parses files that list machines, in nodeglass's own format and in the formats of nvgpu and GPU Cluster Status
+//! Monitor, and finds the entry of this machine.
 
 use super::entry::{self, Entry, MAX_HOSTS};
 use crate::target::Target;
@@ -21,7 +21,7 @@ pub struct ListedHost {
     pub node: NodeName,
     /// Its group, if it has one.
     pub group: Option<Text>,
-    /// Where its probe is started.
+    /// The target of its probe.
     pub target: Target,
 }
 
@@ -30,7 +30,7 @@ pub struct ListedHost {
 pub struct HostList {
     /// The machines; each name is listed once.
     pub hosts: Vec<ListedHost>,
-    /// What is not watched, and why.
+    /// Entries that are not watched, with the reasons.
     pub problems: Problems,
 }
 
@@ -63,7 +63,7 @@ impl Problems {
     }
 }
 
-/// Where an entry is from.
+/// The place of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Flag,
@@ -101,7 +101,7 @@ impl ThisMachine {
 pub struct Builder<'a> {
     this_machine: &'a ThisMachine,
     list: HostList,
-    /// Where each name was listed first, in lower case: host names ignore it.
+    /// The place where each name was listed first, in lower case: host names ignore it.
     places: HashMap<String, Place>,
     group: Option<Text>,
     is_full: bool,
@@ -194,7 +194,7 @@ impl<'a> Builder<'a> {
             let Some((string, after)) = string else {
                 let why = format!("expected a host in quotes instead of {:?}", shown(rest));
                 self.list.problems.push(place, why);
-                // Whatever follows cannot be split into strings.
+                // The rest cannot be split into strings.
                 return !rest.ends_with([']', ')']);
             };
             self.entries(string.trim(), place);

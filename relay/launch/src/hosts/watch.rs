@@ -12,14 +12,14 @@ use std::{fs, io, thread};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-/// How often files are looked at.
+/// Intervals of reading files.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    /// The interval of checks, each of which is one `stat`, which NFS answers from its cache.
+    /// The interval of checks, each of which is one `stat`, which NFS serves from its cache.
     check: Duration,
     /// A file that is being written is read again after this long, until it stays the same.
     settle: Duration,
-    /// How often at most: a file that is rewritten all the time is used as it is.
+    /// Maximum number of reads: a file that is rewritten all the time is used as it is.
     most_reads: u32,
     /// Time limit for a look at the file, so that a file server that is down is reported.
     limit: Duration,
@@ -33,7 +33,7 @@ const PACE: Pace = Pace {
 };
 /// A file this young is read even if its times are the same: some file systems count whole seconds.
 const YOUNG: Duration = Duration::from_secs(5);
-/// Why a file cannot be read whose file server is down.
+/// Reason for not reading a file whose file server is down.
 const NO_ANSWER: &str = "the file system does not respond";
 /// Number of problems that the page shows, and that the terminal prints.
 const ON_PAGE: usize = 6;
@@ -48,7 +48,7 @@ pub struct HostSource {
     /// The text of the last list, and the file's identity when it was read.
     text: String,
     stamp: Option<Stamp>,
-    /// Why the file cannot be read now.
+    /// Reason for not reading the file now.
     fault: Option<String>,
     files: Files,
     pace: Pace,
@@ -59,13 +59,13 @@ pub struct HostSource {
 pub struct Listed {
     /// The list.
     pub list: HostList,
-    /// What is not watched and why, and whether the file cannot be read; complete sentences.
+    /// Entries that are not watched, with the reasons, and whether the file cannot be read; complete sentences.
     pub notices: Vec<Text>,
-    /// The same with fewer problems of single lines, for the page.
+    /// The notices with fewer problems of single lines, for the page.
     pub short_notices: Vec<Text>,
 }
 
-/// Why there is no first list.
+/// Error of reading the first list.
 #[derive(Debug, thiserror::Error)]
 #[error("the list of machines {} cannot be read: {why}", path.display())]
 pub struct UnreadableHosts {
@@ -135,8 +135,8 @@ impl HostSource {
         }
     }
 
-    /// Reads the file until it stays the same, so that no half of it is taken for the whole. `None` if it has not
-    /// changed since it was read.
+    /// Reads the file until it stays the same, because it may be half written. `None` if it has not changed since it
+    /// was read.
     async fn settled(&mut self, path: &Path) -> Option<(Option<Stamp>, Result<String, String>)> {
         let mut last = self.files.look(path, self.stamp.clone(), self.pace.limit).await;
         last.text.as_ref()?;
@@ -185,12 +185,12 @@ impl HostSource {
 impl Stamp {
     fn is_young(&self) -> bool {
         let modified = Duration::from_secs(self.modified.0.try_into().unwrap_or_default());
-        // A time in the future is that of another clock, and says nothing.
+        // A time in the future is from another clock, and is not comparable.
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + modified).is_ok_and(|age| age < YOUNG)
     }
 }
 
-/// What a look at a file found.
+/// Result of a look at a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Look {
     stamp: Option<Stamp>,
@@ -202,7 +202,7 @@ struct Look {
 type LookFn = fn(&Path, known: Option<&Stamp>) -> Look;
 
 /// Looks at files on threads that end with the process: a file server that is down must not delay the relay's exit.
-/// At most one call is in progress, so that one that hangs does not leave a thread behind with every check.
+/// At most one call is in progress, so a hanging call does not leave a thread behind with every check.
 #[derive(Debug)]
 struct Files {
     look: LookFn,

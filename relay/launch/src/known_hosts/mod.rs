@@ -96,7 +96,7 @@ impl KnownHosts {
         }
     }
 
-    /// The algorithms to offer for this host, those that can be verified first. Never empty.
+    /// Returns the algorithms to offer for this host, verifiable ones first. Never empty.
     pub fn algorithms(&self, host: &HostId) -> String {
         let mut chosen: Vec<&str> = Vec::new();
         if self.of(host, Some(Marker::CertAuthority)).next().is_some() {

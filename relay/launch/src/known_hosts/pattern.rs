@@ -49,8 +49,8 @@ impl Hosts {
     }
 }
 
-/// Returns whether `name` fits `pattern`, where `*` is any run and `?` any one byte. Takes at most
-/// `pattern × name` steps, whatever the pattern.
+/// Returns whether `name` fits `pattern`, where `*` is any run and `?` any one byte. Takes at most `pattern × name`
+/// steps for any pattern.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     // Backtracking position: the last `*` matches one more byte.

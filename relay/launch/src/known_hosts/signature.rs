@@ -15,8 +15,8 @@ use ssh_key::{Algorithm, EcdsaCurve, HashAlg, Signature};
 /// Length of the flags and the counter behind a signature by hardware.
 const HARDWARE_TRAILER: usize = 5;
 
-/// Returns whether `signature` is that of `message` by `key`. Neither RSA with SHA-1 or less than 2048 bits, nor
-/// DSA, nor P-521 is accepted.
+/// Returns whether `signature` is a valid signature of `message` by `key`. RSA with SHA-1 or less than 2048 bits, DSA
+/// and P-521 are not accepted.
 pub(super) fn holds(key: &KeyData, message: &[u8], signature: &Signature) -> bool {
     let bytes = signature.as_bytes();
     match (key, signature.algorithm()) {
@@ -77,7 +77,7 @@ fn fixed(signature: &[u8], len: usize) -> Option<Vec<u8>> {
     wire.0.is_empty().then_some(out)
 }
 
-/// What a key in hardware signs for a message, and its signature without flags and counter.
+/// Returns the data that a key in hardware signs for a message, and its signature without flags and counter.
 fn by_hardware<'a>(application: &str, message: &[u8], signature: &'a [u8]) -> Option<(Vec<u8>, &'a [u8])> {
     let (signature, trailer) = signature.split_at_checked(signature.len().checked_sub(HARDWARE_TRAILER)?)?;
     let signed = [Sha256::digest(application).as_slice(), trailer, &Sha256::digest(message)].concat();

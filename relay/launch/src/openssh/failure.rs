@@ -8,9 +8,9 @@ use crate::login_error;
 use crate::ssh_config::HostSettings;
 use std::io;
 
-/// What the user's ssh can do without a person at the keyboard.
+/// Methods that the user's ssh can use without a person at the keyboard.
 const METHODS: [&str; 4] = ["publickey", "gssapi-with-mic", "gssapi-keyex", "hostbased"];
-/// What ssh says about a connection that was closed; the message of a server or a proxy says more.
+/// Messages of ssh about a closed connection; the message of a server or a proxy says more.
 const ONLY_CLOSED: [&str; 5] = [
     "kex_exchange_identification: ",
     "ssh_exchange_identification: ",
@@ -19,7 +19,7 @@ const ONLY_CLOSED: [&str; 5] = [
     "stdio forwarding failed",
 ];
 
-/// Why ssh ended before the login succeeded.
+/// Returns why ssh ended before the login succeeded.
 pub(super) fn login(log: &SshLog, settings: &HostSettings, files: &[KeyFile]) -> LaunchError {
     let text = log.text();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -104,7 +104,7 @@ fn is_only_closed(line: &str) -> bool {
     ONLY_CLOSED.iter().any(|prefix| line.starts_with(prefix))
 }
 
-/// Why the host key was rejected.
+/// Returns why the host key was rejected.
 fn host_key(log: &SshLog, lines: &[&str], settings: &HostSettings) -> LaunchError {
     let id = match &settings.host_key_alias {
         Some(alias) => HostId::alias(alias),
@@ -173,7 +173,7 @@ fn permission_denied(
     login_error::refused(settings, methods, files, tries)
 }
 
-/// What the host's account rules said, such as `Access denied by pam_slurm_adopt: …`.
+/// Returns the message of the host's account rules, such as `Access denied by pam_slurm_adopt: …`.
 fn account_message(lines: &[&str]) -> String {
     let is_said = |line: &&&str| {
         !line.starts_with("Connection closed by ") && !line.starts_with("Connection reset by ")
@@ -181,7 +181,7 @@ fn account_message(lines: &[&str]) -> String {
     lines.iter().filter(is_said).copied().collect::<Vec<_>>().join(" ")
 }
 
-/// Why the host could not be reached, or stopped talking.
+/// Returns why the host could not be reached, or the connection ended.
 fn unreached(lines: &[&str], log: &SshLog, settings: &HostSettings) -> String {
     let last = lines.last().copied().unwrap_or("ssh ended without a message");
     let HostSettings { hostname, port, .. } = settings;

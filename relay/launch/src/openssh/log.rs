@@ -21,10 +21,10 @@ const SSH_FAILED: i32 = 255;
 /// Longer lines are passed on in pieces.
 const MAX_LINE: usize = 4 * 1024;
 
-/// How far a connection came.
+/// Progress of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Progress {
-    /// Nothing was received from an SSH server, also through a jump host.
+    /// No data was received from an SSH server, also through a jump host.
     #[default]
     Connecting,
     /// The host speaks SSH.
@@ -37,14 +37,14 @@ pub(super) enum Progress {
     LoggedIn,
 }
 
-/// How the command on the host ended, if ssh learnt that.
+/// The end of the command on the host, if ssh learnt it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RemoteExit {
     Status,
     Signal,
 }
 
-/// What ssh has reported so far.
+/// Messages of ssh so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SshLog {
     pub(super) progress: Progress,
@@ -54,7 +54,7 @@ pub(super) struct SshLog {
     pub(super) fingerprint: Option<String>,
     /// The key that the host accepted: its file, type and fingerprint.
     accepted: Option<String>,
-    /// How the command ended; `None` if the connection broke before.
+    /// The end of the command; `None` if the connection broke before.
     remote_exit: Option<RemoteExit>,
     /// An incomplete line.
     line: Vec<u8>,

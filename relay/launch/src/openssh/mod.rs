@@ -1,8 +1,8 @@
 //! The system's `ssh`: starts a probe on a node through one child process, as on the command line.
 //!
-//! Whatever the user's `ssh` supports works: jump hosts and proxy commands, Kerberos, host-based login,
-//! certificates, security keys, `Match`, and existing ControlMaster connections. Each node costs a process
-//! (1.5 MiB); each command during a launch is a login of its own.
+//! Everything that the user's `ssh` supports works: jump hosts and proxy commands, Kerberos, host-based login,
+//! certificates, security keys, `Match`, and existing ControlMaster connections. Each node costs a process (1.5 MiB);
+//! each command during a launch is a login of its own.
 
 mod failure;
 mod log;
@@ -48,8 +48,8 @@ const SETTINGS: [&str; 14] = [
     "UpdateHostKeys=no",
     "LogLevel=DEBUG1",
 ];
-/// The same for connections through jump hosts: sshd drops some beyond ten (`MaxStartups`) that have not
-/// logged in yet, and a site has few jump hosts.
+/// The limit for connections through jump hosts: sshd drops some beyond ten (`MaxStartups`) that have not logged in
+/// yet, and a site has few jump hosts.
 const PROXIED_AT_ONCE: usize = 8;
 /// A login ends this long before the launch's deadline, so that a slow login is distinguished from a login script
 /// that hangs.
@@ -80,7 +80,7 @@ pub struct OpensshLauncher {
     login_files: LoginFiles,
 }
 
-/// How `ssh` is called.
+/// The command line of `ssh`.
 struct Client {
     config: Option<PathBuf>,
     local: Local,
@@ -136,12 +136,12 @@ impl Launcher for OpensshLauncher {
     }
 }
 
-/// What a command on a host printed.
+/// Output of a command on a host.
 #[derive(Debug)]
 pub struct Ran {
     /// Its standard output, at most [`MAX_OUTPUT`] bytes.
     pub output: Vec<u8>,
-    /// How it ended.
+    /// The end of the command.
     pub end: StreamEnd,
     /// The key that the host accepted, as ssh names it.
     pub key: Option<String>,

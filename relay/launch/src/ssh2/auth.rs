@@ -28,7 +28,7 @@ pub(super) type AgentPermits = Arc<Semaphore>;
 /// Number of permits.
 pub(super) const AGENT_THREADS: usize = 8;
 
-/// What was tried, for the error message.
+/// Methods and keys that were tried, for the error message.
 #[derive(Default)]
 struct Tried {
     agent_keys: usize,

@@ -14,7 +14,7 @@ const CALL: usize = 32;
 /// `LIBSSH2_CALLBACK_RECV`.
 const RECV: c_int = 6;
 
-/// What the current call may read, and has read.
+/// Budget of the current call, and the part that it has used.
 #[derive(Clone, Copy)]
 struct Budget {
     left: usize,
@@ -24,7 +24,7 @@ struct Budget {
     was_hit: bool,
 }
 
-/// What a call has read.
+/// Bytes that a call has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spent {
     /// Bytes, plus a cost per read.
@@ -33,7 +33,7 @@ pub(super) struct Spent {
     pub(super) was_hit: bool,
 }
 
-/// What to return to libssh2 once the budget is used up.
+/// Result for libssh2 once the budget is used up.
 #[derive(Clone, Copy)]
 pub(super) enum Beyond {
     /// "Again", as for an empty socket.

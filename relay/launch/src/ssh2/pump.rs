@@ -173,7 +173,7 @@ struct Pump {
     stdin_open: bool,
 }
 
-/// Why copying stopped.
+/// Reason for the end of copying.
 enum Stop {
     /// The command closed its output.
     OutputClosed,

@@ -40,8 +40,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Reads them from the ELF header and version table; a file that is no 64-bit ELF has no known
-    /// requirements.
+    /// Reads them from the ELF header and version table; a file that is not a 64-bit ELF has no known requirements.
     pub fn of(program: &[u8]) -> Self {
         Self::read(program).unwrap_or_default()
     }
@@ -70,7 +69,7 @@ impl Needs {
         Ok(Self { glibc, machine })
     }
 
-    /// Why `node` cannot run the program, if it reported enough.
+    /// Returns why `node` cannot run the program, if it reported enough.
     pub fn unmet_by(&self, node: &str, platform: &Platform) -> Option<String> {
         if let (Some(machine), Some(theirs)) = (self.machine, platform.machine.as_deref())
             && machine != theirs

@@ -57,7 +57,7 @@ pub struct UploadScript {
     pub command: String,
 }
 
-/// How an upload script ended.
+/// The end of an upload script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uploaded {
     /// The probe was uploaded.

@@ -1,15 +1,15 @@
-//! Lines of a client, of which one that is too long is replaced by a request that is refused.
+//! Lines of a client. A line that is too long is replaced by a request that is refused.
 //!
-//! The library would drop it without an answer, for which the client would wait.
+//! The library would drop it without a response, for which the client would wait.
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 
-/// Maximum length of a message, in bytes. Requests are short: the longest text in them is that of a note.
+/// Maximum length of a message, in bytes. Requests are short: the longest text in them is the text of a note.
 pub(super) const MAX_LINE: usize = 1 << 20;
 /// The method of the request that replaces a message that is too long.
 pub(super) const TOO_LONG: &str = "nodeglass/message_too_long";
-/// How much of the end of such a message is kept, in bytes: some clients write its id there.
+/// Length of the end of such a message that is kept, in bytes: some clients write its id there.
 const TAIL: usize = 256;
 
 /// Passes lines on until the input ends, or nobody reads them any more.
@@ -56,7 +56,7 @@ impl Line {
         let beginning = &self.start[..TAIL.min(self.start.len())];
         let replacement = match id_at_start(beginning).or_else(|| id_at_end(&self.tail)) {
             Some(id) => serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": TOO_LONG }),
-            // The library answers what is no message with an error without an id.
+            // The library responds to an invalid message with an error without an id.
             None => serde_json::json!({ "jsonrpc": "2.0" }),
         };
         format!("{replacement}\n").into_bytes()

@@ -111,7 +111,7 @@ pub struct FindingsParams {
     kind: Option<String>,
     /// Only findings of this severity or a higher one: info, warning or error
     severity: Option<String>,
-    /// true: only those that last; false: only those that ended within the last hour; both if absent
+    /// true: only active ones; false: only those that ended within the last hour; both if absent
     active: Option<bool>,
     /// Fields to send, separated by commas: kind,title,since,evidence,advice
     fields: Option<String>,
@@ -141,7 +141,7 @@ pub struct HistoryParams {
     step: Option<String>,
 }
 
-/// Of tools about one job.
+/// Parameters of tools about one job.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobParams {
@@ -169,7 +169,7 @@ pub struct NotesParams {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddNoteParams {
-    /// What it says, at most 240 bytes
+    /// The text, at most 240 bytes
     pub text: String,
     /// The job that it is of; the whole cluster if absent
     pub job: Option<JobName>,

@@ -1,4 +1,4 @@
-//! How old the data of an answer is, for people: scripts have the times of the JSON.
+//! Age of an answer's data, for people: scripts have the times of the JSON.
 
 use super::source::SlurmState;
 use nodeglass_api::Snapshot;

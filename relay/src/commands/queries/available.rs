@@ -90,7 +90,7 @@ fn here<'a>(snapshot: &'a Snapshot, this_host: &str) -> Option<&'a str> {
     snapshot.nodes.iter().find(is_here).map(|node| node.name.as_str())
 }
 
-/// Returns whether two names are the same, or one is the other without its domain.
+/// Returns whether two names are equal, or equal without the domain of one.
 fn is_same_host(one: &str, other: &str) -> bool {
     let is_short_form = |short: &str, long: &str| long.split('.').next() == Some(short);
     one == other || is_short_form(one, other) || is_short_form(other, one)
@@ -108,7 +108,7 @@ fn free<'a>(snapshot: &'a Snapshot, args: &FreeArgs, this_host: &str) -> ByNode<
     by_node
 }
 
-/// Of no job, or of the job that is named; in both cases without processes.
+/// Returns whether a GPU has no processes, and belongs to no job or to the named one.
 fn is_free(gpu: &Gpu, jobs: Option<&BTreeSet<u32>>) -> bool {
     match jobs {
         None => gpu.is_free(),

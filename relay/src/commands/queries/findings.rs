@@ -23,7 +23,7 @@ use tokio::time::sleep;
 
 /// Interval of checks with `--watch`.
 const POLL: Duration = Duration::from_secs(5);
-/// How long a relay must have watched before most kinds can be found.
+/// Time for which a relay must have watched before most kinds can be found.
 const ENOUGH: Duration = Duration::from_secs(180);
 /// Columns of explanations, and of the names of kinds in their list.
 const WIDTH: usize = 80;
@@ -36,7 +36,7 @@ const NAME_WIDTH: usize = 20;
 pub fn answer(snapshot: &Snapshot, observed: Observed, args: &FindingsArgs) -> anyhow::Result<Answer> {
     let answer = listed(snapshot, observed, args)?;
     Ok(match observed {
-        // It is said whatever was found; why nothing is known comes first.
+        // It is printed with any findings; the reason for missing data comes first.
         Observed::Glance if answer.code == 0 => {
             let found = answer.notice.map_or_else(String::new, |nothing| format!("{nothing}, but "));
             Answer { notice: Some(format!("{found}{GLANCE}")), ..answer }
@@ -45,7 +45,7 @@ pub fn answer(snapshot: &Snapshot, observed: Observed, args: &FindingsArgs) -> a
     })
 }
 
-/// What is found without a relay says little about what is not.
+/// Findings without a relay are incomplete.
 const GLANCE: &str = "no relay of yours is running: a look of a few seconds finds little; most kinds need minutes of \
                       readings; start one with `relay`";
 
@@ -77,7 +77,7 @@ fn listed(snapshot: &Snapshot, observed: Observed, args: &FindingsArgs) -> anyho
         };
         let notice = match not_yet(observed) {
             Some(not_yet) => format!("{not_yet}{silenced}"),
-            // Nothing is known to be right either.
+            // Without data, no GPU is known to be right either.
             None if observed == Observed::Glance => format!("no findings{silenced}"),
             None => format!("nothing needs attention{silenced}"),
         };
@@ -128,7 +128,8 @@ pub async fn watch(source: &mut Source, args: &FindingsArgs) -> anyhow::Result<A
     }
 }
 
-/// The findings that began or ended since the last look. `known` are those of that look, and whether they lasted.
+/// Returns the findings that began or ended since the last look. `known` are the findings of that look, and whether
+/// they were active.
 fn news<'a>(
     snapshot: &'a Snapshot,
     args: &FindingsArgs,
@@ -171,7 +172,7 @@ fn reported(snapshot: &Snapshot, news: Vec<&Finding>, json: bool) -> anyhow::Res
     let clock = time.seen_from(&time);
     let news: Vec<finding::Finding> = news.into_iter().map(Finding::of_picture).collect();
     for entry in named.folded(&news) {
-        // The evidence is that of its beginning.
+        // The evidence dates from its beginning.
         let text = if entry.finding.is_active() { named.entry(&entry) } else { named.heading(&entry) };
         writeln!(out, "{clock} {text}")?;
     }
@@ -188,11 +189,11 @@ fn is_watched(finding: &Finding, args: &FindingsArgs, jobs: Option<&BTreeSet<u32
         && args.node.as_ref().is_none_or(|node| finding.nodes.iter().any(|name| name == node.as_str()))
 }
 
-/// What findings are printed with: the names of jobs, and the time.
+/// Context of printing findings: the names of jobs, and the time.
 struct Named<'a> {
     jobs: BTreeMap<JobId, &'a Job>,
     captures: BTreeMap<&'a str, &'a Capture>,
-    /// Whether jobs of several users are listed: those of others are then said to be.
+    /// Whether jobs of several users are listed: the owners of other jobs are named then.
     has_several_users: bool,
     own_login: String,
     now_ms: u64,
@@ -242,7 +243,7 @@ impl<'a> Named<'a> {
         out
     }
 
-    /// What is wrong, and since when; or what is over, and how long it lasted.
+    /// Returns the problem with its start, or a solved problem with its duration.
     fn heading(&self, entry: &Folded<'_>) -> String {
         let finding = entry.finding;
         let symbol = match (finding.is_active(), finding.severity) {
@@ -285,7 +286,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Where the processes stood, with the wait and the stack of the first of each group; JSON has more.
+/// Prints the places of the processes, with the wait and the stack of the first of each group; JSON has more.
 fn captured(capture: &Capture, now_ms: u64, out: &mut String) {
     let _ = writeln!(out, "  positions of its processes at {}:", clock(capture.at.as_millis(), now_ms));
     for group in &capture.groups {
@@ -335,7 +336,7 @@ fn lasts(entry: &Folded<'_>, now_ms: u64) -> String {
     }
 }
 
-/// How long something lasted until then: `12 min`, `at least 12 min`.
+/// Returns the duration until then: `12 min`, `at least 12 min`.
 fn spent(since: Since, end_ms: u64) -> String {
     let spent = text::span(end_ms.saturating_sub(since.at_ms) / 1_000);
     if since.or_earlier { format!("at least {spent}") } else { spent }
@@ -346,7 +347,7 @@ fn clock(at_ms: u64, now_ms: u64) -> String {
     LocalTime::of(at_ms / 1_000).seen_from(&LocalTime::of(now_ms / 1_000))
 }
 
-/// What kinds of findings mean; without any, the names of all.
+/// Returns the meaning of kinds of findings; without any, the names of all.
 pub fn explain(kinds: &[ExplainedKind]) -> Answer {
     if kinds.is_empty() {
         let indent = " ".repeat(NAME_WIDTH + 1);

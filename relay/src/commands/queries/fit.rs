@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 /// Maximum number of placements that SLURM is asked about.
 const MAX_QUESTIONS: usize = 4;
 
-/// From this time on, in s, a start is not one that SLURM expects: of jobs without a time limit it assumes an end that is
-/// years away.
+/// Distance of a start, in s, from which SLURM does not expect it: for jobs without a time limit it assumes an end
+/// that is years away.
 const NO_USEFUL_TIME_S: u64 = 366 * 86_400;
 
 /// A way to place the GPUs in one partition.
@@ -36,14 +36,14 @@ pub(super) struct Placement {
     pub(super) free: Option<u32>,
     /// All GPUs of the partition.
     total: u32,
-    /// What SLURM says.
+    /// The start by SLURM.
     #[serde(flatten)]
     start: Start,
     /// The line for sbatch.
     pub(super) sbatch: String,
 }
 
-/// What SLURM says about the start of a placement. The variants are in the order of the output.
+/// SLURM's statement about the start of a placement. The variants are in the order of the output.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "start", rename_all = "snake_case")]
 enum Start {
@@ -60,7 +60,7 @@ enum Start {
     NotAsked,
     /// It would not start.
     Refused {
-        /// Why.
+        /// The reason.
         refused: String,
     },
 }
@@ -71,9 +71,10 @@ impl Start {
     }
 }
 
-/// Asks SLURM and answers.
+/// Queries SLURM and returns the answer.
 ///
 /// # Errors
+///
 /// SLURM does not respond.
 pub async fn answer(args: FitArgs, cluster: Option<String>, partitions: &[String]) -> anyhow::Result<Answer> {
     let mut commands = Commands::new().for_cluster(cluster);
@@ -98,7 +99,7 @@ pub async fn answer(args: FitArgs, cluster: Option<String>, partitions: &[String
     Ok(text(&placements, &args.gpus, now_s, code))
 }
 
-/// What a stated start means.
+/// Interprets a stated start.
 fn start_of(stated_s: Option<u64>, now_s: u64) -> Start {
     match stated_s {
         Some(starts_at_s) if starts_at_s.saturating_sub(now_s) >= NO_USEFUL_TIME_S => Start::Unlimited,
@@ -119,7 +120,7 @@ fn unanswered(error: CommandError) -> anyhow::Error {
     anyhow::anyhow!("SLURM does not say where a job would start: {error}; `relay doctor` says what to do")
 }
 
-/// How the GPUs can be placed, one placement per partition and type, those that fit now first.
+/// Returns the placements of the GPUs, one per partition and type, those that fit now first.
 pub(super) fn placements(all: &[NodeGpus], demand: &GpuDemand, partitions: &[String]) -> Vec<Placement> {
     let mut by_place: BTreeMap<(&str, &str), Vec<&NodeGpus>> = BTreeMap::new();
     for gpus in all.iter().filter(|gpus| demand.kind.as_ref().is_none_or(|kind| *kind == gpus.kind)) {

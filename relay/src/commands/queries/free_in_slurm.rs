@@ -55,7 +55,7 @@ pub(super) async fn wait(
     }
 }
 
-/// The answer, if there is no need to wait.
+/// Returns the answer, if there is no need to wait.
 fn answer(all: &[NodeGpus], args: &WaitFreeArgs, partitions: &[String]) -> anyhow::Result<Option<Answer>> {
     let placements = fit::placements(all, &args.gpus, partitions);
     if placements.is_empty() {

@@ -130,7 +130,7 @@ fn text(snapshot: &Snapshot, gpu: &Gpu) -> String {
     out
 }
 
-/// How many NVLinks are up; those whose state is not known are neither up nor down.
+/// Returns the number of NVLinks that are up; links of unknown state are neither up nor down.
 fn links(links: &[Link]) -> String {
     let count = |state| links.iter().filter(|link| link.up == state).count();
     match (links.len(), count(None)) {

@@ -79,7 +79,7 @@ fn row(job: &Job, now_s: u64) -> Vec<String> {
     ]
 }
 
-/// How far it is, and when it will be done at the latest: `42 % · ends ≈ 14:30`.
+/// Returns its progress, and the latest time of its end: `42 % · ends ≈ 14:30`.
 fn progress_text(progress: &JobProgress, now_s: u64) -> String {
     let end = progress.latest_end_at.map(|end| {
         let end = LocalTime::of(end.as_millis() / 1_000);

@@ -28,11 +28,11 @@ use source::Source;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-/// Exit codes beside those of every command (0, 1 for a failure, 2 for invalid usage).
+/// Exit codes besides those of every command (0, 1 for a failure, 2 for invalid usage).
 pub mod exit_code {
     /// A failure.
     pub const FAILURE: u8 = 1;
-    /// What was asked for is not there, or did not happen in time.
+    /// The requested object does not exist, or the event did not happen in time.
     pub const NOT_MET: u8 = 3;
     /// The job ended without success.
     pub const JOB_FAILED: u8 = 4;
@@ -45,9 +45,9 @@ pub mod exit_code {
 /// The answer to a query.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// What to print.
+    /// The output.
     pub text: String,
-    /// What to print on standard error, a complete sentence.
+    /// The text for standard error, a complete sentence.
     pub notice: Option<String>,
     /// The exit code.
     pub code: u8,
@@ -150,7 +150,7 @@ async fn answer_from(source: &mut Source, query: Query) -> anyhow::Result<Answer
     Ok(answer.with_notice(age))
 }
 
-/// The same for the filters of a list.
+/// Returns the unknown filter of a list.
 fn unknown_in_list(snapshot: &Snapshot, args: &ListArgs) -> Option<Answer> {
     unknown(snapshot, args.node.as_ref(), args.job.as_ref(), args.login.as_ref())
 }
@@ -223,7 +223,7 @@ fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// How long ago something was, as `2 days ago`.
+/// Returns a time in the past, as `2 days ago`.
 fn ago(seconds: u64) -> String {
     let (number, unit) = match seconds {
         0..60 => (seconds, "second"),

@@ -1,4 +1,4 @@
-//! Where a query's answer comes from: the running relay, or its parts within this process.
+//! Sources of a query's answer: the running relay, or its parts within this process.
 
 use anyhow::{Context, bail};
 use hyper::Method;
@@ -15,16 +15,16 @@ use serde::Deserialize;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long an own relay may take until every node has answered or failed, and any relay until it knows the jobs.
+/// Maximum time for an own relay until every node has responded or failed, and for any relay until it knows the jobs.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval of checks whether it has.
 const CHECK: Duration = Duration::from_millis(100);
-/// How long a command that waits tries to reach a relay that was stopped.
+/// Time for which a waiting command tries to reach a relay that was stopped.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(300);
 /// Pause between attempts.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Where snapshots come from.
+/// The source of snapshots.
 pub enum Source {
     /// The owner's running relay.
     Running(Box<Remote>),
@@ -32,7 +32,7 @@ pub enum Source {
     Own(Box<Embedded>),
 }
 
-/// How long a source has observed what it answers about.
+/// Time for which a source has observed the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observed {
     /// For a few seconds: no relay runs.
@@ -49,7 +49,7 @@ struct Status {
     slurm: SlurmState,
 }
 
-/// What is known of SLURM.
+/// State of SLURM.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct SlurmState {
@@ -57,7 +57,7 @@ pub struct SlurmState {
     state: String,
     /// Age of the list of jobs, if there is one.
     pub age_s: Option<u64>,
-    /// Why the last query failed.
+    /// Reason for the failure of the last query.
     reason: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl SlurmState {
         Some(format!("the list of jobs is {age_s} s old: {reason}"))
     }
 
-    /// Why there is no list of jobs.
+    /// Returns the reason for the lack of a list of jobs.
     fn failure(&self) -> Option<String> {
         let reason = self.reason.as_ref().filter(|_| self.age_s.is_none())?;
         Some(format!("SLURM has not listed the jobs: {reason}; `relay doctor` says what to do"))
@@ -141,10 +141,12 @@ impl Source {
         }
     }
 
-    /// The same from a newer list of jobs, if the last one lacks a job that is named: it may have been submitted since.
+    /// Returns a snapshot from a newer list of jobs, if the last one lacks a named job: it may have been submitted
+    /// since.
     ///
     /// # Errors
-    /// A complete sentence for the user, also if SLURM does not respond, so that nothing is known of the job.
+    ///
+    /// A complete sentence for the user, also if SLURM does not respond and the job is unknown therefore.
     pub async fn snapshot_with(&self, job: Option<&JobSelector>) -> anyhow::Result<Snapshot> {
         let snapshot = self.snapshot().await?;
         match job.filter(|job| job.select(&snapshot.jobs).is_empty()) {
@@ -168,9 +170,10 @@ impl Source {
         }
     }
 
-    /// How long the state has been observed.
+    /// Returns for how long the state has been observed.
     ///
     /// # Errors
+    ///
     /// A complete sentence for the user.
     pub async fn observed(&self) -> anyhow::Result<Observed> {
         Ok(match self {
@@ -226,9 +229,10 @@ impl Source {
         }
     }
 
-    /// Whether SLURM answers, and how old the list of jobs is.
+    /// Returns whether SLURM responds, and the age of the list of jobs.
     ///
     /// # Errors
+    ///
     /// A complete sentence for the user.
     pub async fn slurm(&self) -> anyhow::Result<SlurmState> {
         match self {

@@ -52,13 +52,13 @@ pub async fn answer(source: &mut Source, args: &WaitArgs) -> anyhow::Result<Answ
 /// The list of jobs, which SLURM may fail to renew.
 #[derive(Debug, Default)]
 struct JobList {
-    /// Why it was not renewed last, as it was printed.
+    /// Reason for not renewing it last, as it was printed.
     outage: Option<String>,
 }
 
 impl JobList {
-    /// The state from a list of jobs that is newer than the question, until `end`; `None` while SLURM does not respond, so
-    /// that nothing is known of the job.
+    /// Returns the state from a list of jobs that is newer than the question, until `end`; `None` while SLURM does
+    /// not respond and the job is unknown therefore.
     async fn renewed(
         &mut self,
         source: &mut Source,
@@ -91,7 +91,7 @@ impl JobList {
     }
 }
 
-/// What is known of the jobs that are waited for, by raw id.
+/// State of the jobs that are waited for, by raw id.
 #[derive(Debug, Default)]
 struct Watched {
     /// Those that were seen and for which what is waited for may still happen, with their labels.
@@ -102,7 +102,7 @@ struct Watched {
     idle_since: BTreeMap<u32, Instant>,
 }
 
-/// How it went for one job.
+/// Outcome of one job.
 #[derive(Clone, Debug)]
 struct Outcome {
     job: Job,
@@ -190,7 +190,7 @@ impl Watched {
     }
 }
 
-/// How it went, once what is waited for has happened, or cannot happen any more.
+/// Returns the outcome, once the event has happened, or cannot happen any more.
 fn outcome(job: &Job, until: Until) -> Option<Outcome> {
     let has_ended = !job.is_active && job.state != "PENDING";
     let has_started = until == Until::Start && job.is_active && job.state != "CONFIGURING";
@@ -202,7 +202,7 @@ fn outcome(job: &Job, until: Until) -> Option<Outcome> {
     (has_started || has_ended).then(|| Outcome { job: job.clone(), has_succeeded })
 }
 
-/// Returns whether a job that has ended was started. SLURM states the same time as start and end of one that was not.
+/// Returns whether an ended job was started. SLURM states equal times of start and end for a job that was not.
 fn has_run(job: &Job) -> bool {
     let times = job.started_at.zip(job.ended_at);
     job.state == "COMPLETED" || times.is_some_and(|(started, ended)| started.as_millis() < ended.as_millis())

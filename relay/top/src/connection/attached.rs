@@ -38,7 +38,7 @@ pub struct Attached {
     topics: Vec<Topic>,
 }
 
-/// Why a connection ended.
+/// Reason for the end of a connection.
 enum End {
     /// It can be restored, perhaps by another run of the relay.
     Lost(String),
@@ -199,7 +199,7 @@ impl Attached {
         }
     }
 
-    /// Why its socket cannot be connected to: mostly because it has ended.
+    /// Returns why its socket cannot be connected to: mostly because the relay has ended.
     fn unreachable(&self, error: &std::io::Error) -> End {
         let pid = self.relay.pid();
         match Remote::find(Some(pid)) {

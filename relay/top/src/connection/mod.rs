@@ -1,4 +1,4 @@
-//! Where pictures come from: the owner's running relay, or the same parts within this process.
+//! Sources of pictures: the owner's running relay, or the same parts within this process.
 //!
 //! Either is a task. It receives [`Order`]s and sends [`Update`]s, over channels of bounded size: a slow terminal
 //! holds back the source, which then coalesces.
@@ -19,7 +19,7 @@ const UPDATES: usize = 64;
 /// Capacity of the channel of orders.
 const ORDERS: usize = 16;
 
-/// What the terminal wants of a source.
+/// Order of the terminal to a source.
 #[derive(Clone, Debug)]
 pub enum Order {
     /// Replaces the subscribed topics.
@@ -30,12 +30,12 @@ pub enum Order {
     Request {
         /// Its number.
         number: u32,
-        /// What is requested.
+        /// The request.
         request: Request,
     },
 }
 
-/// What a source sends.
+/// Update of a source.
 #[derive(Debug)]
 pub enum Update {
     /// It is connected; everything before is void.
@@ -44,11 +44,11 @@ pub enum Update {
     Message(Box<ServerMessage>),
     /// The connection is lost and is being restored.
     Lost(String),
-    /// There is no use in retrying.
+    /// Retrying is futile.
     Ended(SourceError),
 }
 
-/// Why a source ended. Messages are complete sentences for the user.
+/// Reason for the end of a source. Messages are complete sentences for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     /// The relay has no version of the wire in common with this program.
@@ -70,7 +70,7 @@ pub enum SourceError {
     Refused {
         /// Its process id.
         pid: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }

@@ -22,10 +22,11 @@ pub struct Own {
 }
 
 impl Own {
-    /// Starts watching what the settings name, at the default intervals or at one for all nodes.
+    /// Starts watching as the settings say, at the default intervals or at one for all nodes.
     ///
     /// # Errors
-    /// Whatever prevents the start, as a complete sentence for the user.
+    ///
+    /// Any failure of the start, as a complete sentence for the user.
     pub async fn start(config: Config, sample_interval: Option<Duration>) -> anyhow::Result<Self> {
         Ok(Self { relay: Embedded::start_sampling(config, sample_interval).await?, pending: JoinSet::new() })
     }

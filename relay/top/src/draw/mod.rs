@@ -30,10 +30,10 @@ const TITLE: u16 = 1;
 /// Fewest rows of a pane.
 const LEAST_ROWS: u16 = 2;
 
-/// What a frame is drawn from.
+/// Input of drawing a frame.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
-    /// What is known.
+    /// The model.
     pub model: &'a Model,
     /// The pictures; `None` before the first.
     pub world: Option<&'a World<'a>>,
@@ -114,8 +114,8 @@ fn notice_line(text: &str, width: u16, palette: Palette) -> Vec<Span<'static>> {
     vec![Span::styled(text, palette.severity(Severity::Warning))]
 }
 
-/// How the lines between head and foot are divided. Jobs get what they need up to a fifth, processes up to a third; GPUs
-/// get the rest. What these do not need goes to the jobs.
+/// Returns the layout of the lines between head and foot. Jobs get up to a fifth, processes up to a third; GPUs get
+/// the rest. Lines that they do not need go to the jobs.
 fn heights(view: &View, contents: &Contents<'_>, room: u16) -> Vec<(Pane, u16)> {
     let needed = |rows| needed(rows, PANE_HEAD);
     let jobs = match contents.jobs.len() {
@@ -233,7 +233,7 @@ fn foot(view: &mut View, width: u16, scene: Scene<'_>) -> Vec<Span<'static>> {
 }
 
 fn hints(width: u16, palette: Palette) -> Vec<Span<'static>> {
-    // The most important first; those that do not fit are left out from the end.
+    // The most important first; the last ones are left out if they do not fit.
     const HINTS: [(&str, &str); 10] = [
         ("?", "keys"),
         ("q", "quit"),

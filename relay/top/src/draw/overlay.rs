@@ -1,4 +1,4 @@
-//! What is drawn above the panes: the keys, a confirmation, details. Pure.
+//! Overlays above the panes: the keys, a confirmation, details. Pure.
 
 use crate::keys::HELP;
 use crate::palette::Palette;

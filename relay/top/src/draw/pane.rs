@@ -99,7 +99,7 @@ pub fn lines(
     lines
 }
 
-/// Where the columns of a row are.
+/// Returns the places of the columns of a row.
 fn places<K: Copy>(columns: &[Fitted<K>]) -> Vec<(Range<u16>, K)> {
     let mut left = MARK;
     let place = |column: &Fitted<K>| {
@@ -110,7 +110,7 @@ fn places<K: Copy>(columns: &[Fitted<K>]) -> Vec<(Range<u16>, K)> {
     columns.iter().map(place).collect()
 }
 
-/// How a pane looks.
+/// Style of a pane.
 #[derive(Clone, Copy)]
 struct Look {
     palette: Palette,
@@ -174,7 +174,7 @@ fn remark(text: impl Into<String>, palette: Palette) -> Spans {
     vec![Span::styled(format!("  {}", text.into()), palette.dim())]
 }
 
-/// What a pane lists, and in which order.
+/// Returns the content and the order of a pane.
 fn subject(view: &View, pane: Pane, contents: &Contents<'_>) -> String {
     match pane {
         Pane::Jobs => {
@@ -266,7 +266,7 @@ fn no_match(filter: &str) -> Option<String> {
     (!filter.is_empty()).then(|| format!("nothing matches \"{filter}\"; Esc clears the filter"))
 }
 
-/// Why no process is listed.
+/// Returns why no process is listed.
 fn no_processes(view: &View, contents: &Contents<'_>, world: &World<'_>) -> String {
     let mut nodes = contents.gpus.iter().map(|line| line.node());
     let Some(first) = nodes.next() else { return String::new() };

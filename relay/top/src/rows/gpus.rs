@@ -14,7 +14,7 @@ use nodeglass_rules::{flags, ownership, text, throttle};
 use ratatui::style::Style;
 use ratatui::text::Span;
 
-/// What a column shows.
+/// Content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// Symbol of the state.
@@ -105,12 +105,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Which GPUs are listed.
+/// Filter of GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Only those of this job.
+    /// Only GPUs of this job.
     pub job: Option<JobId>,
-    /// Only those of this node.
+    /// Only GPUs of this node.
     pub node: Option<NodeName>,
     /// Only those with these indices, unless empty; a MIG instance has the index of its GPU.
     pub indices: Vec<u32>,
@@ -313,7 +313,7 @@ fn flag_spans(node: &NodePicture, gpu: &GpuPicture, world: &World<'_>, palette: 
     if memory_level(gpu) == MemoryLevel::High {
         push("mem high".to_owned(), Severity::Pending);
     }
-    // Reasons that are no flag, such as fixed clocks; idle is what the utilisation says.
+    // Reasons without a flag, such as fixed clocks; the utilisation shows idleness.
     let bits = gpu.row.value(GpuField::Throttle).and_then(|bits| u32::try_from(bits).ok()).unwrap_or(0);
     let quiet = throttle::REASONS.iter().filter(|reason| reason.is_normal && bits & reason.bit != 0);
     for reason in quiet.filter(|reason| ![0x1, 0x4].contains(&reason.bit)) {
@@ -322,7 +322,7 @@ fn flag_spans(node: &NodePicture, gpu: &GpuPicture, world: &World<'_>, palette: 
     spans
 }
 
-/// How full its memory is. An unknown amount is as little as none: nothing is marked.
+/// Returns the level of its memory use. An unknown amount counts as low and is not marked.
 fn memory_level(gpu: &GpuPicture) -> MemoryLevel {
     let used = gpu.row.value(GpuField::MemUsed).zip(gpu.row.value(GpuField::MemTotal));
     used.map_or(MemoryLevel::Low, |(used, whole)| MemoryLevel::of(used, whole))

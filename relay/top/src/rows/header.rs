@@ -120,7 +120,7 @@ fn parts(world: &World<'_>, palette: Palette) -> Vec<Part> {
     parts
 }
 
-/// What is wrong with SLURM's data; its age is in the title of the jobs.
+/// Returns the problem of SLURM's data; its age is in the title of the jobs.
 fn slurm(health: &JobsHealth, now_ms: u64) -> (Severity, Option<String>) {
     let age = |at_ms: u64| text::span(now_ms.saturating_sub(at_ms) / 1_000);
     match health {

@@ -15,7 +15,7 @@ use nodeglass_rules::totals::Totals;
 use nodeglass_rules::{flags, ownership, text};
 use std::slice;
 
-/// What a column shows.
+/// Content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// Symbol of the state.
@@ -94,7 +94,7 @@ pub fn lines<'a>(world: &World<'a>, hides_ended: bool, filter: &str) -> Vec<Line
     [Line::All].into_iter().chain(kept.map(Line::Job)).collect()
 }
 
-/// The worst state of a job, and its words: those of its nodes and GPUs if they need attention.
+/// Returns the worst state of a job, and its words: those of its nodes and GPUs if they need attention.
 fn state(job: &Job, world: &World<'_>) -> (Severity, String) {
     let severity = match &job.state {
         JobState::Running | JobState::Other(_) | JobState::Completing => Severity::Ok,
@@ -129,7 +129,7 @@ fn finding(job: &Job, world: &World<'_>) -> Option<(Severity, String)> {
     Some((severity, format!("{}{others}", worst.reason())))
 }
 
-/// What is wrong with a job's part of a node, if it needs attention.
+/// Returns the problem of a job's part of a node, if it needs attention.
 fn node_problem(job: &Job, node: &NodePicture, now_ms: u64) -> Option<(Severity, String)> {
     let of_job = |gpu: &&GpuPicture| ownership::belongs_to_job(node, gpu, Some(job.id));
     let flags = node.gpus.iter().filter(of_job).flat_map(|gpu| {
@@ -143,7 +143,7 @@ fn node_problem(job: &Job, node: &NodePicture, now_ms: u64) -> Option<(Severity,
         fault.into_iter().chain(named).collect::<Vec<_>>()
     });
     let health = health::for_node(node, now_ms);
-    // Flags of the node are those of any job's GPUs.
+    // Flags of the node include flags of any job's GPUs.
     let is_of_node = health.severity.needs_attention() && !matches!(node.head.link, Link::Live);
     let link = is_of_node.then(|| (health.severity, format!("{} {}", node.name, health.label)));
     flags.chain(link).reduce(|a, b| if b.0 > a.0 { b } else { a })

@@ -1,4 +1,4 @@
-//! What the panes list, made of the pictures: rows, their order and their cells. Pure.
+//! Content of the panes, made of the pictures: rows, their order and their cells. Pure.
 
 pub mod gpus;
 pub mod header;

@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-/// What a column shows.
+/// Content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// Node.
@@ -207,7 +207,7 @@ impl Line<'_> {
     }
 }
 
-/// How processes are listed.
+/// Order of processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     /// By what.
@@ -218,7 +218,7 @@ pub struct Order {
     pub is_tree: bool,
 }
 
-/// Which processes the command line restricts the list to.
+/// Filter of processes by the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Only {
     /// Those that compute.
