@@ -101,7 +101,7 @@ pub enum Retention {
     Summary,
 }
 
-/// How values of several rows combine.
+/// The aggregate of a field's values over several rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
     /// Not at all.

@@ -109,62 +109,62 @@ pub enum LaunchError {
     /// locked out.
     #[error("{why}")]
     Auth {
-        /// What went wrong.
+        /// The problem.
         why: Text,
-        /// What to do.
+        /// The remedy.
         advice: Text,
     },
     /// The host key is unknown, changed or revoked. Never retried automatically.
     #[error("{why}")]
     HostKey {
-        /// What went wrong.
+        /// The problem.
         why: Text,
-        /// What to do.
+        /// The remedy.
         advice: Text,
     },
     /// The host accepted the key but denied the user, as `pam_slurm_adopt` does without a job there. May
     /// change at any moment, with the job.
     #[error("{why}")]
     Denied {
-        /// What went wrong.
+        /// The problem.
         why: Text,
     },
     /// This launcher cannot log in to the host (no common algorithm, GSSAPI only, a jump host); another
     /// one may.
     #[error("{why}")]
     Capability {
-        /// What went wrong.
+        /// The problem.
         why: Text,
-        /// What to do.
+        /// The remedy.
         advice: Text,
     },
     /// The node cannot run this probe (another processor, an older C library) with any launcher.
     #[error("{why}")]
     Incompatible {
-        /// What went wrong.
+        /// The problem.
         why: Text,
-        /// What to do.
+        /// The remedy.
         advice: Text,
     },
     /// Refused, unreachable, timed out, name not found: retried with back-off.
     #[error("{why}")]
     Unreachable {
-        /// What went wrong.
+        /// The problem.
         why: Text,
     },
     /// The host accepted the login and then sent nothing: its login script hangs. Each retry leaves such
     /// a script behind on the host, so that there are few.
     #[error("{why}")]
     Hangs {
-        /// What went wrong.
+        /// The problem.
         why: Text,
-        /// What to do.
+        /// The remedy.
         advice: Text,
     },
     /// The host was reached but the probe could not be uploaded or started.
     #[error("{why}")]
     Probe {
-        /// What went wrong.
+        /// The problem.
         why: Text,
     },
 }

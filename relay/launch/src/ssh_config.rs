@@ -89,7 +89,7 @@ fn login_name() -> String {
     name.unwrap_or("root").to_owned()
 }
 
-/// Why `ssh -G` failed.
+/// Error of `ssh -G`.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// It timed out.

@@ -15,7 +15,7 @@ pub enum Align {
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column<K> {
-    /// What it shows.
+    /// The content.
     pub key: K,
     /// Its title.
     pub title: &'static str,
@@ -44,7 +44,7 @@ impl<K> Column<K> {
 /// A column with the width that it got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fitted<K> {
-    /// What it shows.
+    /// The content.
     pub key: K,
     /// Its title.
     pub title: &'static str,

@@ -26,7 +26,7 @@ pub enum Pane {
     Processes,
 }
 
-/// What the next key means.
+/// Meaning of the next key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Input {
     /// A command.
