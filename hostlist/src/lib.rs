@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// Maximum number of names in one list.
 pub const MAX_NODES: usize = 65_536;
 
-/// Why a hostlist cannot be expanded.
+/// Error of expanding a hostlist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostlistError {
     /// Brackets are unbalanced, or contain something other than numbers and ranges.
@@ -89,7 +89,7 @@ pub fn compress<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     groups.iter().map(write).collect::<Vec<_>>().join(",")
 }
 
-/// What is before the last number of a name, the number of its digits, and what is after it.
+/// The text before the last number of a name, the number of its digits, and the text after it.
 type NameParts<'a> = (&'a str, usize, &'a str);
 
 fn name_parts(name: &str) -> (NameParts<'_>, Option<u64>) {

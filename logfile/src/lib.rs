@@ -1,9 +1,7 @@
-//! Opens the log of a job with its owner's permissions, without letting other users choose which
-//! file that is.
+//! Opens the log of a job with its owner's permissions, without letting other users choose the file.
 //!
-//! The owner reads whatever their permissions allow. A guest of a share has no permissions on the
-//! machine, but may be able to write to the folder of the log; the file is therefore opened by
-//! [`walk`], one component at a time.
+//! The owner reads any file that their permissions allow. A guest of a share has no permissions on the machine, but
+//! may be able to write to the folder of the log; the file is therefore opened by [`walk`], one component at a time.
 
 pub mod access_list;
 mod credentials;
@@ -18,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use walk::Guard;
 
-/// Device and inode: the identity of a file, whatever its name.
+/// Device and inode: the identity of a file, independent of its name.
 pub type FileId = (u64, u64);
 
 /// An open log.
@@ -33,10 +31,10 @@ pub struct LogFile {
     pub written_s: i64,
 }
 
-/// Why a log was not opened. Messages read well after "it cannot be read: ".
+/// Error of opening a log. Messages read well after "it cannot be read: ".
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("no such file")]
     Missing,
     /// The path is relative.
@@ -56,7 +54,7 @@ pub enum OpenError {
     Io(io::Error),
 }
 
-/// Why a file may not be shown to a guest as the job's log.
+/// Reason for not showing a file to a guest as the job's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
     /// Another user created a symbolic link on the path.

@@ -37,7 +37,7 @@ const WRITE_BIT: u32 = 0o2;
 const SEARCH_BIT: u32 = 0o1;
 const STICKY: u32 = 0o1000;
 
-/// What must hold for a file before a guest sees it.
+/// Requirements of a file for a guest.
 pub(crate) struct Guard {
     /// The owner of the job.
     pub owner: u32,
@@ -101,7 +101,7 @@ struct Folder {
     access: Access,
 }
 
-/// Who has which permission on a file or folder.
+/// Permissions of a file or folder.
 struct Access {
     stat: Stat,
     has_acl: bool,
@@ -143,7 +143,7 @@ struct Walk<'a> {
     guard: &'a Guard,
     /// From the root to the current folder; never empty.
     folders: Vec<Folder>,
-    /// Who could have chosen what comes next.
+    /// Users who could have chosen the next component.
     choosers: Vec<Class>,
     links: u32,
 }
@@ -179,7 +179,7 @@ impl<'a> Walk<'a> {
         if self.links > MAX_LINKS { Err(Distrust::TooManyLinks) } else { Ok(()) }
     }
 
-    /// Who, besides root and the job's owner, can replace the contents of this folder.
+    /// Notes who, besides root and the job's owner, can replace the contents of this folder.
     fn note_who_can_write_here(&mut self) {
         let Access { stat, has_acl } = &self.here().access;
         let foreign = !self.is_trusted(stat.st_uid);

@@ -21,7 +21,7 @@ use std::{
 
 /// Stack size of the thread, on which NVML's own code runs.
 const STACK: usize = 1 << 20;
-/// Number of inventories in vain after which a contradiction is no reason for another one at once,
+/// Number of futile inventories after which a contradiction does not cause another one at once,
 const MAX_VAIN: u32 = 3;
 /// but after this pause.
 const VAIN_PAUSE: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ pub struct ReadRequest {
 /// Creates a source whose calls are tracked: one for the first thread and one per replacement.
 pub type SourceFactory = Box<dyn FnMut(Arc<CallTracker>) -> Box<dyn Source>>;
 
-/// How to create a source of a node.
+/// The way to create a source of a node.
 pub struct SourceConfig {
     /// Vendor of its accelerators.
     pub vendor: Vendor,
@@ -422,7 +422,7 @@ impl Worker {
     }
 }
 
-/// When inventories are taken. A contradicted one is taken again at once, except by a driver that keeps
+/// Schedule of inventories. A contradicted inventory is taken again at once, except for a driver that keeps
 /// contradicting itself, such as one that counts more GPUs than it lists.
 #[derive(Debug)]
 struct InventorySchedule {

@@ -165,7 +165,7 @@ impl OutputQueue {
         self.lines.len() < MAX_QUEUED_LINES && self.bytes() < MAX_QUEUED_BYTES
     }
 
-    /// Adds a line and removes those that it supersedes.
+    /// Adds a line and removes the lines that it supersedes.
     fn push(&mut self, kind: Kind, line: Vec<u8>, mono_ns: u64) {
         let unsent_hello = self.lines.iter().position(|(waiting, _)| *waiting == Kind::Hello);
         match (kind, unsent_hello) {

@@ -28,7 +28,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Adds the newest sample and evicts those that exceed the age or size limit.
+    /// Adds the newest sample and evicts samples that exceed the age or size limit.
     pub fn push(&mut self, entry: RingEntry) {
         let now_ns = entry.mono_ns;
         self.bytes += entry.line.len();

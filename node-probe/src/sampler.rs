@@ -81,7 +81,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts a stream, or continues one that another probe started.
+    /// Starts a stream, or continues the stream of another probe.
     pub fn new(stream: u64, next_seq: u64, ring: Ring) -> Self {
         let (uuids, faults) = (Vec::new(), Vec::new());
         Self { stream, next_seq, ring, previous: None, sent: None, health: None, uuids, faults }

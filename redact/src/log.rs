@@ -21,7 +21,7 @@ pub struct Window {
 impl Window {
     /// Selects the unread end of a file of `size` bytes that was read up to offset `after`.
     ///
-    /// `same` states whether it still is the same file, as far as known (by its inode).
+    /// `same` states whether it is still the same file (by its inode), if known.
     pub fn of(after: u64, size: u64, same: bool) -> Self {
         let restarted = after > size || (after > 0 && !same);
         let after = if restarted { 0 } else { after };
@@ -160,8 +160,7 @@ impl Line {
         }
     }
 
-    /// Handles a CSI sequence; of those that move the cursor or erase, the ones that progress bars
-    /// use.
+    /// Handles a CSI sequence; supports the sequences of progress bars to move the cursor or erase.
     fn control_sequence(&mut self, chars: &mut std::str::Chars<'_>) {
         let mut parameter = String::new();
         for c in chars.by_ref() {

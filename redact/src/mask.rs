@@ -62,14 +62,14 @@ struct Reader {
     of_script: bool,
 }
 
-/// What the previous word announces about the next one.
+/// Announcement of the previous word about the next one.
 #[derive(Clone, Default, PartialEq)]
 enum Expects {
     #[default]
     Nothing,
     /// The value of a name.
     Value(String),
-    /// A secret, whatever its format.
+    /// A secret of any format.
     Secret,
     /// `user:password`, with any separator.
     Login(char),
@@ -81,7 +81,7 @@ enum Expects {
 }
 
 impl Reader {
-    /// Masks one argument; `None` if nothing is left of it.
+    /// Masks one argument; `None` if no text is left.
     fn argument(&mut self, argument: &str) -> Option<String> {
         let of_script = std::mem::replace(&mut self.of_script, programs::next_is_script(argument));
         if !argument.contains(char::is_whitespace) {

@@ -10,7 +10,7 @@ use nodeglass_protocol::capture::{
 };
 use nodeglass_protocol::{Reading, Text};
 
-/// Where packages are installed.
+/// Folder of installed packages.
 const PACKAGES: &str = "envs/torch/lib/python3.11/site-packages";
 
 /// Returns what a node's probe captures.
@@ -83,7 +83,7 @@ fn of_worker(
     }
 }
 
-/// What a worker does.
+/// Activity of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stand {
     /// Waits in a collective for the others.

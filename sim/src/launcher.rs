@@ -14,7 +14,7 @@ pub struct Cluster {
     streams: Arc<Streams>,
 }
 
-/// Why a node cannot be connected to.
+/// Error of connecting to a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// No node of the scenario has this name.

@@ -42,7 +42,7 @@ struct Log<'a> {
     first: Vec<String>,
     /// A line that the program writes instead of another one: its number, the line, and whether it is the last one.
     message: Option<(i64, &'a str, bool)>,
-    /// What SLURM adds at the end.
+    /// Lines that SLURM adds at the end.
     last: Option<String>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Log<'a> {
         self.written_by_age().min(latest)
     }
 
-    /// The same, were it not to stop.
+    /// Returns the length at its age if it did not stop.
     fn written_by_age(&self) -> i64 {
         let first = self.first.len() as i64;
         let into_ms = self.age_ms - first * FIRST_MS;
@@ -286,7 +286,7 @@ fn is_out_of_memory(state: &JobState) -> bool {
     matches!(state, JobState::Ended(state) if state.as_str() == OUT_OF_MEMORY)
 }
 
-/// What SLURM writes when the kernel has killed a process of a job at its memory limit.
+/// Returns SLURM's lines after the kernel has killed a process of a job at its memory limit.
 fn killed(job: &Job) -> String {
     format!(
         "slurmstepd: error: Detected 1 oom_kill event in StepId={}.batch. Some of the step tasks have been OOM Killed.",

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The version of the crate; that of the PyPI package is in `pins/`, and a test keeps them equal.
+/// The version of the crate. The PyPI package's version is in `pins/`, and a test keeps them equal.
 const VERSION: &str = "0.20.2";
 const PREBUILT: Pinned = Pinned { name: "cargo-deny", shown_by: "bin/cargo-deny" };
 /// Time limit for fetching advisories.
@@ -71,7 +71,7 @@ impl List {
     }
 }
 
-/// Where cargo-deny stores its copies.
+/// Returns the folders of cargo-deny's copies.
 fn copies() -> Vec<PathBuf> {
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo = cargo.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));

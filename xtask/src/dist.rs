@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The oldest glibc on which Rust's standard library runs: that of RHEL 7 (2014).
+/// The oldest glibc on which Rust's standard library runs, from RHEL 7 (2014).
 const GLIBC: &str = "2.17";
 /// Processors, as in `uname -m`, of login nodes and GPU nodes: x86-64, and ARM as in NVIDIA Grace.
 const MACHINES: [&str; 2] = ["x86_64", "aarch64"];
@@ -177,7 +177,7 @@ fn try_out(archive: &Path) -> Result<()> {
     })
 }
 
-/// What is run in the clean root: both programs start, the relay starts the probe, and the page is served.
+/// Commands for the clean root: both programs start, the relay starts the probe, and the page is served.
 const TRIALS: [&str; 4] = [
     "/opt/relay --version",
     "grep -q expires /opt/share/man/man1/relay-share-create.1; test -s /opt/share/zsh/site-functions/_relay",

@@ -1,4 +1,4 @@
-//! Repeats tests on a busy machine, and lists those that failed.
+//! Repeats tests on a busy machine, and lists failed ones.
 
 use crate::junit::Outcome;
 use crate::report::reason;

@@ -110,14 +110,14 @@ pub(crate) fn run(selection: &Selection) -> Result<ExitCode> {
 /// The instrumented program, which counts every edge of our own crates.
 struct Fuzzer {
     program: PathBuf,
-    /// Where inputs are collected.
+    /// Folder of inputs.
     folder: PathBuf,
 }
 
 impl Fuzzer {
     fn build() -> Result<Self> {
         let openssl = system::for_building()?;
-        // Of the whole workspace, so that the dependencies are those of every other build; see `tiers`.
+        // Of the whole workspace, so that the dependencies are shared with every other build; see `tiers`.
         let what = ["build", "--workspace", "--bin", "fuzz", "--features", "nodeglass-fuzz/libfuzzer"];
         step("building the fuzzer", || {
             shell::run(

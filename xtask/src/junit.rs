@@ -18,7 +18,7 @@ pub(crate) struct TestCase {
     pub(crate) outcome: Outcome,
 }
 
-/// How a test ended.
+/// Outcome of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,

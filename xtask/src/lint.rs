@@ -11,7 +11,7 @@ pub(crate) fn run() -> Result<()> {
     run_with(shell::run)
 }
 
-/// The same, at a low priority: tests run at the same time.
+/// Checks lints at a low priority: tests run at the same time.
 pub(crate) fn run_in_background() -> Result<()> {
     run_with(|command| shell::run(&mut niced(command)))
 }

@@ -11,12 +11,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The version of the crate; that of the PyPI package is in `pins/`, and a test keeps them equal.
+/// The version of the crate. The PyPI package's version is in `pins/`, and a test keeps them equal.
 const VERSION: &str = "0.9.148";
 const PREBUILT: Pinned = Pinned { name: "nextest", shown_by: "bin/cargo-nextest" };
 
-/// What cargo builds for the tests. Always of the whole workspace: another selection would unify features differently
-/// and rebuild dependencies.
+/// Targets that cargo builds for the tests. Always of the whole workspace: another selection would unify features
+/// differently and rebuild dependencies.
 pub(crate) const TARGETS: [&str; 4] = ["--workspace", "--lib", "--bins", "--tests"];
 
 /// Exit codes of nextest for "some tests failed" and "no test matches".

@@ -24,8 +24,8 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     Err(error).with_context(|| format!("start {}", relay.display()))
 }
 
-/// Builds probe and relay, which embeds the page in `dist/`. The profile is that of the tests, so that they need not
-/// compile the same crates again; `cargo xtask dist` makes releases.
+/// Builds probe and relay, which embeds the page in `dist/`. The profile is the tests', so that they need not compile
+/// the same crates again; `cargo xtask dist` makes releases.
 fn binaries() -> Result<()> {
     let openssl = system::for_building()?;
     long_step("building node-probe and relay", "3 min the first time", || {

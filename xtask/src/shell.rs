@@ -38,7 +38,7 @@ pub(crate) fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
     timed_step(what, "", work)
 }
 
-/// The same for a step of the first run, with its usual duration on two cores.
+/// Runs a step of the first run, and prints its usual duration on two cores.
 pub(crate) fn long_step<T>(what: &str, usually: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     timed_step(what, &format!(" (usually {usually} on two cores)"), work)
 }

@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// What the test tiers start: a SLURM cluster, sshd on every node, a network to break, a browser, a
-/// proxy.
+/// Packages for the test tiers: a SLURM cluster, sshd on every node, a network to break, a browser, a proxy.
 const FOR_TESTING: &[&str] = &[
     "slurmctld",
     "slurmd",
@@ -34,7 +33,7 @@ const FOR_TESTING: &[&str] = &[
 ];
 const FOR_BUILDING: &[&str] = &["libssl-dev", "pkg-config"];
 
-/// Where the relay gets OpenSSL from, which libssh2 needs.
+/// Source of OpenSSL, which libssh2 needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenSsl {
     /// The system's libssl-dev.

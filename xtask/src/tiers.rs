@@ -74,10 +74,11 @@ impl Selection {
         Self { filter: Some(filter.to_owned()), ..self }
     }
 
-    /// The same, in which a test that fails once has failed, and all tests run.
+    /// Converts it for a repetition, in which a test that fails once has failed, and all tests run.
     ///
     /// # Errors
-    /// If lints or a record of the slowest tests were asked for, which a repetition has no use for.
+    ///
+    /// If lints or a record of the slowest tests were requested, which a repetition cannot use.
     pub(crate) fn for_repetition(mut self) -> Result<Self> {
         ensure!(!self.lint && !self.record, "--lint and --record are for cargo xtask test");
         self.variables.push(("NEXTEST_RETRIES", "0"));

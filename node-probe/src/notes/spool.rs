@@ -53,11 +53,12 @@ pub(super) struct Spool {
     files: BTreeMap<(JobId, String), Followed>,
     /// The jobs that the folder was searched for, and its time of change then, if it need not be searched again.
     listed: Option<(Vec<JobId>, u64)>,
-    /// What was last reported; `None` before the first scan, so that the relay forgets what an earlier probe reported.
+    /// The problems that were last reported; `None` before the first scan, so that the relay forgets reports of an
+    /// earlier probe.
     problems: Option<Vec<Text>>,
 }
 
-/// How far a file was read.
+/// Position up to which a file was read.
 #[derive(Debug, Default)]
 struct Followed {
     /// Inode, size and time of change of the last read.
@@ -74,7 +75,7 @@ struct Followed {
     long_lines: usize,
     /// Time of the last line that was passed on.
     last_line_ns: u64,
-    /// Why the file, or some of it, is not read.
+    /// Reason for not reading the file, or some of it.
     problem: Option<Problem>,
     /// The first bytes before the offset. A file that starts with others was written anew.
     head: Vec<u8>,
@@ -350,7 +351,7 @@ impl Followed {
     }
 }
 
-/// Why a file is not read.
+/// Reason for not reading a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Problem {
     /// Nothing of it.
@@ -370,7 +371,7 @@ impl Problem {
     }
 }
 
-/// Refuses what is no regular file of this user.
+/// Refuses a path that is not a regular file of this user.
 fn check(stat: &Stat, uid: u32) -> Result<(), String> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile if stat.st_uid == uid => Ok(()),

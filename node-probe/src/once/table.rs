@@ -23,7 +23,7 @@ const LEAST_WIDTH: usize = 40;
 const UNSUPPORTED: &str = "–";
 /// a failed one,
 const FAILED: &str = "!";
-/// and one that was not taken.
+/// and a reading that was not taken.
 const NOT_YET: &str = "…";
 
 /// Style of the table.

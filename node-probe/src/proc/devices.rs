@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// Highest GRES index that is accepted.
 const MAX_INDEX: u32 = 1_023;
-/// Number of digits in a UUID, and in the shortest abbreviation of one that is accepted.
+/// Number of digits in a UUID, and in its shortest accepted abbreviation.
 const UUID_DIGITS: usize = 32;
 const MIN_UUID_DIGITS: usize = 8;
 
@@ -43,7 +43,7 @@ impl NamedDevices {
         }
     }
 
-    /// Returns whether nothing is named.
+    /// Returns whether it names no device.
     pub fn is_empty(&self) -> bool {
         self.gres_indices.is_empty() && self.uuids.is_empty()
     }

@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 
 /// Maximum number of ancestors examined.
 const ANCESTORS: usize = 4;
-/// Names of Apptainer's process above those of a container.
+/// Names of Apptainer's process above the processes of a container.
 const STARTERS: [&[u8]; 4] = [b"starter", b"starter-suid", b"appinit", b"sinit"];
 /// Prefixes of container cgroups, with their runtime.
 const SCOPES: [(&str, Runtime); 5] = [
@@ -53,8 +53,8 @@ impl ContainerHints<'_> {
         Some(Container { runtime: Runtime::Apptainer, name: Some(name.into()) })
     }
 
-    /// Enroot mounts a folder of its own at `/`; its variables alone are no evidence, because they
-    /// are exported on hosts too.
+    /// Enroot mounts a folder of its own at `/`; its variables alone do not prove a container, because they are
+    /// exported on hosts too.
     fn by_mounts(&self) -> Option<Container> {
         let enroot = self.environ?.iter().any(|(name, _)| name.starts_with(b"ENROOT_"));
         let mounts = fs::read(self.proc.join(self.pid.to_string()).join("mountinfo")).ok()?;

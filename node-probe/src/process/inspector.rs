@@ -80,7 +80,7 @@ impl Inspector {
         Ok(Self { shared })
     }
 
-    /// Submits a list, which replaces one that is still waiting.
+    /// Submits a list, which replaces a waiting one.
     pub fn inspect(&self, gpu_process_list: GpuProcessList) {
         self.shared.state().waiting = Some(gpu_process_list);
         self.shared.changed.notify_one();

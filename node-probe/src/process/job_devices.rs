@@ -1,4 +1,4 @@
-//! Which devices the user's own jobs on this node may see, by the environments of their processes: job scripts and
+//! Devices that the user's own jobs on this node may see, by the environments of their processes: job scripts and
 //! tasks of steps, also before they use a GPU.
 
 use super::info::ProcContext;
@@ -32,7 +32,7 @@ pub struct DeviceSearch {
     found: Vec<JobDevices>,
 }
 
-/// What the environment of an own process contains.
+/// Content of the environment of an own process.
 #[derive(Debug)]
 struct OwnProcess {
     started_ticks: u64,

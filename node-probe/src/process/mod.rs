@@ -37,7 +37,7 @@ pub const HIDDEN_BY_HIDEPID: &str = "hidden by the mount option hidepid of /proc
 /// does not read.
 pub const OF_ANOTHER_USER: &str = "hidden: belongs to another user";
 
-/// What this process uses; `None` if `/proc` does not state it.
+/// Returns the resource usage of this process; `None` if `/proc` does not state it.
 pub fn own_usage() -> Option<ProbeUsage> {
     let stat = Stat::of(Path::new("/proc"), std::process::id())?;
     Some(ProbeUsage {
@@ -236,7 +236,7 @@ impl TrackedProcess {
         self.now.state = Reading::Value(stat.state as u64);
     }
 
-    /// Merges the readings of the source with those of the host.
+    /// Merges the readings of the source with the host's.
     fn with_host(&self, gpu: ProcessReadings) -> ProcessReadings {
         let ProcessReadings { cpu_pct, rss_bytes, threads, state, .. } = self.now.clone();
         ProcessReadings { cpu_pct, rss_bytes, threads, state, ..gpu }

@@ -29,7 +29,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Reads the line of a process; `None` if there is no such process.
+    /// Reads the line of a process; `None` if the process does not exist.
     pub fn of(proc: &Path, pid: u32) -> Option<Self> {
         Self::parse(&fs::read(proc.join(pid.to_string()).join("stat")).ok()?)
     }

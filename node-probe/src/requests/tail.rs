@@ -20,7 +20,7 @@ const MOST_FILES: usize = 64;
 pub struct Files(Mutex<HashMap<PathBuf, FileId>>);
 
 impl Files {
-    /// Returns the content after offset `after`, as far as the audience may read the current file.
+    /// Returns the part of the content after offset `after` that the audience may read.
     pub fn tail(&self, path: &Path, after: u64, audience: Audience) -> Tail {
         self.try_tail(path, after, audience).unwrap_or_else(|why| Tail {
             end: after,

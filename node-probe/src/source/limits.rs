@@ -9,10 +9,10 @@ use nodeglass_protocol::probe::GpuSample;
 /// Largest plausible share of a limit in %: power exceeds its limit for moments, and clocks theirs when
 /// they are raised by hand.
 const MAX_SHARE: u64 = 150;
-/// The same for data rates in %: the window of a measurement is not exact.
+/// Limit of data rates in %: the window of a measurement is not exact.
 const MAX_RATE_SHARE: u64 = 125;
 
-/// Limits of one GPU; those that it does not state are `None`.
+/// Limits of one GPU; `None` for a limit that it does not state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     power_mw: Option<u32>,

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// At every how many attempts to open a source the PCI devices are looked at, which are many.
 const PCI_EVERY: u32 = 20;
-/// Why a list of processes is incomplete.
+/// Reason for an incomplete list of processes.
 const HIDDEN_PROCESSES: &str = "processes of other users are not visible to this user";
 /// Fault of a device that the kernel no longer lists.
 const LOST_DEVICE: &str = "GPU is lost: the kernel no longer lists it";
@@ -71,13 +71,13 @@ pub trait Session {
     }
 }
 
-/// Reason why there are no accelerators, for the user.
+/// Reason for the absence of accelerators, for the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Absent {
     /// The reason; empty if the node has no hardware of this vendor.
     pub reason: Text,
-    /// How many accelerators the device cgroup of this probe admits and why, unless it admits all.
+    /// Number of accelerators that the device cgroup of this probe admits with the reason, unless it admits all.
     pub confinement: Option<Text>,
 }
 

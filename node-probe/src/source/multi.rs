@@ -84,7 +84,7 @@ impl MultiSource {
         self.parts[source].inventory().is_some()
     }
 
-    /// Returns whether a source has a driver on this node, as far as it has reported.
+    /// Returns whether a source has reported a driver on this node.
     pub fn has_driver(&self, source: usize) -> bool {
         let part = &self.parts[source];
         let is_no_device = matches!(&part.phase, Phase::Absent(absent) if absent.is_no_device());
@@ -171,7 +171,7 @@ impl MultiSource {
         rows
     }
 
-    /// Records the health of a source's GPUs and returns that of all GPUs.
+    /// Records the health of a source's GPUs and returns the health of all GPUs.
     pub fn set_health(&mut self, source: usize, health: Vec<GpuHealth>) -> Vec<GpuHealth> {
         self.parts[source].health = health;
         let mut all = Vec::new();
@@ -182,8 +182,8 @@ impl MultiSource {
         all
     }
 
-    /// Merges the readings of all GPUs. `part` returns those of a source; a source without any is
-    /// represented by GPUs that are not read yet.
+    /// Merges the readings of all GPUs. `part` returns the readings of a source; a source without any is represented
+    /// by GPUs that are not read yet.
     pub fn merge_readings(&self, mut part: impl FnMut(usize) -> Vec<GpuSample>) -> Vec<GpuSample> {
         let mut all = Vec::new();
         for source in self.ready() {
@@ -195,8 +195,8 @@ impl MultiSource {
         all
     }
 
-    /// Merges the process lists of all available sources. `part` returns that of a source, or why
-    /// it has none, in which case its processes are kept and marked as incomplete.
+    /// Merges the process lists of all available sources. `part` returns the list of a source, or the reason for a
+    /// missing one; its processes are kept then and marked as incomplete.
     pub fn merge_processes(
         &self,
         mut part: impl FnMut(usize) -> Result<GpuProcessList, Text>,

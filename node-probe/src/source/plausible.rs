@@ -135,7 +135,7 @@ pub fn sample(sample: &mut GpuSample, reporter: &str) {
     check_part(&mut sample.mem_reserved_bytes, total, reporter);
 }
 
-/// What a reading measures; `None` if every value is plausible.
+/// Returns the quantity of a reading; `None` if every value is plausible.
 fn quantity(field: GpuField) -> Option<Quantity> {
     let metric = field.metric();
     Some(match metric.unit {
@@ -178,7 +178,7 @@ pub fn facts(facts: &mut GpuFacts, reporter: &str) {
     }
 }
 
-/// Checks a limit: one of 0 is none, and below one that is too low every reading would be implausible.
+/// Checks a limit: 0 means no limit, and below a limit that is too low every reading would be implausible.
 fn check_limit(limit: &mut Reading<u32>, quantity: Quantity, reporter: &str) {
     let lowest = match quantity {
         Quantity::Celsius => 40,

@@ -20,7 +20,7 @@ pub struct ProcFiles {
     own_uid: u32,
 }
 
-/// Why the files of a process are not known.
+/// Reason for not knowing the files of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
     /// It has ended, or is a service.

@@ -1,6 +1,6 @@
 //! Classification of names of options, variables and fields, and of values, as secret or not.
 
-/// What a name implies for its value.
+/// Implication of a name for its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NameClass {
     /// Nothing.
@@ -147,7 +147,7 @@ const KEY_OWNERS: [&str; 80] = [
     "redis",
     "kaggle",
 ];
-/// Tokens of language models, and numbers of them, which are no secrets.
+/// Tokens of language models, and numbers of them, which are not secrets.
 const HARMLESS_TOKENS: [&str; 34] = [
     "eos", "bos", "pad", "unk", "sep", "cls", "mask", "image", "video", "audio", "num", "max", "min", "per",
     "next", "prev", "start", "end", "stop", "new", "special", "extra", "input", "output", "prompt", "think",
@@ -228,7 +228,7 @@ pub fn hides(name: &str, value: &str) -> bool {
     }
 }
 
-/// As above, for a value after a colon, such as a port or a version.
+/// Returns whether to hide a value after a colon, which may be a port or a version.
 pub fn hides_after_colon(name: &str, value: &str) -> bool {
     let name_of_program = words(name).last().is_none_or(|last| classify(last) == NameClass::Nothing);
     if value.starts_with("//") || (name_of_program && is_plain(start(value))) {

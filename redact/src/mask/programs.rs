@@ -58,7 +58,8 @@ pub enum Program {
     WandbLogin,
 }
 
-/// Names of the executables that each program stands for. [`Program::Other`] ends the arguments of the one before.
+/// Names of the executables that each program represents. [`Program::Other`] ends the arguments of the program
+/// before.
 const PROGRAMS: [(Program, &[&str]); 20] = [
     (Program::Other, &["ssh", "scp", "sftp", "rsync", "psql", "python", "python3"]),
     (

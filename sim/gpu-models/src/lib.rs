@@ -244,7 +244,7 @@ pub const H200: GpuModel = GpuModel {
     ..H100
 };
 
-/// GH200: a Hopper with its own memory, coherent with that of its Grace CPU.
+/// GH200: a Hopper with its own memory, coherent with the memory of its Grace CPU.
 pub const GH200: GpuModel = GpuModel {
     id: "gh200",
     name: "NVIDIA GH200 480GB",

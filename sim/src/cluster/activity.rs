@@ -17,7 +17,7 @@ pub(crate) struct Activity<'a> {
     pub began_ms: i64,
 }
 
-/// Time from a job's start to that of its processes.
+/// Time from a job's start to the start of its processes.
 const PROLOGUE_MS: i64 = 3_000;
 
 /// When the memory of [`Behaviour::LateLeak`] begins to grow, in ms since the scenario's start.

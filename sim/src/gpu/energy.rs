@@ -30,8 +30,8 @@ fn worked_mj(job: &JobScript, assignment: Assignment, model: &GpuModel, from_ms:
     above_w * busy_ms.max(0) as f64
 }
 
-/// How long a job has run until `t_ms`, counted from its first start; negative before it if the job
-/// is repeated.
+/// Returns for how long a job has run until `t_ms`, counted from its first start; negative before it if the job is
+/// repeated.
 fn busy_until(job: &JobScript, t_ms: i64) -> i64 {
     let Some(start_ms) = job.start_ms else { return 0 };
     let since = t_ms - start_ms;

@@ -23,7 +23,7 @@ pub(crate) fn count(
     let slot = t_ms.div_euclid(500);
     let near = |what, value: f64| (value * (0.94 + 0.12 * rng.unit(what, slot))).max(0.0);
     let percent = |value: f64| if_any(model.gpm, (value.min(100.0)) as u64);
-    // Power above that of a waiting collective is attributed to computation.
+    // Power above a waiting collective's is attributed to computation.
     let work = ((workload.power_w - model.waiting_w) / (model.cap_w - model.waiting_w)).clamp(0.0, 1.0);
     let busy = workload.util as f64 / 100.0;
     let active = busy * (16.0 + 70.0 * work);

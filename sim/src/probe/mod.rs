@@ -24,7 +24,7 @@ const CHECK_MS: i64 = 500;
 /// Maximum number of past samples that one call of [`SimulatedProbe::advance`] computes.
 const PAST_BATCH: usize = 32;
 
-/// How a simulated probe ended.
+/// The end of a simulated probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeEnd {
     /// It exited with status 0.

@@ -25,7 +25,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Xid of a GPU that fell off the bus.
 const XID_OFF_THE_BUS: u64 = 79;
 
-/// What a probe uses on a node with eight GPUs: CPU time for its start, then in 1/1000 of a CPU, and memory.
+/// Resource usage of a probe on a node with eight GPUs: CPU time for its start, then in 1/1000 of a CPU, and memory.
 const START_CPU_MS: u64 = 30;
 const CPU_PER_MILLE: u64 = 3;
 const RSS_BYTES: u64 = 9 << 20;
@@ -42,7 +42,7 @@ pub(super) struct SimulatedNode {
     lookup_ns: Option<u64>,
     queue: OutputQueue,
     writer: LineWriter,
-    /// What the login shell prints before the first line.
+    /// Output of the login shell before the first line.
     motd: Vec<u8>,
     /// Past samples and events, which follow the first line.
     past: VecDeque<Vec<u8>>,
@@ -73,7 +73,7 @@ enum Outcome {
     Processes(ProcessList),
 }
 
-/// Gives a probe the results of its requests, as far as the node can respond now.
+/// Gives a probe the results of its requests that the node can respond to now.
 pub(super) fn serve(engine: &mut Engine<SimulatedNode>) {
     while let Some(outcome) = engine.environment_mut().next_outcome() {
         match outcome {
@@ -195,7 +195,7 @@ impl SimulatedNode {
         }
     }
 
-    /// What the driver knows of the processes.
+    /// Returns the driver's list of processes.
     fn gpu_processes(&self) -> GpuProcessList {
         let list = processes::processes(&self.scenario, self.node, self.now);
         let known = |process: ProcessSample| GpuProcess {

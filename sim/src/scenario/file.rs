@@ -1,6 +1,6 @@
 //! The format of a scenario file; rules that involve several entries are checked elsewhere.
 //!
-//! Times count from the scenario's start; those of episodes, faults and checkpoints repeat every `cycle`.
+//! Times count from the scenario's start; the times of episodes, faults and checkpoints repeat every `cycle`.
 
 use crate::scenario::duration::SignedDuration;
 use crate::scenario::mig_profile::Profile;
@@ -280,8 +280,8 @@ pub enum Behaviour {
     Steady,
     /// A training whose memory grows by 0.4 % of the GPU's a minute, from half of the job's on.
     Leak,
-    /// A training whose memory is constant for a quarter of an hour after the start of the scenario, and then grows like
-    /// that of a leak.
+    /// A training whose memory is constant for a quarter of an hour after the start of the scenario, and then grows
+    /// as with a leak.
     LateLeak,
     /// A training at a clock that is a fifth lower, for no reason that the GPU reports; the other ranks wait for it.
     Slow,

@@ -92,7 +92,7 @@ impl NodeScript {
         self.units.iter().any(|unit| unit.mig.is_some())
     }
 
-    /// Returns whether a GPU is a vGPU of a virtual machine: one that loses its license at some time.
+    /// Returns whether a GPU is a vGPU of a virtual machine, which loses its license at some time.
     pub fn is_vgpu(&self, gpu: usize) -> bool {
         self.faults.iter().any(|fault| fault.kind == FaultKind::Unlicensed && fault.gpu as usize == gpu)
     }
@@ -159,7 +159,7 @@ pub(crate) struct Fault {
 
 /// SLURM's state of a job that ran out of host memory.
 pub(crate) const OUT_OF_MEMORY: &str = "OUT_OF_MEMORY";
-/// How long before the end of such a job the kernel kills one of its processes, in ms.
+/// Time before the end of such a job at which the kernel kills one of its processes, in ms.
 const KILLED_BEFORE_MS: i64 = 20_000;
 
 /// A job of the scenario. Times are in ms since the scenario's start.

@@ -47,7 +47,7 @@ impl Window {
         self.lasts_ms.map_or(0, |lasts| (t_ms - self.from_ms - lasts).div_euclid(self.cycle_ms) + 1)
     }
 
-    /// The same window with a later end.
+    /// Returns the window with a later end.
     pub fn longer_by(&self, more_ms: i64) -> Self {
         Self::new(self.from_ms, self.lasts_ms.map(|lasts| lasts + more_ms), self.cycle_ms)
     }

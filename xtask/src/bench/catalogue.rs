@@ -33,7 +33,7 @@ impl Goal {
         }
     }
 
-    /// As shown in the table.
+    /// Formats it as shown in the table.
     pub(crate) fn describe(self) -> String {
         match self {
             Self::AtMost(limit) => format!("≤ {limit}"),

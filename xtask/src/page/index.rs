@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result, bail};
 
-/// What the index declares with `data-trunk`.
+/// An asset that the index declares with `data-trunk`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asset<'a> {
     /// The program (`rel="rust"`).

@@ -52,9 +52,9 @@ const COMPRESSIBLE: &[&str] = &["html", "js", "css", "wasm", "svg", "json", "web
 /// The trade-off between the time of a build, and the size and speed of its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
-    /// What users get: optimised as a whole, and compressed as far as possible.
+    /// For users: optimised as a whole, and compressed with the highest level.
     Optimised,
-    /// The same, with function names, for profiling.
+    /// Optimised, with function names, for profiling.
     Profiled,
     /// For tests and development: compiled in parallel, and not optimised further. An up-to-date optimised page is used
     /// instead.
@@ -84,7 +84,7 @@ pub(crate) fn build(build: Build) -> Result<()> {
     build_beside(build, || Ok(()))
 }
 
-/// Builds the page into `dist/`, and does `other` work at the same time. If the page is up to date, nothing is done.
+/// Builds the page into `dist/`, and does `other` work at the same time. If the page is up to date, it is not built.
 ///
 /// The page appears when both are done: a relay that is compiled meanwhile embeds the previous one, or none.
 pub(crate) fn build_beside(build: Build, other: impl FnOnce() -> Result<()>) -> Result<()> {

@@ -17,7 +17,7 @@ const HUNG: Duration = Duration::from_secs(3);
 /// Maximum time that a sample waits for readings: a call that hangs is detected before, because it
 /// began shortly after the request.
 const SAMPLE_WAIT: Duration = HUNG.saturating_add(Duration::from_millis(250));
-/// The same for a driver whose thread was just replaced, which may hang as a whole.
+/// The wait for a driver whose thread was just replaced, which may hang as a whole.
 const REPLACEMENT_WAIT: Duration = Duration::from_millis(500);
 /// Duration after which readings count as slow,
 const SLOW: Duration = Duration::from_secs(1);
@@ -144,8 +144,8 @@ impl DriverWatch {
 }
 
 impl<E: Environment> Engine<E> {
-    /// Requests the readings of a sample, unless the pending one still waits for a driver. GPUs of a
-    /// driver that hangs have a fault; those of a slow one are not read yet.
+    /// Requests the readings of a sample, unless the pending request still waits for a driver. GPUs of a hanging
+    /// driver have a fault; GPUs of a slow one are not read yet.
     pub(super) fn request_readings(&mut self, now: Duration, stamp: Stamp, processes: bool) {
         let ready: Vec<_> = self.sources.ready().collect();
         for source in &ready {
@@ -208,8 +208,8 @@ impl<E: Environment> Engine<E> {
             return;
         }
         driver.is_late = true;
-        // A call for another GPU hangs, too: so does the driver as a whole, as far as is known.
-        // Without a call that hangs, it is just slow.
+        // A call for another GPU hangs, too: the driver counts as hanging as a whole. Without a hanging call, it is
+        // just slow.
         if driver.was_replaced {
             let since = driver.unanswered_for(now);
             self.report_hang(source, since, stamp);

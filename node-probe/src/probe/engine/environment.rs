@@ -1,4 +1,4 @@
-//! What the probe's state machine needs from the node it runs on.
+//! Interfaces to the node that the probe's state machine needs.
 
 use crate::{
     driver_thread::{DriverStatus, ReadRequest},

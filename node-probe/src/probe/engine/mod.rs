@@ -1,8 +1,7 @@
-//! The probe's state machine: which line is printed when, given events and the clocks of its
-//! [`Environment`].
+//! The probe's state machine: decides which line is printed when, given events and the clocks of its [`Environment`].
 //!
-//! It has no threads, files or clocks of its own. The probe's event loop drives it with those of a
-//! node ([`super::node`]); a simulation drives it with a virtual clock.
+//! It has no threads, files or clocks of its own. The probe's event loop drives it with those of a node
+//! ([`super::node`]); a simulation drives it with a virtual clock.
 
 mod driver_watch;
 pub mod environment;
@@ -44,7 +43,7 @@ impl Default for Timeouts {
     }
 }
 
-/// What the probe samples.
+/// Phase of sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// No line was printed, because a source has not reported yet.

@@ -21,7 +21,7 @@ const LOOKUP_STUCK_REASON: &str = "a file in /proc does not return";
 const PROCESS_INTERVAL: Duration = Duration::from_millis(1_900);
 /// Minimum interval of reading notes, likewise.
 const NOTES_INTERVAL: Duration = Duration::from_millis(1_900);
-/// Minimum interval of lines about the probe itself; slightly less than that of the slowest samples.
+/// Minimum interval of lines about the probe itself; slightly less than the interval of the slowest samples.
 const USAGE_INTERVAL: Duration = Duration::from_secs(59);
 /// Number of lines per replay batch,
 const REPLAY_BATCH: usize = 16;

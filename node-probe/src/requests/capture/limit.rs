@@ -1,4 +1,4 @@
-//! How often processes are captured.
+//! Rate limit of captures.
 
 use std::{
     collections::VecDeque,

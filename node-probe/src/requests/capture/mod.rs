@@ -32,7 +32,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum number of processes that are captured where none are named.
+/// Maximum number of captured processes if the request names none.
 const MAX_SELECTED: usize = 16;
 /// Maximum size of a command line that is read.
 const MAX_ARGS: u64 = 64 << 10;
@@ -44,7 +44,7 @@ const STUCK_LIMIT: Duration = Duration::from_secs(26);
 const FILES_LIMIT: Duration = Duration::from_secs(2);
 /// Stack size of a thread that runs py-spy or looks at files.
 const STACK: usize = 256 << 10;
-/// Why a stack is missing that might have been read.
+/// Reason for a missing stack that might have been read.
 const NO_TIME: &str = "py-spy did not read all stacks in time";
 
 impl ProcReader {
@@ -107,7 +107,7 @@ impl ProcReader {
         found.job.or_else(|| Environ::read(&folder).job()) == Some(job)
     }
 
-    /// What `/proc` states of a process.
+    /// Reads the state of a process in `/proc`.
     fn process(&self, process: ProcessRef) -> ProcessCapture {
         let Some(stat) = self.find(process) else { return refused(process, GONE) };
         let folder = self.folder(process.pid);
@@ -223,7 +223,7 @@ impl ProcReader {
         if left < py_spy::LEAST {
             return Err(NO_TIME.to_owned());
         }
-        // py-spy would read whatever has this pid now.
+        // py-spy would read the process that has this pid now.
         if self.find(process).is_none() || !stat::runs_as(&self.folder(process.pid), self.own_uid) {
             return Err(GONE.to_owned());
         }

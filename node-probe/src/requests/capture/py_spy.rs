@@ -19,9 +19,9 @@ use std::{
 const LIMIT: Duration = Duration::from_secs(5);
 /// Less time than this is not enough for a stack.
 pub(super) const LEAST: Duration = Duration::from_millis(200);
-/// How long a py-spy that was killed may take to end.
+/// Time for a killed py-spy to end.
 const END_LIMIT: Duration = Duration::from_secs(1);
-/// How often it is checked whether it ended.
+/// Interval of checks whether it has ended.
 const POLL: Duration = Duration::from_millis(10);
 /// Maximum size of the output: some 100 bytes per frame, and thousands of threads.
 const MAX_OUTPUT: u64 = 4 << 20;
@@ -36,7 +36,7 @@ const OVERFLOW_UID: u32 = 65_534;
 /// Name of the program.
 const NAME: &str = "py-spy";
 
-/// Why a stack could not be read.
+/// Error of reading a stack.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DumpError {
     /// It cannot be started.

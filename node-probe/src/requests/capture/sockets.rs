@@ -13,7 +13,7 @@ use std::{
 
 /// Maximum number of open files that are examined.
 const MAX_FILES: usize = 16_384;
-/// Maximum size of a table of sockets, which lists those of the whole machine.
+/// Maximum size of a table of sockets, which lists the sockets of the whole machine.
 const MAX_TABLE: u64 = 16 << 20;
 /// State of an established connection in the tables.
 const ESTABLISHED: &str = "01";

@@ -1,4 +1,4 @@
-//! Where a process waits, and the states of its threads.
+//! Wait of a process, and the states of its threads.
 
 use super::read_start;
 use nodeglass_protocol::capture::{ThreadCount, ThreadState};
@@ -82,7 +82,7 @@ const CALLS: &[(u32, &str)] = &[
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const CALLS: &[(u32, &str)] = &[];
 
-/// What `/proc/PID/status` states of the main thread.
+/// State of the main thread in `/proc/PID/status`.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Status {
     pub(super) state: ThreadState,
@@ -159,7 +159,7 @@ fn state_of(stat: &[u8]) -> Option<u8> {
     stat[close + 1..].iter().copied().find(|byte| !byte.is_ascii_whitespace())
 }
 
-/// Converts a file; one that this user may not read, and one without a value, are unsupported.
+/// Converts a file; a file that this user may not read, or without a value, is unsupported.
 fn reading(content: io::Result<Vec<u8>>, parse: impl FnOnce(&str) -> Option<Text>) -> Reading<Text> {
     match content {
         Ok(content) => {

@@ -31,10 +31,10 @@ const POWER_LIMITS: u64 = 0xff | 0xff << 16 | 1 << 56;
 const TEMPERATURES: u64 = 0x3fff << 32;
 const PROCHOT: u64 = 0b11 << 46;
 
-/// Label of the voltage that only processors have, that of their north bridge.
+/// Label of the voltage of a north bridge, which only processors have.
 const APU_VOLTAGE: &str = "vddnb";
-/// PCI device ids of processors' GPUs among those of amdgpu: Kaveri and all since Raven, then Kabini to
-/// Stoney. Those of discrete GPUs begin at 0x6600.
+/// PCI device ids of processors' GPUs in amdgpu: Kaveri and all since Raven, then Kabini to Stoney. The ids of
+/// discrete GPUs begin at 0x6600.
 const APU_IDS: [RangeInclusive<u32>; 2] = [0x1300..=0x1fff, 0x9830..=0x98ff];
 
 /// Units of the energy counter in 1 J.
@@ -87,7 +87,7 @@ struct Sensors {
 }
 
 impl Sensors {
-    /// Opens those of a card, or of a partition that does not stand for its board, of which few are read: a
+    /// Opens the attributes of a card, or of a partition that does not represent its board, of which few are read: a
     /// node has up to 64 partitions, and a limited number of open files.
     fn open(card: &Card, hwmon: &Hwmon) -> Self {
         let is_read = |name: &str| card.is_first() || OF_PARTITION.contains(&name);
@@ -295,7 +295,7 @@ impl AmdDevice {
     }
 }
 
-/// Returns whether the GPU is part of a processor, as far as attributes show that each driver version has.
+/// Returns whether the GPU is part of a processor, by attributes that each driver version has.
 fn is_apu(card: &Card, hwmon: &Hwmon) -> bool {
     let has_its_voltage = || {
         let label = hwmon.path("in1_label").and_then(|path| attribute::read_text(&path).ok());

@@ -13,7 +13,7 @@ const XGMI_LINKS: usize = 8;
 const PARTITIONS: usize = 8;
 const DIES: usize = 8;
 
-/// What is used of a table, as far as the card reports it.
+/// The used values of a table, if the card reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuMetrics {
     /// Hot-spot temperature in °C.
@@ -34,7 +34,7 @@ pub struct GpuMetrics {
     pub mem_mhz: Option<u64>,
     /// Clock of the video engine in MHz.
     pub video_mhz: Option<u64>,
-    /// What lowers the clocks.
+    /// Reason for lowered clocks.
     pub throttle: Option<Throttle>,
     /// Utilization of each partition in %; empty if the table has none.
     pub partition_pct: Vec<Option<u64>>,
@@ -51,7 +51,7 @@ pub struct GpuMetrics {
 pub enum Throttle {
     /// The current reasons, as bits that do not depend on the card (`SMU_THROTTLER_…`).
     Status(u64),
-    /// How many firmware cycles each reason has applied.
+    /// Number of firmware cycles for which each reason has applied.
     Residency {
         /// All cycles.
         cycles: u32,
@@ -64,7 +64,7 @@ pub enum Throttle {
     },
 }
 
-/// Offsets of the fields of one layout; 0 for one that it lacks.
+/// Offsets of the fields of one layout; 0 for a missing field.
 #[derive(Default)]
 struct Layout {
     size: usize,
@@ -219,13 +219,12 @@ fn layout(format: u8, content: u8) -> Option<Layout> {
     })
 }
 
-/// Returns whether a table is that of a processor with a GPU, which its format states also where the layout is
-/// unknown.
+/// Returns whether a table belongs to a processor with a GPU; its format states that also for an unknown layout.
 pub fn is_of_apu(table: &[u8]) -> bool {
     matches!(table, [_, _, 2 | 3, ..])
 }
 
-/// Parses a table; `None` if its layout is unknown, or its size is not that of its layout.
+/// Parses a table; `None` if its layout is unknown, or its size does not match the layout.
 pub fn parse(table: &[u8]) -> Option<GpuMetrics> {
     let &[low, high, format, content, ..] = table else { return None };
     let layout = layout(format, content)?;

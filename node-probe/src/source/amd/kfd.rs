@@ -1,5 +1,4 @@
-//! The compute driver (KFD) beside amdgpu: its name for a GPU, and its processes, those of other
-//! users included.
+//! The compute driver (KFD) beside amdgpu: its name for a GPU, and its processes, including other users'.
 
 use crate::source::drm::attribute::{self, Attribute};
 use crate::source::drm::card::{self, Partition};

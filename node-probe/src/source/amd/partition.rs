@@ -42,8 +42,8 @@ fn mode(card: &Card) -> Option<String> {
     attribute::read_text(&card.device.join("current_compute_partition")).ok()
 }
 
-/// Converts the readings of a GPU to those of a partition. Its memory is its share, as the driver
-/// grants it; what concerns the board is the first partition's.
+/// Converts the readings of a GPU to the readings of a partition. Its memory is its share, as the driver grants it;
+/// readings of the board belong to the first partition.
 pub fn sample(whole: GpuSample, part: Partition, metrics: &GpuMetrics, used: Option<u64>) -> GpuSample {
     let number = usize::try_from(part.number).unwrap_or(usize::MAX);
     let known = |value: Option<u64>| value.map_or(Reading::Unsupported, Reading::Value);

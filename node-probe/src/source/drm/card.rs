@@ -48,7 +48,7 @@ impl Card {
         (self.render.unwrap_or(u32::MAX), self.number)
     }
 
-    /// What identifies it while the machine runs: the PCI address, otherwise the card number.
+    /// Returns its identity while the machine runs: the PCI address, otherwise the card number.
     pub fn identity(&self) -> String {
         let device = self.pci.clone().unwrap_or_else(|| format!("card{}", self.number));
         match self.partition {
@@ -77,7 +77,8 @@ impl Card {
 /// Lists the GPUs with one of these drivers, by device file.
 ///
 /// # Errors
-/// If the folder cannot be read; a kernel without DRM has none, which is no error.
+///
+/// If the folder cannot be read. A kernel without DRM has no GPUs, which is not an error.
 pub fn cards(root: &Path, drivers: &[&str]) -> io::Result<Vec<Card>> {
     let class = root.join("sys/class/drm");
     let entries = match fs::read_dir(&class) {

@@ -24,7 +24,7 @@ const LISTING_INTERVAL_NS: u64 = 10_000_000_000;
 /// start.
 const YOUNG_NS: u64 = 120_000_000_000;
 
-/// What a process uses of a GPU.
+/// Usage of a GPU by a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Memory on the device in bytes.

@@ -3,7 +3,7 @@
 /// Maximum size of such a file; Intel's Xe driver writes about 2 KB.
 pub const MAX_BYTES: usize = 16 << 10;
 
-/// What an engine does.
+/// Function of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EngineKind {
     /// Graphics, and compute submitted to the graphics engine.
@@ -33,7 +33,7 @@ impl EngineKind {
 /// Busy time of the engines of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Engine {
-    /// What they do.
+    /// Their function.
     pub kind: EngineKind,
     /// Time in ns (`drm-engine-…`), or cycles (`drm-cycles-…`).
     pub busy: u64,
@@ -58,8 +58,7 @@ pub struct Client {
     pub engines: Vec<Engine>,
 }
 
-/// Which of the keys for memory are preferred: resident memory, then its older name, then all
-/// that is allocated.
+/// The keys for memory in order of preference: resident memory, then its older name, then all allocated memory.
 const MEMORY_KEYS: [&str; 3] = ["drm-resident-", "drm-memory-", "drm-total-"];
 
 /// Parses the file; `None` if it does not describe a client of a DRM device with a PCI address.

@@ -15,8 +15,8 @@ const MAX_TEMPERATURES: u32 = 12;
 pub struct Hwmon(Option<PathBuf>);
 
 impl Hwmon {
-    /// Finds the sensors that a driver registers for a device under its own name. i915 also registers
-    /// those of each GT (`i915_gt0`), in folders whose numbers may be lower after the driver was reloaded.
+    /// Finds the sensors that a driver registers for a device under its own name. i915 also registers sensors of each
+    /// GT (`i915_gt0`), in folders whose numbers may be lower after the driver was reloaded.
     pub fn of(device: &Path, driver: &str) -> Self {
         let folder = device.join("hwmon");
         let entries = fs::read_dir(&folder).into_iter().flatten().take(64);

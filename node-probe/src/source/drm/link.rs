@@ -19,8 +19,8 @@ pub struct PcieLink {
 impl PcieLink {
     /// Opens the attributes of a device's link.
     ///
-    /// Large cards have a switch of their own between slot and GPU, behind which the GPU reports the
-    /// link within the card. The link of the slot is that of the first bridge of the card.
+    /// Large cards have a switch of their own between slot and GPU, behind which the GPU reports the link within the
+    /// card. The first bridge of the card reports the link of the slot.
     pub fn of(device: &Path) -> Self {
         let on_slot = on_slot(device);
         let open = |name: &str| Attribute::open(&on_slot.join(name));

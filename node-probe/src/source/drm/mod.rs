@@ -1,5 +1,5 @@
-//! GPUs that the kernel describes in sysfs and `/proc/PID/fdinfo`: what the sources of AMD and Intel
-//! share. No library is loaded and nothing is written.
+//! Shared parts of the sources of AMD and Intel: GPUs that the kernel describes in sysfs and `/proc/PID/fdinfo`. They
+//! load no library and write no files.
 
 pub mod attribute;
 pub mod card;

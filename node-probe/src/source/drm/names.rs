@@ -41,7 +41,7 @@ fn listed(root: &Path, vendor: Vendor, card: &Card) -> Option<String> {
     })
 }
 
-/// The lines of a list, without those that are not UTF-8.
+/// Returns the lines of a list, without lines that are not UTF-8.
 fn lines(path: &Path) -> Option<impl Iterator<Item = String> + use<>> {
     let mut reader = BufReader::new(attribute::open(path).ok()?.take(MAX_BYTES));
     let mut bytes = Vec::new();

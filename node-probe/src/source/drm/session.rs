@@ -1,4 +1,4 @@
-//! A source and its sessions for the GPUs of one vendor, whatever its drivers are called.
+//! A source and its sessions for the GPUs of one vendor, for any names of its drivers.
 
 use super::attribute::{self, Attribute, ReadError, Reader};
 use super::card::{self, Card};
@@ -24,9 +24,9 @@ use std::{
     sync::Arc,
 };
 
-/// What reported a value, in messages.
+/// The reporter of a value, in messages.
 const REPORTER: &str = "the driver";
-/// Why nothing is read from a suspended GPU.
+/// Reason for not reading a suspended GPU.
 const ASLEEP: &str = "the GPU is suspended, and reading it would wake it";
 
 /// A GPU of one vendor with its open attributes.
@@ -36,7 +36,7 @@ pub trait Device: Sized {
     /// Names of its kernel drivers.
     const DRIVERS: &'static [&'static str];
 
-    /// Returns the entries that cards are listed as: several for one that is divided.
+    /// Returns the entries of cards: several for a divided one.
     fn entries(_root: &Path, cards: Vec<Card>) -> Vec<Card> {
         cards
     }
@@ -44,7 +44,7 @@ pub trait Device: Sized {
     /// Opens the attributes of a card.
     fn open(root: &Path, card: &Card) -> Self;
 
-    /// Reads the facts. Of a suspended device only those that do not wake it are read.
+    /// Reads the facts. For a suspended device, it reads only facts that do not wake it.
     fn facts(&mut self, is_awake: bool) -> GpuFacts;
 
     /// Reads the changing readings.
@@ -189,7 +189,7 @@ fn faulty(why: Text) -> GpuSample {
     GpuSample { fault: Some(why), ..GpuSample::default() }
 }
 
-/// What every GPU has, but a suspended one does not state.
+/// Returns the sample of a suspended GPU: readings that every GPU has, but a suspended one does not state.
 fn asleep() -> GpuSample {
     let asleep = || Reading::Failed(ASLEEP.into());
     GpuSample {
@@ -214,7 +214,7 @@ struct DrmSession<'a, D> {
 }
 
 impl<D: Device> DrmSession<'_, D> {
-    /// Compares the GPUs with those that the kernel lists now. One that vanished is kept as lost.
+    /// Compares the GPUs with the list of the kernel. A vanished GPU is kept as lost.
     fn enumerate(&mut self) {
         let Ok(cards) = card::cards(self.root, D::DRIVERS) else { return };
         let mut before = std::mem::take(&mut self.gpus);
@@ -397,7 +397,7 @@ fn process(gpu: &GpuUuid, pid: u32, usage: Usage, is_integrated: bool) -> GpuPro
     }
 }
 
-/// Versions of a driver: that of the module if it was built apart from the kernel, otherwise the
+/// Returns the versions of a driver: the module's version if it was built apart from the kernel, otherwise the
 /// kernel's.
 fn versions(root: &Path, driver: &str) -> SourceVersions {
     let module = attribute::read_text(&root.join("sys/module").join(driver).join("version"));

@@ -32,7 +32,7 @@ pub struct IntelDevice {
 #[derive(Debug)]
 struct Sensors {
     energy: Attribute,
-    /// Limits that may be in force, of which the first one that is switched on counts.
+    /// Limits that may be in force; the first enabled one counts.
     power_limits: [Attribute; 5],
     power_rated: [Attribute; 2],
     package: Attribute,
@@ -73,7 +73,7 @@ impl Sensors {
         }
     }
 
-    /// Reads the size of the memory in bytes; that of a GPU without its own is 0.
+    /// Reads the size of the memory in bytes; 0 for a GPU without memory of its own.
     fn vram_total(&self, reader: &mut Reader) -> Reading<u64> {
         let of_tiles = || {
             let sizes: Result<Vec<_>, _> = self.tiles.iter().map(Attribute::number).collect();
@@ -84,8 +84,8 @@ impl Sensors {
     }
 }
 
-/// Names of the power limits of a channel: sustained, then for bursts, which is the only one of some
-/// cards, then what the card is rated for, and those of the other channel.
+/// Returns the names of the power limits of a channel: sustained, then for bursts (the only limit of some cards),
+/// then the rating of the card, then the limits of the other channel.
 fn power_limits(channel: u32) -> [String; 5] {
     let (own, other) = (format!("power{channel}"), format!("power{}", 3 - channel));
     [

@@ -203,8 +203,8 @@ pub fn largest(readings: impl Iterator<Item = Reading<u64>>) -> Reading<u64> {
         .unwrap_or(Reading::Unsupported)
 }
 
-/// Returns the largest busy share. Without that of the first GT, which computes, those of others, which
-/// decode video, say nothing.
+/// Returns the largest busy share. The first GT computes; without its share, the shares of the others, which decode
+/// video, say nothing.
 pub fn busiest(shares: impl Iterator<Item = Reading<u64>>) -> Reading<u64> {
     let mut shares = shares.peekable();
     match shares.peek() {

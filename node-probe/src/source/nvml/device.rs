@@ -205,8 +205,8 @@ impl DeviceHandle<'_> {
     }
 }
 
-/// Returns whether there are other instances: one at the first position that was free, or none at the last one that
-/// was not.
+/// Returns whether the GPU has other instances: an instance at the first position that was free, or none at the last
+/// position that was not.
 fn has_other_instances(gpu: &Device<'_>, instances: &[DeviceHandle<'_>]) -> bool {
     let exists = |position: u32| gpu.mig_device_by_index(position).is_ok();
     let positions = || instances.iter().filter_map(|handle| handle.mig.as_ref()).map(|mig| mig.position);

@@ -28,7 +28,7 @@ const UNNAMED: [(u32, &str); 8] = [
 /// the call.
 const NOT_OFFERED: [u32; 2] = [25, 26];
 
-/// Returns a short message, the one of `nvidia-smi` if it has one.
+/// Returns a short message, `nvidia-smi`'s if it has one.
 pub fn of(error: &NvmlError) -> Text {
     let fragment = match error {
         NvmlError::GpuLost => "GPU is lost",

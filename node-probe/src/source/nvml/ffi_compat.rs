@@ -71,7 +71,7 @@ pub enum List {
 pub struct RawList {
     /// Number of entries reported by NVML.
     pub count: usize,
-    /// The buffer, [`POISON`] where nothing was written.
+    /// The buffer, [`POISON`] in unwritten places.
     pub words: Vec<u64>,
 }
 

@@ -1,5 +1,4 @@
-//! Batched queries of field values, including those of single NVLinks, which the wrapper does not
-//! support.
+//! Batched queries of field values, including the values of single NVLinks, which the wrapper does not support.
 #![expect(unsafe_code, reason = "nvmlDeviceGetFieldValues with a scope, which the wrapper leaves at 0")]
 
 use super::ffi_compat::{checked, missing};

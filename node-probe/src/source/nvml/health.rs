@@ -137,7 +137,7 @@ fn links(device: &Device<'_>, device_state: &mut DeviceState<'_>, calls: &CallTr
             link.version = nvlinks::version(device, number);
             link.remote = error::reading(nvlinks::remote(device, number)).map(|remote| remote.text());
         }
-        // The links of a GPU have one version, which one that is down does not state.
+        // The links of a GPU have one version, which a link that is down does not state.
         let fastest = device_state.links.iter().filter_map(LinkState::max_bytes_s).max();
         let is_known = !device_state.links.iter().any(|link| matches!(link.version, Reading::Failed(_)));
         device_state.limits.nvlink_bytes_s =
@@ -211,7 +211,7 @@ fn rates(
         .collect()
 }
 
-/// Returns the sum of a link's error counters, by whichever interface the GPU supports.
+/// Returns the sum of a link's error counters, by the interface that the GPU supports.
 fn errors(device: &Device<'_>, link: u32, queries: &mut QueryCache) -> Reading<u64> {
     let counters = ERRORS.map(|(query, counter)| {
         queries.query(query, || device.link_wrapper_for(link).error_counter(counter))

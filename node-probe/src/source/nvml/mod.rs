@@ -43,7 +43,7 @@ use xid::{HandleMap, XidWatch};
 /// File name of the installed library.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// What reported a value, in messages.
+/// The reporter of a value, in messages.
 const REPORTER: &str = "NVML";
 
 /// The NVML source of this machine.

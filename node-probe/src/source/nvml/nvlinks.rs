@@ -69,7 +69,7 @@ pub fn version(device: &Device<'_>, link: u32) -> Reading<u64> {
 fn version_of(number: u32) -> Reading<u64> {
     /// `NVML_NVLINK_VERSION_6_0`, which is newer than the bindings.
     const VERSION_6_0: u32 = 8;
-    /// What drivers write for unknown.
+    /// Values that drivers write for unknown.
     const UNKNOWN_8: u32 = 0xff;
     const UNKNOWN_32: u32 = u32::MAX;
     match number {

@@ -30,8 +30,8 @@ struct Found {
     kind: ProcessKind,
 }
 
-/// Returns all processes of all GPUs; those of an instance are listed under the instance. `raw` is
-/// a reusable buffer.
+/// Returns all processes of all GPUs; processes of an instance are listed under the instance. `raw` is a reusable
+/// buffer.
 pub fn gpu_processes(
     handles: &[DeviceHandle<'_>],
     uuids: Arc<[GpuUuid]>,

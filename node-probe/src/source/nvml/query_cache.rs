@@ -1,4 +1,4 @@
-//! Individual NVML queries of a GPU, and a cache of those that it does not support.
+//! Individual NVML queries of a GPU, and a cache of unsupported ones.
 
 use super::error;
 use super::fields::FIELD_READINGS;
@@ -70,7 +70,7 @@ impl Query {
 
 const _: () = assert!(Query::FieldValue as usize + FIELD_READINGS <= u64::BITS as usize);
 
-/// A query, or that of a field value, as a bit.
+/// A query, or the query of a field value, as a bit.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryBit(u64);
 

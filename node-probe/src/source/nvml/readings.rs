@@ -188,7 +188,7 @@ struct FieldReading {
     conversion: Conversion,
 }
 
-/// How a field value becomes a reading.
+/// Conversion of a field value to a reading.
 #[derive(Clone, Copy)]
 enum Conversion {
     /// It is the reading.
@@ -321,8 +321,7 @@ fn pcie(
     }
 }
 
-/// Stores the GPM metrics, including NVLink rates if there is no other source. Returns the PCIe
-/// rates.
+/// Stores the GPM metrics, including NVLink rates if they have no other source. Returns the PCIe rates.
 fn monitored(sample: &mut GpuSample, mut metrics: Metrics) -> PerDirection<Reading<u64>> {
     sample.graphics_active_pct = metrics.take(Metric::GraphicsUtil);
     sample.sm_active_pct = metrics.take(Metric::SmUtil);

@@ -19,7 +19,7 @@ const MOST: usize = 16;
 pub struct HandleMap(HashMap<usize, (GpuUuid, u32)>);
 
 impl HandleMap {
-    /// Adds the handles of an inventory; those of GPUs that have none at present are kept.
+    /// Adds the handles of an inventory; keeps handles of GPUs that have none at present.
     pub fn remember(&mut self, handles: &[DeviceHandle<'_>]) {
         for handle in handles {
             if let Ok(device) = &handle.device {

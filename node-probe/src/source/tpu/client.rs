@@ -17,9 +17,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a call of the library may take: it waits a second for each of three responses of the runtime.
+/// Time limit of a call of the library: it waits a second for each of three responses of the runtime.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
-/// How long the source waits for a response before it uses the last one.
+/// Time for which the source waits for a response before it uses the last one.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Age up to which the last response is current.
 const CURRENT: Duration = Duration::from_secs(3);
@@ -28,11 +28,11 @@ const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Maximum length of a response: some 100 bytes per device.
 const MAX_LINE: u64 = 64 * 1024;
-/// How much of the worker's stderr is kept.
+/// Maximum length of the worker's stderr that is kept.
 const MAX_STDERR: usize = 4_096;
-/// How the message of a panic begins.
+/// Prefix of the message of a panic.
 const PANIC: &[u8] = b"panic";
-/// How long a worker that closed its pipe may take to end.
+/// Time for a worker that closed its pipe to end.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
 /// Queries libtpuinfo through a worker process.
@@ -43,7 +43,7 @@ pub struct Client {
     /// A worker that was killed and has not ended: it hangs in the driver.
     stuck: Option<Child>,
     failures: u32,
-    /// Why there is no worker, and since when.
+    /// Reason for the lack of a worker, and its time.
     failed: Option<(Text, Instant)>,
 }
 
@@ -100,7 +100,7 @@ impl Client {
     }
 }
 
-/// Why there is no report.
+/// Reason for a missing report.
 #[derive(Debug)]
 pub enum Missing {
     /// The first response is still to come.

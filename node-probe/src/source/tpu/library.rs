@@ -7,7 +7,7 @@ use std::{ffi::c_int, path::Path};
 
 /// Maximum number of devices that the library is asked for.
 const MAX_DEVICES: i32 = 256;
-/// Folders that are tried after those of the loader.
+/// Folders to try after the loader's.
 const FOLDERS: [&str; 3] = ["/usr/local/lib", "/usr/lib", "/lib"];
 /// Lets the library choose: `$LIBTPUINFO_GRPC_PORT`, or 8431.
 const DEFAULT_PORT: c_int = 0;
@@ -15,7 +15,7 @@ const DEFAULT_PORT: c_int = 0;
 type ChipCount = unsafe extern "C" fn() -> c_int;
 type Metrics = unsafe extern "C" fn(c_int, *mut i64, *mut i64, *mut i64, *mut f64, c_int) -> c_int;
 
-/// What the library reports at one time.
+/// Report of the library at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Number of devices (`tpu_chip_count`).
@@ -35,7 +35,7 @@ pub struct DeviceMetrics {
     pub used: i64,
     /// HBM in total, in bytes.
     pub total: i64,
-    /// Share of the time in which the TensorCore was busy, in %; `None` if it is no number.
+    /// Share of the time in which the TensorCore was busy, in %; `None` if it is not a number.
     pub duty_pct: Option<f64>,
 }
 

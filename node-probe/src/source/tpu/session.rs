@@ -131,7 +131,7 @@ impl TpuSession<'_> {
         self.holders.update(clock::mono_ns(), &files)
     }
 
-    /// Returns whether no process has a chip open, so that there is no runtime that could respond.
+    /// Returns whether no process has a chip open. Without a runtime, no query gets a response.
     fn is_idle(&self) -> bool {
         !self.holders.is_partial()
             && self.devices.iter().all(|device| {
@@ -202,7 +202,7 @@ impl Session for TpuSession<'_> {
                 // Containers of root, for example.
                 list.gap(uuid, ProcessGap::Failed(HIDDEN_PROCESSES.into()));
             }
-            // The memory is that of the runtime, which is in the only process that has the chip open.
+            // The memory belongs to the runtime, which is in the only process that has the chip open.
             let used = device.used.filter(|_| holders.len() == 1);
             list.processes.extend(holders.map(|pid| process(uuid, pid, used)));
         }

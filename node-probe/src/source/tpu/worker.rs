@@ -16,7 +16,7 @@ use std::{
 pub enum Reply {
     /// The library cannot be loaded, with the reason, which is empty if it is not there; the worker ends.
     Unavailable(String),
-    /// What the library reports.
+    /// The report of the library.
     Report(Report),
 }
 
@@ -43,7 +43,7 @@ pub fn run(library: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The loader's message; empty if there is no such library, rather than one of those that it needs.
+/// Returns the loader's message; empty if the library itself does not exist, rather than a library that it needs.
 fn reason(library: &Path, message: &str) -> String {
     let is_missing = message.starts_with(&format!("{}: cannot open shared object file", library.display()));
     if is_missing { String::new() } else { message.to_owned() }
