@@ -50,7 +50,7 @@ fn routes(page: &Page) -> Vec<Route> {
     std::iter::once(Route::AllJobs).chain(running).collect()
 }
 
-/// Returns the route after this one; the first after the last one or one that is gone.
+/// Returns the route after this one; the first after the last one, or after a route that no longer exists.
 fn next(routes: &[Route], here: &Route) -> Route {
     let at = routes.iter().position(|route| route == here);
     let next = at.map_or(0, |at| (at + 1) % routes.len().max(1));

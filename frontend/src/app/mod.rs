@@ -134,7 +134,7 @@ fn resolve_label(page: &Page) {
 /// tick.
 const SECOND_MS: f64 = 1_100.0;
 
-/// Ticks once a second while the page is visible, which updates whatever shows time.
+/// Ticks once a second while the page is visible, which updates everything that shows time.
 fn keep_time(page: &Page) {
     let (fleet, seen) = (page.fleet.clone(), page.fleet.clone());
     let (wake_up, mut opened) = unbounded();

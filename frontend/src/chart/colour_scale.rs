@@ -24,7 +24,7 @@ impl ColourScale {
     const SPARE_TENTHS: u8 = 2;
     /// Share of the values at each end that may lie outside.
     const OUTSIDE: f32 = 0.02;
-    /// How far values may lie outside before the part is enlarged, as a fraction of the scale.
+    /// Maximum distance of outside values before the part is enlarged, as a fraction of the scale.
     const TOLERANCE: f32 = 0.02;
 
     /// Returns the part for new values, fractions of the scale in any order: this one while it fits.

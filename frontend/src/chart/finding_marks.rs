@@ -1,13 +1,13 @@
-//! Where findings lie in a graph: each is a span from its start to its end, or to now.
+//! Spans of findings in a graph: each from its start to its end, or to now.
 
 use super::timeline::Window;
 
 /// The part of a graph that a finding takes, as shares of the width.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpanMark {
-    /// Where it begins, or the left edge.
+    /// Its begin, or the left edge.
     pub left: f64,
-    /// Where it ends, or the right edge.
+    /// Its end, or the right edge.
     pub right: f64,
     /// Whether its end is in the graph.
     pub ends: bool,

@@ -1,4 +1,4 @@
-//! Where the notes of a graph are marked, and which of the marks have room for a label.
+//! Places of the notes of a graph, and the marks that have room for a label.
 
 use super::timeline::Window;
 
@@ -18,7 +18,7 @@ pub struct NoteMark {
     pub count: usize,
     /// Horizontal position as a share of the width.
     pub share: f64,
-    /// Where its label fits: to the right of it, or else to the left.
+    /// Side on which its label fits: to the right of it, or else to the left.
     pub label: Option<Side>,
 }
 

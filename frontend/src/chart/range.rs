@@ -25,7 +25,7 @@ pub enum RangeStep {
     Narrower,
 }
 
-/// Why a [`RangeStep`] would change nothing.
+/// Reason why a [`RangeStep`] has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// The range reaches the present.
@@ -52,11 +52,11 @@ impl Range {
     /// Shortest range; a shorter one would show no more detail.
     pub const SHORTEST_MS: u64 = 30_000;
 
-    /// Longest interval between samples of the recent history, in ms: that of nodes while no page shows them.
+    /// Longest interval between samples of the recent history, in ms: the interval of nodes while no page shows them.
     const SLOWEST_MS: u64 = 10_000;
     /// From this length on, in ms, a cell of a heat map is as long as that.
     const COARSE_MS: u64 = 120_000;
-    /// How old a step is before it is shown incomplete, in ms: by then, it has samples.
+    /// Maximum age of a step that is shown incomplete, in ms: by then, it has samples.
     const SAMPLED_MS: u64 = 3_000;
 
     /// Lengths that a user selects directly, in ms.

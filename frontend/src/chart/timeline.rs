@@ -20,7 +20,7 @@ pub struct Window {
     is_long: bool,
 }
 
-/// Which of a slot's values is shown.
+/// The value of a slot that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extreme {
     /// The mean.
@@ -31,7 +31,7 @@ pub enum Extreme {
     High,
 }
 
-/// What is known of one step.
+/// Value of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Point {
     /// No sample.

@@ -1,6 +1,6 @@
 //! Places a tooltip beside the pointer, from the size of the window alone: measuring it would force a layout.
 
-/// Where a tooltip is drawn: a point of the window, and by which share of its own size it is moved from there.
+/// Placement of a tooltip: a point of the window, and the share of its own size by which it is moved from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Placement {
     /// The point in CSS pixels from the window's left and top.

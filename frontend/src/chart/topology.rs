@@ -50,7 +50,7 @@ pub struct NvLinks {
     pub path: String,
     /// Stroke width, which grows with the number of links.
     pub stroke: f64,
-    /// What it connects.
+    /// The connection.
     pub text: String,
 }
 
@@ -67,7 +67,7 @@ pub struct TopologyPicture {
     pub switches: Vec<Block>,
     /// NUMA nodes.
     pub numa: Vec<Block>,
-    /// What connects all pairs of GPUs alike, if all have the same number of NVLinks.
+    /// The connection of all pairs of GPUs, if all have the same number of NVLinks.
     pub fabric: Option<Block>,
     /// NVLinks between single pairs.
     pub nvlinks: Vec<NvLinks>,

@@ -5,7 +5,7 @@ use nodeglass_protocol::audit::{AuditRecord, View, ViewClient, ViewEnd, ViewerId
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::ShareId;
 
-/// What kind of record is shown.
+/// The kind of the shown records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecordKind {
     /// Both.
@@ -45,7 +45,7 @@ impl RecordKind {
     }
 }
 
-/// Which records are shown.
+/// Filter of records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditFilter {
     /// Their kind.
@@ -74,13 +74,13 @@ pub struct AuditRow {
     pub at_s: i64,
     /// `View` or `Action`.
     pub kind: &'static str,
-    /// What was viewed or done.
+    /// The viewed scope or the action.
     pub what: String,
-    /// Who viewed; an action is always the owner's.
+    /// The viewer; an action is always the owner's.
     pub who: String,
     /// The share that was used, by its label if it has one.
     pub share: String,
-    /// How long a view lasted, or how an action ended.
+    /// Duration of a view, or outcome of an action.
     pub result: String,
     /// Whether it is something to look at: an action that failed.
     pub is_failure: bool,
@@ -198,7 +198,7 @@ fn end_ms(view: &View, now_ms: u64) -> u64 {
     }
 }
 
-/// Returns the shares that were used, each with its text, the one that was used last first.
+/// Returns the used shares, each with its text, the last used one first.
 pub fn shares(records: &[AuditRecord]) -> Vec<(ShareId, String)> {
     let mut shares: Vec<(ShareId, String)> = Vec::new();
     for record in records {
@@ -223,7 +223,7 @@ fn viewer_text(viewer: &ViewerIdentity) -> String {
     format!("{user}{address}{by}")
 }
 
-/// How long a visit lasted that ended with this view.
+/// Returns the duration of a visit that ended with this view.
 fn duration_text(began_ms: u64, view: &View, now_ms: u64) -> String {
     let span = text::span(end_ms(view, now_ms).saturating_sub(began_ms) / 1_000);
     match view.end {

@@ -6,7 +6,7 @@ use nodeglass_protocol::{JobId, NodeName};
 /// A command and its purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShellCommand {
-    /// What it does, in a few words, as its label on the page.
+    /// Its effect in a few words, as its label on the page.
     pub purpose: String,
     /// The command.
     pub command: String,
@@ -67,7 +67,7 @@ pub fn for_guest(job: &Job, tunnel: &str) -> Vec<ShellCommand> {
 
 /// Returns the command that submits a job's batch script again, to run without these nodes; `None` without nodes or script.
 pub fn resubmission_without(job: &Job, nodes: &[NodeName]) -> Option<ShellCommand> {
-    // An allocation without a script is no batch job.
+    // An allocation without a script is not a batch job.
     let script = job.command.as_ref().filter(|command| command.as_str().starts_with('/'))?;
     let names = nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(",");
     if names.is_empty() {

@@ -14,8 +14,8 @@ const LOW_CLOCK: f64 = 0.95;
 /// Difference of run times that asks for an explanation, in %.
 const EXPLAINED_PCT: f64 = 5.0;
 
-/// How the run time of the second job differs from that of the first one, and what else differs: the number of GPUs,
-/// idle time, utilisation and, of jobs that were busy, the clock. `None` if one of them has not ended.
+/// Returns the difference between the run times of two jobs, and other differences: the number of GPUs, idle time,
+/// utilisation and, for busy jobs, the clock. `None` if one of them has not ended.
 pub fn difference_sentence(first: &Report, second: &Report) -> Option<String> {
     let elapsed = |report: &Report| report.is_final.then_some(report.elapsed_s as f64).filter(|s| *s > 0.0);
     let percent = 100.0 * (elapsed(second)? / elapsed(first)? - 1.0);
@@ -50,7 +50,7 @@ fn gpus(first: &Report, second: &Report) -> Option<String> {
 /// The share of the observed time in which a job's GPUs were idle, in %.
 fn idle_pct(report: &Report) -> Option<f64> {
     let observed = report.totals.gpu_hours_observed;
-    // Without any utilisation, nothing is known to be idle.
+    // Without any utilisation, idleness is unknown.
     report.totals.util_pct.filter(|_| observed > 0.0)?;
     Some(100.0 * report.totals.gpu_hours_idle / observed)
 }

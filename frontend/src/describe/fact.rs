@@ -4,13 +4,13 @@ use crate::domain::text;
 use nodeglass_protocol::field::{Field, FullScale, Group, Unit, ValueKind};
 use nodeglass_protocol::{Cell, Reading, Row};
 
-/// How a fact is emphasised.
+/// Emphasis of a fact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Emphasis {
     /// Normal, or neither good nor bad.
     #[default]
     Plain,
-    /// There is no value; the text says why.
+    /// A missing value; the text says why.
     Absent,
     /// A warning.
     Warning,
@@ -21,13 +21,13 @@ pub enum Emphasis {
 /// One fact.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fact {
-    /// What it is about.
+    /// The label.
     pub label: String,
     /// The value, or why it is missing.
     pub value: String,
     /// Explanation or advice, shown in a quiet colour after the value.
     pub note: String,
-    /// How it is emphasised.
+    /// The emphasis.
     pub emphasis: Emphasis,
     /// Fraction to draw as a bar, with the CSS class of its hue.
     pub bar: Option<(f64, &'static str)>,
@@ -125,7 +125,7 @@ impl Fact {
 /// Facts that belong together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FactGroup {
-    /// What they are about.
+    /// The title.
     pub title: &'static str,
     /// A sentence before the facts.
     pub note: String,

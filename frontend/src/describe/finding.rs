@@ -80,7 +80,7 @@ pub fn request_scope(item: &Item, request: &SilenceRequest) -> String {
     format!("{kind} of {}", silenced_jobs(item, request.job))
 }
 
-/// The name of a job if it is that of the item, or its number; or all jobs.
+/// Returns the name of a job if it is the item's job, or its number; or all jobs.
 fn silenced_jobs(item: &Item, job: Option<JobId>) -> String {
     match job {
         None => "all jobs".to_owned(),

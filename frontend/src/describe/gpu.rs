@@ -10,7 +10,7 @@ use nodeglass_protocol::gpu::{VgpuLicense, Virtualization};
 use nodeglass_protocol::picture::{GpuPicture, NodeFacts};
 use nodeglass_protocol::{GpuField as F, Reading, Text, Vendor};
 
-/// What the details need besides the GPU itself.
+/// Context of the details besides the GPU itself.
 pub struct GpuContext<'a> {
     /// The facts of its node, once known.
     pub node: Option<&'a NodeFacts>,

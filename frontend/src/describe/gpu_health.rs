@@ -103,16 +103,16 @@ fn nvlink(link: &NvLink) -> Fact {
 /// The finding that the sheet of a GPU states first.
 #[derive(Clone, Copy, Debug)]
 pub struct Stated<'a> {
-    /// What it is about.
+    /// Kind.
     pub kind: FindingKind,
-    /// How severe it is.
+    /// Severity.
     pub severity: Severity,
     /// Its sentence.
     pub title: &'a str,
 }
 
-/// Returns the events of a GPU, those that occurred last first, each text once with its count. An event that is part of
-/// `stated` is marked like that, and not explained again. `when` formats a time.
+/// Returns the events of a GPU, the latest first, each text once with its count. An event that is part of `stated` is
+/// marked like that, and not explained again. `when` formats a time.
 pub fn events<'a>(
     all: impl DoubleEndedIterator<Item = &'a GpuEvent>,
     gpu: &GpuPicture,

@@ -6,7 +6,7 @@ use nodeglass_protocol::picture::ProcessPicture;
 use nodeglass_protocol::process::{ProcessDetail, ProcessState, Rank, RelatedProcess, Runtime};
 use nodeglass_protocol::{ProcessField as F, Reading};
 
-/// Returns its readings and identity, as far as known without a request.
+/// Returns its readings and identity that are known without a request.
 pub fn groups(process: &ProcessPicture, ran: Option<u64>) -> Vec<FactGroup> {
     vec![now(process, ran), identity(process)]
 }

@@ -1,4 +1,4 @@
-//! How far a job's program is, and when it will be done.
+//! Progress of a job's program, and its expected end.
 
 use crate::domain::severity::Severity;
 use crate::domain::text;

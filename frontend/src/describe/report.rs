@@ -1,4 +1,4 @@
-//! What the report of a job says: its figures, formatted and as numbers that can be compared.
+//! Content of a job's report: its figures, formatted and as numbers that can be compared.
 
 use super::{Fact, FactGroup};
 use crate::describe::fact::bytes;
@@ -13,13 +13,13 @@ use std::borrow::Cow;
 /// A figure of a report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is.
+    /// The label.
     pub label: Cow<'static, str>,
     /// Formatted, with its unit.
     pub value: String,
     /// Explanation, such as the amount requested.
     pub note: String,
-    /// As a number, to be compared with that of another job; `None` for text.
+    /// The number, to compare with another job's; `None` for text.
     pub number: Option<f64>,
     /// Fraction of what was allocated, to draw as a bar, with the CSS class of its hue.
     pub bar: Option<(f64, &'static str)>,
@@ -28,7 +28,7 @@ pub struct Figure {
 /// Figures that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// What they are about.
+    /// The title.
     pub title: &'static str,
     /// The figures that are known.
     pub figures: Vec<Figure>,
@@ -47,7 +47,7 @@ pub fn figures(report: &Report) -> Vec<Figures> {
     shown.map(|(title, figures)| Figures { title, figures }).collect()
 }
 
-/// The same as facts.
+/// Returns the figures as facts.
 pub fn facts(report: &Report) -> Vec<FactGroup> {
     let fact = |figure: Figure| Fact {
         bar: figure.bar,
@@ -187,7 +187,7 @@ fn job(report: &Report) -> Vec<Figure> {
     [run_time, observed].into_iter().chain(application).collect()
 }
 
-/// What SLURM's accounting states.
+/// Returns the statement of SLURM's accounting.
 fn accounting(report: &Report) -> Vec<Figure> {
     let Some(stated) = &report.accounting else { return Vec::new() };
     let exit = match stated.signal {
@@ -226,8 +226,7 @@ pub fn state_text(state: &Text, is_final: bool) -> String {
     outcome::failure(&ended).map_or_else(|| health::state_label(&ended.state), |failure| failure.label)
 }
 
-/// The difference of a figure from that of another job, as a percentage: `+14 %`; empty if there is none worth
-/// showing.
+/// Returns the difference of a figure from another job's, as a percentage: `+14 %`; empty if it is too small to show.
 pub fn difference(number: Option<f64>, base: Option<f64>) -> String {
     let (Some(number), Some(base)) = (number, base) else { return String::new() };
     if base.abs() < f64::EPSILON {

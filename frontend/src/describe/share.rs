@@ -36,7 +36,7 @@ pub const HIDEABLE_PARTS: [(&str, &str); 5] = [
 pub struct Offer {
     /// The text of the choice.
     pub label: String,
-    /// What would be shared.
+    /// The scope of the share.
     pub scope: Scope,
 }
 
@@ -95,7 +95,7 @@ fn scope_len(scope: &Scope) -> usize {
     }
 }
 
-/// Describes what is hidden: `process arguments, logs`; empty if nothing is.
+/// Describes the hidden parts: `process arguments, logs`; empty if there are none.
 pub fn hidden_text(parts: &HiddenParts) -> String {
     let is_hidden = [parts.arguments, parts.paths, parts.other_users, parts.logs, parts.notes];
     let hidden = HIDEABLE_PARTS
@@ -176,11 +176,11 @@ pub struct ShareViewer {
     pub tabs: usize,
     /// Since when at least one is open, in ms since 1970.
     pub since_ms: u64,
-    /// How the user relates to the owner.
+    /// The user's relation to the owner.
     pub relation: Relation,
 }
 
-/// How a viewer relates to the owner.
+/// Relation of a viewer to the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// Views with the owner's key.

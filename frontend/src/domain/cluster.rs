@@ -26,7 +26,7 @@ pub fn free_text(gpus: &GpuCounts) -> String {
     format!("{free} of {} free", count(gpus.total))
 }
 
-/// What the other GPUs are: `4 allocated, 7 on nodes that accept no jobs`.
+/// Returns the state of the other GPUs: `4 allocated, 7 on nodes that accept no jobs`.
 pub fn taken_text(gpus: &GpuCounts) -> String {
     match (gpus.allocated, gpus.unavailable) {
         (Some(allocated), Some(0)) => format!("{allocated} allocated"),

@@ -1,4 +1,4 @@
-//! What is compared: whole jobs, or parts of their runs, as an address names them.
+//! Compared jobs, or parts of their runs, as an address names them.
 
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
@@ -32,7 +32,7 @@ pub enum Edge {
     To,
 }
 
-/// Why a time that was entered is not taken.
+/// Error of an entered time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeError {
     /// The text is not a time.
@@ -56,8 +56,8 @@ pub fn heading(all: &[Compared], label_of: impl Fn(JobId) -> String) -> String {
     }
 }
 
-/// Returns the jobs that can be compared with one: those of the same user and kind that have started, newest first. Jobs are
-/// of a kind if their names differ at their ends only, in what is not a letter: `train-17` and `train-18`.
+/// Returns the jobs that can be compared with one: jobs of the same user and kind that have started, newest first.
+/// Jobs are of a kind if their names differ only at their ends and not in letters: `train-17` and `train-18`.
 pub fn alike(own: JobId, user: &str, name: &str, jobs: &[Job]) -> Vec<JobId> {
     let stem = |name: &str| name.trim_end_matches(|letter: char| !letter.is_alphabetic()).to_owned();
     let kind = stem(name);
@@ -69,7 +69,7 @@ pub fn alike(own: JobId, user: &str, name: &str, jobs: &[Job]) -> Vec<JobId> {
     alike.into_iter().map(|job| job.id).collect()
 }
 
-/// Returns whether a job has used anything: the start of one that waits is only expected.
+/// Returns whether a job has used resources: the start of a waiting job is only expected.
 pub fn has_started(job: &Job) -> bool {
     job.start.is_some() && job.state != JobState::Pending
 }

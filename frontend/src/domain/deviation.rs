@@ -1,7 +1,8 @@
-//! How far each GPU of a picture is from its peers, and which of them the relay found to be slow or unused.
+//! Deviations of each GPU of a picture from its peers, and the GPUs that the relay found to be slow or unused.
 //!
-//! The rules are those of the relay, [`nodeglass_rules::peers`]; what it concludes from them stands in its findings. The page
-//! concludes nothing: it lacks the settings, the processes of other nodes and the time before the last ten minutes.
+//! The rules are shared with the relay, [`nodeglass_rules::peers`]; its conclusions are in its findings. The page
+//! concludes nothing itself: it lacks the settings, the processes of other nodes and the time before the last ten
+//! minutes.
 
 use crate::chart::{Point, Window, WindowCache};
 use crate::domain::metric::Metric;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-/// The comparison of all GPUs of a picture, each with those of the same job and model.
+/// The comparison of all GPUs of a picture, each with the GPUs of the same job and model.
 #[derive(Default)]
 pub struct Comparison {
     window: Option<Window>,
@@ -34,7 +35,7 @@ pub struct Comparison {
 pub struct Outlier {
     /// The metric whose graph shows it.
     pub metric: Metric,
-    /// What is wrong and where: `Rank 35 (gpu-h05 GPU 3) runs 45 % slower than its peers: thermal slowdown`.
+    /// The problem and its place: `Rank 35 (gpu-h05 GPU 3) runs 45 % slower than its peers: thermal slowdown`.
     pub title: String,
     /// In a few words: `SM clock −45 %`.
     pub label: String,
@@ -146,7 +147,7 @@ impl Comparison {
                 let Some(job) = owner(node, gpu, only) else { continue };
                 let model = gpu.facts.name.value().map_or("", |name| name.as_str());
                 let is_same = |group: &Group| group.job == job && group.model == model;
-                // Mostly that of the GPU before.
+                // Mostly the same as for the GPU before.
                 let at = self.groups.iter().rposition(is_same).unwrap_or_else(|| {
                     let known = old.iter().position(is_same).map(|at| old.swap_remove(at));
                     let new = || Group::new(job, model);
@@ -267,8 +268,8 @@ fn means(node: &NodePicture, gpu: usize, window: &Window, first: usize) -> Vec<p
     means
 }
 
-/// Returns whether a finding is about GPUs that stand out from others of their job: they are slow, or unused while others
-/// work. Of a job that has ended, those of its last hour count.
+/// Returns whether a finding is about GPUs that stand out from others of their job: they are slow, or unused while
+/// others work. For an ended job, findings of its last hour count.
 fn is_of_outliers(finding: &Finding, picture: &Picture, only: Option<JobId>) -> bool {
     let is_of = |job: Option<JobId>| job.is_some_and(|job| finding.jobs.contains(&job));
     let owned = || {

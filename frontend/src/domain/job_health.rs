@@ -8,7 +8,7 @@ use crate::domain::text;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{Link, NodePicture};
 
-/// Returns the health of a job: what needs attention most, or else its state. The items are those of its own
+/// Returns the health of a job: the item that needs attention most, or else its state. The items are those of its own
 /// GPUs, and of nodes as a whole; problems of other jobs on its nodes do not count.
 pub fn for_job<'a>(
     job: &Job,

@@ -1,6 +1,6 @@
 //! The table of keyboard shortcuts, which the help, the command palette and the keyboard share.
 
-/// What a key does.
+/// The command of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Moves the selection in the job list by this many entries; negative is up.
@@ -17,8 +17,8 @@ pub enum Command {
     About,
     /// Shows every job.
     AllJobs,
-    /// Shows the item that needs attention this many after the one shown last; negative is before. In a log, moves
-    /// between matches, or between errors while nothing is searched.
+    /// Shows the item that needs attention this many after the last shown one; negative is before. In a log, moves
+    /// between matches, or between errors while the search is empty.
     Next(isize),
     /// Notes something at the cursor of the graphs, or now.
     Note,
@@ -63,7 +63,7 @@ const fn binding(keys: &'static [&'static str], command: Command, description: &
     Binding { keys, command, description }
 }
 
-/// The shortcuts that apply everywhere on the page. The arrows are those of nvnodetop, the letters those of vi.
+/// The shortcuts that apply everywhere on the page. The arrows are nvnodetop's, the letters vi's.
 pub const BINDINGS: &[Binding] = &[
     binding(&["ArrowUp", "k"], Command::Job(-1), "job above"),
     binding(&["ArrowDown", "j"], Command::Job(1), "job below"),

@@ -11,8 +11,7 @@ use std::cmp::Ordering;
 /// Memory that a driver and its persistence daemon use of an idle GPU, in bytes.
 const IDLE_MEM_BYTES: u64 = 1 << 30;
 
-/// How many GPUs are busy. A GPU is busy if anything runs on it or more memory is in use than an idle driver
-/// needs.
+/// Number of busy GPUs. A GPU is busy if a process runs on it or more memory is in use than an idle driver needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuUse {
     /// GPUs that are in use.
@@ -69,7 +68,7 @@ fn is_busy(gpu: &GpuPicture) -> Option<bool> {
 pub struct GroupTotals {
     /// Number of machines.
     pub machines: usize,
-    /// How many of them cannot be reached.
+    /// Number of unreachable ones.
     pub down: usize,
     /// Their GPUs.
     pub gpus: GpuUse,
@@ -101,8 +100,8 @@ fn is_down(node: &NodePicture) -> bool {
     failed || matches!(node.head.link, Link::Connecting { failures: 1.. })
 }
 
-/// Returns what a machine's row says in few words, empty if nothing is wrong. What needs attention states the cause of a
-/// machine that cannot be reached.
+/// Returns the state in a machine's row in few words, empty if there is no problem. The attention list states the
+/// cause of an unreachable machine.
 pub fn state(node: &NodePicture, now_ms: u64) -> (Severity, String) {
     let health = health::for_node(node, now_ms);
     let words = match &node.head.no_gpu {

@@ -1,4 +1,4 @@
-//! What a graph shows of a GPU: a reading with history, in its unit and on its scale.
+//! Metrics of graphs: a GPU's reading with history, in its unit and on its scale.
 
 use crate::domain::text;
 use crate::domain::throttle;
@@ -50,8 +50,8 @@ impl Metric {
         Self::THROTTLE,
     ];
 
-    /// Returns the metrics that the overview can show: its nodes have the history of few fields. The
-    /// deviation is mainly that of the clock.
+    /// Returns the metrics that the overview can show: its nodes have the history of few fields. The deviation is
+    /// mainly the clock's.
     pub fn in_overview() -> impl Iterator<Item = Self> {
         let is_known =
             |metric: &Self| GpuField::SUMMARY_HISTORY.contains(&metric.0.unwrap_or(GpuField::SmClock));
@@ -157,7 +157,7 @@ impl Metric {
         gpu.full_scale(self.0?).map(|whole| self.convert(whole))
     }
 
-    /// Returns whether a level of throttling is worth a warning: that of heat, power brake or hardware.
+    /// Returns whether a level of throttling is worth a warning: heat, power brake or hardware.
     pub fn is_throttled(self, level: f32) -> bool {
         self == Self::THROTTLE && level >= 60.0
     }

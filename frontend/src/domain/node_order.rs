@@ -1,4 +1,4 @@
-//! Which nodes of a large job come first: those that need attention.
+//! Order of the nodes of a large job: nodes that need attention first.
 
 use crate::domain::severity::Severity;
 use nodeglass_protocol::NodeName;
@@ -6,13 +6,13 @@ use std::cmp::Reverse;
 
 /// Up to this many nodes of a job have a tab each.
 const MOST_TABS: usize = 12;
-/// Of more nodes, up to this many have a tab because they need attention.
+/// Maximum number of nodes with a tab because they need attention, if there are more nodes.
 const MOST_PROBLEMS: usize = 6;
 
 /// Widths of the line of tabs, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TabRoom {
-    /// What is left for nodes.
+    /// The rest for nodes.
     pub for_nodes: f64,
     /// The tab of a node.
     pub tab: f64,
@@ -31,7 +31,7 @@ impl TabRoom {
     }
 }
 
-/// How much a node needs attention: its severity, and its place in the list of what does.
+/// The need for attention of a node: its severity, and its place in the attention list.
 pub type Rank = (Severity, usize);
 
 /// Returns the nodes that have one of `most` tabs where not all have one: the most severe ones, and the current one, in
@@ -65,7 +65,7 @@ pub fn matching(nodes: &[ListedNode], typed: &str) -> Vec<ListedNode> {
     };
     let found: Vec<&ListedNode> = nodes.iter().filter(matches).collect();
     let of = |wanted: fn(Severity) -> bool| found.iter().filter(move |node| wanted(node.1));
-    // What is only waiting is no problem.
+    // An item that only waits is not a problem.
     let errors = of(|severity| severity == Severity::Error);
     let warnings = of(|severity| severity == Severity::Warning);
     let others = of(|severity| severity < Severity::Warning);

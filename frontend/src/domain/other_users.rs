@@ -12,7 +12,7 @@ pub fn are_of_several(jobs: &[Job]) -> bool {
     jobs.split_first().is_some_and(|(first, rest)| rest.iter().any(|job| job.user != first.user))
 }
 
-/// What the jobs of one user have and wait for, by SLURM's facts.
+/// Allocations and pending requests of one user's jobs, by SLURM's facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserTotals {
     /// Login name.
@@ -80,8 +80,8 @@ impl UserTotals {
     }
 }
 
-/// Nodes that refuse the relay's user and have active jobs of other users only. Many sites admit a user only to
-/// the nodes of own jobs, so that this is no problem of the node.
+/// Nodes that refuse the relay's user and have active jobs of other users only. Many sites admit a user only to the
+/// nodes of own jobs, so a refusal is not a problem of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
     nodes: HashSet<NodeName>,

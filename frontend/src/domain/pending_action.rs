@@ -8,11 +8,11 @@ use nodeglass_protocol::request::{JobAction, ProcessRef, Request, Signal};
 /// An action that the user may confirm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingAction {
-    /// What the relay is asked to do.
+    /// The request to the relay.
     pub request: Request,
     /// The question, with the target's full name.
     pub question: String,
-    /// What the action does.
+    /// The effect of the action.
     pub effect: &'static str,
     /// Label of the button that confirms it.
     pub confirm_label: &'static str,

@@ -5,7 +5,7 @@ use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::{JobId, NodeName};
 
-/// What the page shows.
+/// A view of the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Route {
     /// `/`: every job.
@@ -15,7 +15,7 @@ pub enum Route {
     Job(JobId, JobTab),
     /// `/job/48440_10`: a job by the number that SLURM and the page print, which the job list resolves.
     JobLabel(String, JobTab),
-    /// `/node/NAME`: one node, whatever runs there.
+    /// `/node/NAME`: one node, with any jobs.
     Node(NodeName),
     /// `/usage`: what all jobs of the last weeks used.
     Usage,

@@ -10,7 +10,7 @@ pub struct Clock {
     ahead_ms: f64,
     /// Time of day minus relay's clock, in ms.
     wall_ahead_ms: i64,
-    /// Where it stands, on the page's clock in ms, while the connection is lost: the last picture is as of
+    /// The time at which it stands, on the page's clock in ms, while the connection is lost: the last picture is from
     /// then, and its nodes did not become silent.
     stopped_at_ms: Option<f64>,
     /// Set while the relay plays a recording, whose time runs at another speed, or is set.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 pub struct Log {
     /// Whether anything was received yet.
     pub received: bool,
-    /// Number of the first kept line; line 0 is the first one that this page received.
+    /// Number of the first kept line; the first line that this page received has number 0.
     pub first_line: u64,
     /// The last lines, at most [`Tail::MAX_LINES`].
     pub lines: VecDeque<LongText>,
@@ -19,7 +19,7 @@ pub struct Log {
     pub partial: Option<LongText>,
     /// Whether earlier lines of the log are missing here.
     pub truncated: bool,
-    /// Why it cannot be read, if so.
+    /// Reason for not reading it, if any.
     pub error: Option<String>,
     /// Whether the next message restarts the log instead of continuing it.
     restart_expected: bool,

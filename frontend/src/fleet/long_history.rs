@@ -1,4 +1,4 @@
-//! Long-term history of a topic's GPUs, as far as the graphs show it: one range at a time.
+//! Long-term history of a topic's GPUs for the graphs: one range at a time.
 
 use crate::chart::Window;
 use leptos::prelude::*;
@@ -23,7 +23,7 @@ struct Inner {
 
 #[derive(Default)]
 struct Loaded {
-    /// What was requested; `None` before the first response.
+    /// The request; `None` before the first response.
     request: Option<LoadRequest>,
     range: RangeHistory,
 }
@@ -107,7 +107,7 @@ impl LongHistory {
         self.read(|loaded| loaded.range.begins_ms)
     }
 
-    /// Returns whether a field is loaded for a window, as far as the relay has it.
+    /// Returns whether the part of a field's history that the relay has is loaded for a window.
     pub fn covers(&self, field: GpuField, window: &Window) -> bool {
         self.read(|loaded| {
             let covers = |request: &LoadRequest| {

@@ -44,8 +44,8 @@ const CATCH_UP_MS: f64 = 2_000.0;
 /// A frame at least this long after the last tick causes the next one, in ms, so that what updates once a
 /// second updates together with new data.
 const EARLY_MS: f64 = 700.0;
-/// The same for a frame with a structural change, such as a link or other GPUs: lists show it at once, and a
-/// sum beside them must agree.
+/// The delay for a frame with a structural change, such as a link or other GPUs: lists show it at once, and a sum
+/// beside them must agree.
 const STRUCTURAL_MS: f64 = 200.0;
 
 impl Default for Fleet {

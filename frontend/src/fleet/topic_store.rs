@@ -188,8 +188,8 @@ impl TopicStore {
         self.node(cell, |node| cell.health(node, now_ms))
     }
 
-    /// Reads how far each GPU is from its peers, which is computed once for all views. Positions are those of
-    /// the picture; does not subscribe.
+    /// Reads the deviations of the GPUs from their peers, which are computed once for all views. Positions are the
+    /// picture's; does not subscribe.
     pub fn comparison<R>(&self, read: impl FnOnce(&Comparison) -> R) -> R {
         read(&self.valid_comparison())
     }
@@ -377,7 +377,7 @@ impl TopicStore {
         }
     }
 
-    /// Rebuilds the cells from the picture, keeping those of known nodes, and notifies all subscribers.
+    /// Rebuilds the cells from the picture, keeping the cells of known nodes, and notifies all subscribers.
     fn rebuild(&self) {
         let old = self.0.nodes.get_untracked();
         let cells: Vec<NodeCell> = self.read(|picture| {

@@ -31,10 +31,11 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects and authenticates, verifying the relay first. In `credential`, the key of a single-tab link is
-    /// replaced by that of the session.
+    /// Connects and authenticates, verifying the relay first. In `credential`, the session key replaces the key of a
+    /// single-tab link.
     ///
     /// # Errors
+    ///
     /// Returns a [`DisconnectReason`] if the connection fails.
     pub async fn open(credential: &mut Credential) -> Result<Self, DisconnectReason> {
         let mut opened = Self::try_open(credential).await;
@@ -127,7 +128,7 @@ impl Connection {
                 Event::Command(Some(FeedCommand::Leave)) => return Err(DisconnectReason::Broken),
                 // A new key while this one works, or a reconnect request while connected: nothing to do.
                 Event::Command(_) => None,
-                // Nothing is subscribed while the page is hidden, so silence is expected.
+                // A hidden page has no subscription, so silence is expected.
                 Event::Silence if fleet.topics().is_empty() => None,
                 // The relay did not respond to the request for a snapshot either: it is gone.
                 Event::Silence if probing => return Err(DisconnectReason::Silent),
@@ -143,7 +144,7 @@ impl Connection {
     }
 }
 
-/// What wakes the connection.
+/// Events that wake the connection.
 enum Event {
     Received(Option<Message>),
     Command(Option<FeedCommand>),

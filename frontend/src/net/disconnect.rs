@@ -1,4 +1,4 @@
-//! Why a connection to the relay ended.
+//! Reasons for the end of a connection to the relay.
 
 use super::credential::Credential;
 use nodeglass_protocol::live::CloseReason;
@@ -6,7 +6,7 @@ use nodeglass_protocol::live::CloseReason;
 /// Stored in place of the key in a guest's tab that has no key, or no longer; how the share ended follows.
 const SHARE_OVER: &str = "over";
 
-/// Why a connection ended.
+/// Reason for the end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DisconnectReason {
     /// It could not be opened, or it was lost.

@@ -22,7 +22,7 @@ const ANSWER_MS: u32 = 20_000;
 pub enum LinkState {
     /// Looking for a key.
     Starting,
-    /// There is no key; the user must provide one.
+    /// The tab has no key; the user must provide one.
     NoKey,
     /// The first connection is being established.
     Connecting,

@@ -19,14 +19,14 @@ use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 use web_sys::{BroadcastChannel, MessageEvent};
 
-/// Time limit for answers from other tabs, in ms.
+/// Time limit for responses of other tabs, in ms.
 const ANSWER_TIMEOUT_MS: u32 = 250;
 /// The message of a tab without a key.
 const QUESTION: &str = "key?";
 /// The prefix of the answer; a credential as in a link follows.
 const ANSWER: &str = "key=";
 
-/// Why a tab has no key.
+/// Reason for a missing key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoKeyReason {
     /// Its address had none.
@@ -94,7 +94,7 @@ pub fn keep(credential: &Credential) {
     }
 }
 
-/// Removes this tab's key: whatever answers in the relay's place may serve a page that could read it.
+/// Removes this tab's key: a program that responds in the relay's place may serve a page that could read it.
 pub fn forget() {
     for name in [owner_name(), share_name(), tab_name()] {
         platform::remove_item(platform::session(), &name);

@@ -15,8 +15,8 @@ use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
 use nodeglass_protocol::live::ClientMessage;
 
-/// How long a page stays subscribed after it was hidden, in ms. After that it subscribes only to what
-/// notifications need. Short glances at another tab find everything as it was.
+/// Time for which a page stays subscribed after it was hidden, in ms. After that it subscribes only to the topics
+/// that notifications need. After a short glance at another tab, all data is still there.
 const SUSPEND_AFTER_MS: u32 = 4_000;
 
 /// Starts the feed; it ends with the reactive owner it was started under.

@@ -16,7 +16,7 @@ impl FrameQueue {
         Self(StoredValue::new_local(VecDeque::new()))
     }
 
-    /// Runs a job in a frame of its own, after those that wait already. A hidden page draws no frames.
+    /// Runs a job in a frame of its own, after the waiting ones. A hidden page draws no frames.
     pub fn push(self, job: impl FnOnce() + 'static) {
         let is_idle = self.0.try_update_value(|jobs| {
             jobs.push_back(Box::new(job));

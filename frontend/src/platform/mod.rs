@@ -188,7 +188,7 @@ pub fn load_item(storage: Option<Storage>, name: &str) -> Option<String> {
     storage?.get_item(name).ok()?
 }
 
-/// Stores a text. If the browser refuses, nothing is stored.
+/// Stores a text, unless the browser refuses.
 pub fn store_item(storage: Option<Storage>, name: &str, value: &str) {
     if let Some(storage) = storage {
         let _ = storage.set_item(name, value);

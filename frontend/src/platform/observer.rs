@@ -71,7 +71,7 @@ pub enum Visibility {
     Hidden,
     /// The offset from its top and the height of the visible part, in px.
     Part(u32, u32),
-    /// All of it, whatever its height.
+    /// The whole element, of any height.
     Full,
 }
 

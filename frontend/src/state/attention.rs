@@ -1,4 +1,4 @@
-//! What needs attention now, updated with every assessment, for every view that shows it.
+//! The current attention list, updated with every assessment, for every view that shows it.
 
 use crate::domain::attention::{self, Entry, Item, Tracker};
 use crate::domain::route::{Route, around};
@@ -15,9 +15,9 @@ pub struct Attention {
     feed: Feed,
     assessment: RwSignal<u64>,
     entries: Memo<Arc<Vec<Entry>>>,
-    /// What ended within the last hour.
+    /// Items that ended within the last hour.
     resolved: Memo<Arc<Vec<Item>>>,
-    /// What lasts and is silenced.
+    /// Silenced items that are active.
     silenced: Memo<Arc<Vec<Item>>>,
     /// The keys of past items that the viewer dismissed, oldest first.
     dismissed: RwSignal<Vec<String>>,
@@ -108,17 +108,17 @@ impl Attention {
         self.entries
     }
 
-    /// What ended within the last hour, latest first.
+    /// Returns the items that ended within the last hour, latest first.
     pub fn resolved(&self) -> Memo<Arc<Vec<Item>>> {
         self.resolved
     }
 
-    /// What lasts and is silenced, worst first.
+    /// Returns silenced items that are active, worst first.
     pub fn silenced(&self) -> Memo<Arc<Vec<Item>>> {
         self.silenced
     }
 
-    /// The same of one job.
+    /// Returns the silenced items of one job.
     pub fn silenced_of(&self, id: JobId) -> Memo<Arc<Vec<Item>>> {
         let silenced = self.silenced;
         Memo::new(move |_| {
@@ -144,8 +144,8 @@ impl Attention {
         self.hidden
     }
 
-    /// The items of one job by its own topic; until that is here, those of the overview. How a job ended is not among
-    /// them.
+    /// Returns the items of one job by its own topic, or the overview's until that has arrived. The failure of a job
+    /// is not among them.
     pub fn of_job(&self, store: &TopicStore, id: JobId, job: Memo<Option<Job>>) -> Memo<Arc<Vec<Entry>>> {
         let (this, store) = (self.clone(), store.clone());
         let tracker = Mutex::new(Tracker::default());
@@ -184,7 +184,7 @@ impl Attention {
         set(self.jobs_held, is_held);
     }
 
-    /// Returns the item `by` places after the one that was returned last, from each end on to the other.
+    /// Returns the item `by` places after the last returned one, from each end on to the other.
     pub fn next(&self, by: isize) -> Option<Item> {
         let entries = self.entries.get_untracked();
         let listed: Vec<&Item> =

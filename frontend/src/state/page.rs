@@ -60,7 +60,7 @@ pub enum ShareSheetView {
     Viewers,
 }
 
-/// What all views share; a Leptos context.
+/// State that all views share; a Leptos context.
 #[derive(Clone)]
 pub struct Page {
     /// The state of the fleet.
@@ -86,7 +86,7 @@ pub struct Page {
     pub ended_ms: Memo<Option<u64>>,
     /// The moment under the cursor of the graphs, in ms of the relay's clock.
     pub cursor: RwSignal<Option<u64>>,
-    /// How many matches or errors the log that is shown has still to move by; negative is up.
+    /// Number of matches or errors by which the shown log has still to move; negative is up.
     pub log_step: RwSignal<Option<isize>>,
     /// Work that is spread over frames.
     pub frames: FrameQueue,
@@ -102,7 +102,7 @@ pub struct Page {
     pub drawer: RwSignal<bool>,
     /// Whether the job list shows the jobs that ended.
     pub lists_ended: RwSignal<bool>,
-    /// Whether the job list shows those that wait, where they are many.
+    /// Whether the job list shows waiting jobs, if there are many.
     pub lists_waiting: RwSignal<bool>,
     /// The action that awaits confirmation.
     pub pending_action: RwSignal<Option<PendingAction>>,
@@ -116,9 +116,9 @@ pub struct Page {
     pub toasts: RwSignal<Vec<Toast>>,
     /// Whether a service worker was found here and removed.
     pub removed_worker: RwSignal<bool>,
-    /// What needs attention.
+    /// The attention list.
     pub attention: Attention,
-    /// What the graphs of the route mark, the most important last.
+    /// The items that the graphs of the route mark, the most important last.
     pub marked: Memo<Arc<Vec<attention::Item>>>,
     /// Source of the route, and the way to navigate.
     pub address: Address,

@@ -7,7 +7,7 @@ use leptos::prelude::*;
 /// Dark, light, or as the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {
-    /// As the system.
+    /// The system's theme.
     #[default]
     System,
     /// Dark.

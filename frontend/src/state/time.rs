@@ -12,14 +12,14 @@ use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::{GpuUuid, NodeName};
 use wasm_bindgen::JsCast;
 
-/// What the graphs share; a Leptos context. Clones share the same state.
+/// State that the graphs share; a Leptos context. Clones share the same state.
 #[derive(Clone)]
 pub struct Time {
     page: Page,
     range: RwSignal<Range>,
     /// The range in the URL.
     written: StoredValue<Range>,
-    /// How long the job of the route ran, in ms, if it has ended.
+    /// Run time of the route's job in ms, if it has ended.
     run_ms: Memo<Option<u64>>,
     /// The moment under the cursor, in ms of the relay's clock.
     pub cursor: RwSignal<Option<u64>>,
@@ -38,7 +38,7 @@ pub struct Time {
 pub struct TooltipPlace {
     /// Number of the graph.
     pub graph: u32,
-    /// Where it lies.
+    /// Its place.
     pub placement: Placement,
 }
 
@@ -150,7 +150,7 @@ impl Time {
         self.range.get()
     }
 
-    /// Changes the range, given the one that is shown and the relay's clock.
+    /// Changes the range, given the shown one and the relay's clock.
     pub fn set_range(&self, at: impl FnOnce(Range, u64) -> Range) {
         let now_ms = self.now_ms();
         let range = at(untrack(|| self.range()), now_ms);

@@ -37,7 +37,7 @@ impl Choice {
             Some(_) if own.len() == 1 => {}
             Some(at) => drop(own.remove(at)),
             None => {
-                // At its default position, as far as the others are in the default order.
+                // At its default position, if the others are in the default order.
                 let at = own.iter().position(|other| *other > column).unwrap_or(own.len());
                 own.insert(at, column);
             }

@@ -13,11 +13,11 @@ pub struct Column {
     pub aliases: &'static [&'static str],
     /// Its title, without the unit.
     pub title: &'static str,
-    /// What it shows, one phrase.
+    /// Its content, one phrase.
     pub about: &'static str,
     /// The unit of its numbers.
     pub unit: Unit,
-    /// How it is drawn.
+    /// The way it is drawn.
     pub style: CellStyle,
     /// Its width in px; the minimum if it grows.
     pub width: u16,
@@ -27,22 +27,22 @@ pub struct Column {
     pub grows: bool,
     /// Priority when width is scarce: 0 stays always, then 1, 2, …; [`Column::HIDDEN`] only on request.
     pub rank: u8,
-    /// How it is aggregated.
+    /// Its aggregate.
     pub sum: Sum,
     /// Title and meaning where vendors name it differently.
     pub variants: &'static [VendorWording],
 }
 
-/// How a cell is drawn.
+/// The way a cell is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellStyle {
-    /// As text or figures.
+    /// Text or figures.
     Plain,
-    /// As a bar of utilisation.
+    /// A bar of utilisation.
     Util,
-    /// As a bar with another hue: its CSS class.
+    /// A bar with another hue: its CSS class.
     Bar(&'static str),
-    /// As a command line: the program, then the rest.
+    /// A command line: the program, then the rest.
     Command,
     /// By its table; the value serves filters and exports.
     Custom,
@@ -207,8 +207,8 @@ pub fn fitting(columns: &[Column], without_values: &[usize], room: u32) -> Vec<u
     shown
 }
 
-/// Returns the widths of shown columns in px: those that grow share what is left of the room in proportion to their
-/// own width.
+/// Returns the widths of shown columns in px: growing columns share the rest of the room in proportion to their own
+/// width.
 pub fn widths(columns: &[Column], shown: &[usize], room: u32) -> Vec<u32> {
     let width = |at: &usize| u32::from(columns[*at].width);
     let growing = shown.iter().filter(|at| columns[**at].grows).map(width).sum::<u32>().max(1);

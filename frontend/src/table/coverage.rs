@@ -1,9 +1,9 @@
-//! Which columns of a table have values on its devices, and which have none.
+//! Coverage of a table: the columns that have values on its devices, and those that have none.
 
 use super::value::{NO_GPU, Value};
 
-/// What is known of the columns of a table: a column has no values once a row states that it is not supported and
-/// no row has had one. A value that is late, stale or failed decides nothing, so that columns do not come and go.
+/// Coverage of the columns of a table: a column has no values once a row states that it is unsupported and no row has
+/// had one. A late, stale or failed value decides nothing, because columns must not come and go.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
     columns: Vec<Support>,
@@ -22,7 +22,7 @@ enum Support {
 }
 
 impl Coverage {
-    /// Creates the coverage of a number of columns, of which nothing is known.
+    /// Creates the coverage of a number of columns, without any rows.
     pub fn new(columns: usize) -> Self {
         Self { columns: vec![Support::default(); columns] }
     }

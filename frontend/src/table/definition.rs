@@ -9,11 +9,11 @@ use nodeglass_protocol::field::{Field, FullScale};
 pub struct ColumnDef<R, F> {
     /// Its description.
     pub column: Column,
-    /// How its value is read.
+    /// The reader of its value.
     pub read: ColumnReader<R, F>,
 }
 
-/// How a column is read.
+/// Reader of a column.
 pub enum ColumnReader<R, F> {
     /// A field.
     Field(F),

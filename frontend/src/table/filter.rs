@@ -52,7 +52,7 @@ enum Relation {
 }
 
 impl Relation {
-    /// As they are written, the longer ones first.
+    /// Spellings, the longer ones first.
     const ALL: [(&'static str, Self); 7] = [
         (">=", Self::AtLeast),
         ("<=", Self::AtMost),
@@ -74,12 +74,12 @@ impl Relation {
     }
 }
 
-/// Why a text is not a filter.
+/// Error of parsing a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
     /// Position of the error, in characters from the start.
     pub at: usize,
-    /// What is wrong, one sentence.
+    /// The problem, one sentence.
     pub message: String,
 }
 

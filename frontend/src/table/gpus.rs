@@ -18,11 +18,11 @@ pub struct GpuRow<'a> {
     pub node: &'a NodePicture,
     /// The GPU.
     pub gpu: &'a GpuPicture,
-    /// How far it is from its peers, if it has any.
+    /// Its deviation from its peers, if it has any.
     pub deviation: Peers<'a>,
 }
 
-/// How far a GPU is from the median of the GPUs of the same job and model.
+/// Deviation of a GPU from the median of the GPUs of the same job and model.
 #[derive(Clone, Copy)]
 pub enum Peers<'a> {
     /// There are too few of them.
@@ -407,7 +407,7 @@ fn owners(row: &GpuRow<'_>) -> Value {
 fn processes(row: &GpuRow<'_>) -> Value {
     let mut count =
         row.node.processes.iter().filter(|process| process.facts.gpu == row.gpu.facts.uuid).count() as u64;
-    // The list of a partitioned GPU includes that of its instances.
+    // The list of a partitioned GPU includes the processes of its instances.
     let parent_gpu =
         parent_gpu(row.node, row.gpu).filter(|parent_gpu| parent_gpu.facts.uuid != row.gpu.facts.uuid);
     for gap in row.gpu.gaps.iter().chain(parent_gpu.into_iter().flat_map(|parent_gpu| &parent_gpu.gaps)) {

@@ -7,7 +7,7 @@ use nodeglass_protocol::JobField as F;
 use nodeglass_protocol::picture::{JobUsagePicture, NodePicture};
 use std::sync::LazyLock;
 
-/// What a job uses of a node.
+/// Resource usage of a job on a node.
 pub struct JobUsageRow<'a> {
     /// The node.
     pub node: &'a NodePicture,

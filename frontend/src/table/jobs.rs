@@ -20,7 +20,7 @@ pub struct JobRow<'a> {
     pub totals: Totals,
     /// Its health.
     pub health: &'a Health,
-    /// What is known of it besides.
+    /// Further conclusions about it.
     pub insight: Option<&'a JobInsight>,
     /// The current time, for what is left.
     pub now: Now,
@@ -235,7 +235,7 @@ fn starts(row: &JobRow<'_>) -> Value {
 
 fn state(row: &JobRow<'_>) -> Value {
     let (text, state) = (state_text(row.job, row.health), state_label(&row.job.state));
-    // A filter finds a job by its state, too, whatever is wrong with it.
+    // A filter also finds a job by its state, with any problem.
     let is_said = text.contains(&state) || row.job.state == JobState::Pending;
     Value::text(if is_said { text } else { format!("{text}; {state}") })
 }

@@ -162,8 +162,8 @@ pub fn state(node: &NodePicture, health: &Health) -> String {
     }
 }
 
-/// Returns the aggregate of a column about GPUs, given the totals of the listed nodes: each GPU counts the same,
-/// however many its node has. `None` where it is that of the column's values.
+/// Returns the aggregate of a column about GPUs, given the totals of the listed nodes: each GPU counts the same, for
+/// any number of GPUs in its node. `None` if it is the aggregate of the column's values.
 pub fn sum(totals: &Totals, column: &str) -> Option<Value> {
     match column {
         "util" => Some(Value::number(totals.util_pct())),
@@ -171,7 +171,7 @@ pub fn sum(totals: &Totals, column: &str) -> Option<Value> {
     }
 }
 
-/// Returns a used amount with its maximum, as far as they are known.
+/// Returns a used amount with its maximum, if known.
 pub fn share(part: Part) -> Value {
     match (part.used, part.whole) {
         (Some(used), Some(whole)) => Value::Part(used, whole),

@@ -15,13 +15,13 @@ pub struct ProcessRow<'a> {
     pub node: &'a NodePicture,
     /// The GPU, if it is listed for the node.
     pub gpu: Option<&'a GpuPicture>,
-    /// What holds the memory.
+    /// The holder of the memory.
     pub holder: Holder<'a>,
     /// The current time, for the run time.
     pub now: Now,
 }
 
-/// What holds memory of a GPU.
+/// Holder of a GPU's memory.
 #[derive(Clone, Copy)]
 pub enum Holder<'a> {
     /// A process that NVML lists.
@@ -202,9 +202,9 @@ pub fn state_label(state: ProcessState) -> &'static str {
     }
 }
 
-/// Why a process has no name, in place of its command.
+/// Reason for a process without a name, in place of its command.
 const NAMELESS: &str = "not found on this node: it ended just now, or runs in another container";
-/// The same if the node hides it.
+/// The reason if the node hides it.
 const HIDDEN: &str = "hidden: this node's /proc shows you no processes of other users (mount option hidepid)";
 /// Label of memory that no visible process holds.
 const UNATTRIBUTED: &str = "memory held by no visible process";

@@ -138,7 +138,7 @@ impl Unit {
 }
 
 impl Value {
-    /// There is no value, which is not an error.
+    /// A missing value that is not an error.
     pub const NONE: Self = Self::Absent("none");
     /// Not read yet.
     pub const NOT_YET: Self = Self::Absent("not read yet");

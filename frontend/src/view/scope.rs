@@ -181,7 +181,7 @@ impl Scope {
     }
 }
 
-/// Returns whether one of `of` nodes is too stale for totals: of several, those that do not report now; a
+/// Returns whether one of `of` nodes is too stale for totals: among several, a node that does not report now; a
 /// single one never, because it is dimmed as a whole.
 pub fn is_left_out(node: &NodePicture, of: usize, now_ms: u64) -> bool {
     let is_old = matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never);

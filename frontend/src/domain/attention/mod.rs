@@ -1,4 +1,4 @@
-//! What needs attention: the relay's findings as lines of a list, each with its evidence and where it is shown.
+//! The attention list: the relay's findings as lines, each with its evidence and the place where it is shown.
 
 mod silence;
 #[cfg(test)]
@@ -32,15 +32,15 @@ use std::sync::Arc;
 pub struct Item {
     /// Its identity: what is wrong and where, the same for as long as it lasts.
     pub key: String,
-    /// What it is about.
+    /// Kind.
     pub kind: FindingKind,
-    /// How severe it is.
+    /// Severity.
     pub severity: Severity,
     /// The jobs that it affects; empty for a machine without a job.
     pub jobs: Vec<JobId>,
     /// Name of the job, or of the node if several jobs are affected or none.
     pub subject: String,
-    /// What is wrong and where, one sentence without a full stop.
+    /// The problem and its place, one sentence without a full stop.
     pub title: String,
     /// The evidence; empty if the title has it all.
     pub evidence: String,
@@ -48,9 +48,9 @@ pub struct Item {
     pub positions: Vec<String>,
     /// The stacks of these processes.
     pub capture: Option<Arc<FindingCapture>>,
-    /// What to do about it.
+    /// Advice.
     pub advice: String,
-    /// What is wrong in a few words: `GPU 3 too hot`.
+    /// The problem in a few words: `GPU 3 too hot`.
     pub reason: String,
     /// When it began.
     pub since: Since,
@@ -66,13 +66,13 @@ pub struct Item {
     pub wasted_since_ms: u64,
     /// Whether it is about a job that has ended, so that nothing can be helped any more.
     pub is_past: bool,
-    /// The findings that it stands for: its own, and those that are folded into it.
+    /// The findings that it represents: its own, and folded ones.
     pub sources: Vec<Source>,
     /// The array or heterogeneous job that this one is a part of.
     pub whole_job: Option<JobId>,
     /// Until when it is silenced, in ms since 1970; `None` if it is not.
     pub silenced_until_ms: Option<u64>,
-    /// Where it is shown.
+    /// The place where it is shown.
     pub target: Target,
     /// The trace that shows it, if any.
     pub trace: Option<GpuTrace>,
@@ -98,16 +98,15 @@ pub struct GpuTrace {
     pub field: GpuField,
 }
 
-/// How long ago an item may have begun so that the recent history shows its start, in ms.
+/// Maximum age of an item's begin for which the recent history shows its start, in ms.
 const RECENT_MS: u64 = Range::RECENT_MS - 60_000;
-/// What a link shows before the start of an item and after its end, in ms.
+/// Time that a link shows before the start of an item and after its end, in ms.
 const AROUND_MS: u64 = 300_000;
-/// How much of an item a link shows at most, in ms.
+/// Maximum part of an item that a link shows, in ms.
 const SHOWN_MS: u64 = 3_600_000;
 
-/// Returns what needs attention in a picture with these jobs, worst first. `jobs` may be a part of those of the
-/// picture; what affects none of them is left out. Without any job, as without SLURM, every finding of a node is
-/// listed.
+/// Returns the attention list of a picture with these jobs, worst first. `jobs` may be a part of the picture's jobs;
+/// items that affect none of them are left out. Without any job, as without SLURM, every finding of a node is listed.
 pub fn all(jobs: &[Job], picture: &Picture) -> Vec<Item> {
     items(picture, jobs, |finding| finding.is_active() && needs_attention(finding))
 }

@@ -1,4 +1,4 @@
-//! Which requests silence an item and show it again.
+//! Requests that silence an item and show it again.
 
 use super::Item;
 use nodeglass_protocol::JobId;
@@ -9,7 +9,7 @@ use nodeglass_protocol::finding::{Finding, FindingKind, SilenceRequest};
 pub struct Source {
     /// Its identity.
     pub key: String,
-    /// What it is about.
+    /// Kind.
     pub kind: FindingKind,
     /// The only job that it affects in the whole cluster, if there is one: a silence of that job covers it.
     pub only_job: Option<JobId>,

@@ -16,14 +16,14 @@ const START_WALL_MS: i64 = 1_790_000_000_000;
 const INTERVAL_MS: u64 = 2_000;
 /// When faults begin, in s.
 const FAULT_S: u64 = 300;
-/// How much the percentages of both may differ: the newest step of the relay may not be complete yet.
+/// Maximum difference of the percentages of both: the newest step of the relay may be incomplete.
 const TOLERANCE_PCT: i32 = 2;
 
 type Gpus = BTreeSet<GpuUuid>;
 /// A behaviour, and the node and GPU that have it.
 type Episode = (&'static str, u32, u32);
 
-/// What both surfaces marked within the time that a fleet was played.
+/// Marks of both surfaces within the time that a fleet was played.
 #[derive(Debug, Default)]
 struct Marks {
     /// Those of active findings about slow GPUs.
@@ -81,7 +81,7 @@ fn lines(probe: &mut SimulatedProbe, at: ScenarioTime) -> impl Iterator<Item = P
     lines.into_iter()
 }
 
-/// What the relay sends to a page.
+/// Returns the picture that the relay sends to a page.
 fn picture(fleet: &Fleet, names: &[NodeName], at_ms: u64) -> Picture {
     let nodes = names.iter().filter_map(|name| fleet.node(name)).cloned().collect();
     let (jobs, findings) = (fleet.jobs().to_vec(), fleet.findings().to_vec());
@@ -102,7 +102,7 @@ fn compare(picture: &Picture, comparison: &Comparison, marks: &mut Marks) {
     for finding in &slow {
         let uuid = &finding.gpus[0].uuid;
         let outlier = outliers.remove(uuid).unwrap_or_else(|| panic!("not marked: {}", finding.title));
-        // `… runs 36 % slower than its peers: …`, and `SM clock −36 %`. While the job pauses, there is no figure.
+        // `… runs 36 % slower than its peers: …`, and `SM clock −36 %`. While the job pauses, the figure is missing.
         let percent = |text: &str| text.split(" %").next()?.rsplit([' ', '−']).next()?.parse::<i32>().ok();
         if let Some((stated, shown)) = percent(finding.title.as_str()).zip(percent(&outlier.label)) {
             assert!((stated - shown).abs() <= TOLERANCE_PCT, "{}: {}", finding.title, outlier.label);

@@ -83,8 +83,8 @@ fn scheme_of(metric: Metric, scheme: ColourScheme) -> ColourScheme {
     if matches!(metric, Metric::UTIL | Metric::SM_ACTIVE) { scheme } else { ColourScheme::Ramp }
 }
 
-/// What the colours of a heat map show: the metric, the part of its scale, and the maximum of the
-/// scale in the metric's unit if all GPUs have the same.
+/// Content of a heat map's colours: the metric, the part of its scale, and the maximum of the scale in the metric's
+/// unit if all GPUs have the same.
 #[derive(Clone, Copy, PartialEq)]
 pub struct ShownScale {
     /// The metric.

@@ -75,7 +75,7 @@ fn Mark(mark: Memo<Option<SpanMark>>, severity: Memo<Severity>) -> impl IntoView
     }
 }
 
-/// The severity of a mark: what is over is no warning any more.
+/// Returns the severity of a mark: an ended finding is not a warning any more.
 fn severity(item: &Item) -> Severity {
     if item.ended_ms.is_some() { Severity::Ended } else { item.severity }
 }

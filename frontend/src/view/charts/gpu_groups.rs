@@ -15,7 +15,7 @@ use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{Cell, GpuField, Text, Vendor};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A node and those of its GPUs that count.
+/// A node and its GPUs that count.
 #[derive(Clone, PartialEq)]
 pub struct NodeGroup {
     /// The node.

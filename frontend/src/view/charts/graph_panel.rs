@@ -1,4 +1,4 @@
-//! What every panel with graphs of some GPUs starts with.
+//! The common beginning of panels with graphs of some GPUs.
 
 use super::export::Export;
 use super::gpu_groups::{NodeGroup, gpu_groups};

@@ -17,7 +17,7 @@ use web_sys::{CanvasRenderingContext2d, HtmlCanvasElement, ImageData};
 /// Height of a GPU's line in pixels.
 const ROW_PX: usize = 2;
 
-/// What was painted last.
+/// State of the last painting.
 #[derive(Default)]
 struct PaintState {
     cache: WindowCache,

@@ -55,7 +55,7 @@ fn subtitle(plot: &Plot) -> String {
     }
 }
 
-/// What the comparison of some GPUs shows.
+/// Result of comparing some GPUs.
 #[derive(Clone, PartialEq)]
 enum Verdict {
     /// A single GPU or none.
@@ -66,7 +66,7 @@ enum Verdict {
     Outliers(Vec<(usize, Outlier)>),
 }
 
-/// Returns what the relay found about these GPUs over all metrics, whichever is shown.
+/// Returns the relay's findings about these GPUs over all metrics, whichever is shown.
 fn verdict(store: &TopicStore, groups: &[NodeGroup]) -> Verdict {
     let all = || groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
     if all().count() < 2 {

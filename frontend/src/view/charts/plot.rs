@@ -27,7 +27,7 @@ pub struct Plot {
     pub band: Option<Band>,
     /// Whether its history is still to come.
     pub is_loading: bool,
-    /// Positions of the lines of outliers, whatever metric they deviate in, and their deviation in %.
+    /// Positions of the lines of outliers in any metric, and their deviation in %.
     pub outliers: Vec<(usize, f32)>,
     is_over: bool,
     metric: Metric,
@@ -61,8 +61,8 @@ impl Line {
 }
 
 impl Plot {
-    /// Updates the plot of a metric of some GPUs from the previous one as far as that is valid; returns
-    /// whether it changed. `history_revision` grows when a history is replaced, or when the set of GPUs changes.
+    /// Updates the plot of a metric of some GPUs from the valid part of the previous one; returns whether it changed.
+    /// `history_revision` grows when a history is replaced, or when the set of GPUs changes.
     pub fn update(
         before: Option<Self>,
         store: &TopicStore,
@@ -194,7 +194,7 @@ fn known<'a>(rows: impl Iterator<Item = &'a [Option<f32>]>) -> Option<(usize, us
     rows.filter_map(of_row).reduce(|(first, last), (from, to)| (first.min(from), last.max(to)))
 }
 
-/// How many of the last steps may be in transit.
+/// Number of the last steps that may be in transit.
 const IN_TRANSIT_STEPS: usize = 5;
 
 fn newest<'a>(

@@ -37,7 +37,7 @@ pub struct PlotHandlers {
 /// Maximum number of notes in a tooltip.
 const NOTES_SHOWN: usize = 2;
 
-/// What a pressed mouse button does while it moves.
+/// Effect of moving a pressed mouse button.
 #[derive(Clone, Copy, PartialEq)]
 enum Drag {
     /// Selects the span from this moment on.

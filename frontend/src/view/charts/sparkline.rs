@@ -26,7 +26,7 @@ pub fn spark(d: impl Fn() -> String + Send + Sync + 'static, hue: &'static str) 
 /// A small chart of a series with its last value or the hovered one, and the top of its scale.
 #[component]
 pub fn MiniChart(
-    /// What it shows.
+    /// The title.
     title: &'static str,
     /// Values on their scale, 0 to 1, one a second up to now; nothing to the left of the first.
     #[prop(into)]

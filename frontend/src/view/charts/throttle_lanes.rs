@@ -21,14 +21,14 @@ struct Lane {
     gpus: Vec<(String, ThrottleSummary)>,
 }
 
-/// What is known of throttling in a window.
+/// Throttling in a window.
 #[derive(Clone, PartialEq)]
 enum Throttling {
     /// The long-term history is on its way.
     Loading,
-    /// There is no reading.
+    /// The reading is missing.
     Unknown,
-    /// What applied; empty if nothing did.
+    /// The reasons that applied; empty if none did.
     Known(Vec<Lane>),
 }
 

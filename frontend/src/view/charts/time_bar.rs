@@ -165,7 +165,7 @@ fn menu_items(page: &Page, time: &Time, limits: Memo<[Option<String>; 4]>, open:
     view! { {note} {[0, 1, 2, 3].map(step)} }.into_any()
 }
 
-/// Where the newest readings come from.
+/// Describes the source of the newest readings.
 fn source_text(replay: Option<&ReplayStatus>) -> &'static str {
     match replay.map(|replay| replay.speed_pct) {
         None => "Live",

@@ -3,14 +3,14 @@
 use crate::state::time::Time;
 use leptos::prelude::*;
 
-/// What a tooltip says.
+/// Text of a tooltip.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TooltipText {
     /// The value.
     pub value: String,
-    /// What the value is.
+    /// The quantity.
     pub title: String,
-    /// Whose it is; empty for none.
+    /// The subject; empty for none.
     pub subject: String,
     /// More about it, one line each.
     pub lines: Vec<String>,
@@ -21,7 +21,7 @@ pub struct TooltipText {
 pub fn Tooltip(
     /// Number of the graph.
     graph: u32,
-    /// What it says.
+    /// The text.
     text: Signal<Option<TooltipText>>,
 ) -> impl IntoView {
     let time = Time::from_context();

@@ -37,8 +37,8 @@ use std::sync::Arc;
 const FULL_STATE: usize = 22;
 /// Numbers of jobs that the table shows until the others are unfolded.
 const LISTED: std::ops::RangeInclusive<usize> = 6..=24;
-/// What the first screen holds besides rows of jobs, in pixels: what needs attention above, and the beginning of the heat
-/// map below. What is open in a tall window takes more.
+/// Height of the first screen besides rows of jobs, in pixels: the attention list above, and the beginning of the
+/// heat map below. Opened parts take more in a tall window.
 const BESIDES_ROWS_PX: [f64; 2] = [600.0, 740.0];
 
 /// All jobs.
@@ -74,7 +74,8 @@ pub fn AllJobs() -> impl IntoView {
     }
 }
 
-/// What needs attention, the table of jobs if there can be any, other machines, the heat map of all nodes, and the cluster.
+/// The attention list, the table of jobs if there can be any, other machines, the heat map of all nodes, and the
+/// cluster.
 #[component]
 fn JobTable() -> impl IntoView {
     let page = Page::from_context();
@@ -227,7 +228,7 @@ impl RowSource for Jobs {
         let attention = self.page.attention.jobs().get();
         let position = |job: &Job| attention.iter().position(|id| *id == job.id).unwrap_or(usize::MAX);
         self.page.jobs.with(|jobs| {
-            // Those that still run before those that ended, worst first; the others as SLURM lists them.
+            // Running jobs before ended ones, worst first; the others as SLURM lists them.
             let mut jobs: Vec<&Job> = jobs.iter().collect();
             jobs.sort_by_key(|job| (jobs::has_ended(job), position(job)));
             jobs.into_iter().map(entry).collect()

@@ -1,4 +1,4 @@
-//! What needs attention of a job in one line, above the tabs that are read: logs, report, about.
+//! The attention list of a job in one line, above the tabs for reading: logs, report, about.
 
 use crate::describe::finding::when;
 use crate::domain::attention::Entry;

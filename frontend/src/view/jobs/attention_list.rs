@@ -22,12 +22,12 @@ fn folded(count: usize) -> usize {
     if count > MAX_UNFOLDED { count - FOLDED } else { 0 }
 }
 
-/// The list; nothing if there are no items.
+/// The list; empty without items.
 #[component]
 pub fn AttentionList(
     /// The items.
     entries: Memo<Arc<Vec<Entry>>>,
-    /// What is silenced.
+    /// The silenced items.
     silenced: Memo<Arc<Vec<Item>>>,
     /// The store whose traces the sparklines show.
     store: TopicStore,
@@ -99,7 +99,7 @@ fn Heading(entries: Memo<Arc<Vec<Entry>>>) -> impl IntoView {
     view! { <h2><i class=move || worst.get().class() aria-hidden="true"></i> "Needs attention " <small>"(" {count} ")"</small></h2> }
 }
 
-/// What is found now, and the button that unfolds it.
+/// The current items, and the button that unfolds them.
 #[component]
 fn Current(entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: bool) -> impl IntoView {
     let is_unfolded = RwSignal::new(false);
@@ -134,7 +134,7 @@ fn Current(entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: bool) -> i
     }
 }
 
-/// What is silenced or ended within the last hour, while it is shown.
+/// Items that are silenced or ended within the last hour, while they are shown.
 #[component]
 fn Others(
     items: Memo<Arc<Vec<Item>>>,
@@ -158,7 +158,7 @@ fn Others(
     view! { <ul><For each=move || keys.get() key=String::clone children=row/></ul> }
 }
 
-/// The line that unfolds what is silenced; nothing if nothing is.
+/// The line that unfolds silenced items, if any.
 fn silenced_button(is_open: RwSignal<bool>, count: Memo<usize>) -> impl Fn() -> Option<AnyView> + Clone {
     move || {
         let count = count.get();
@@ -191,7 +191,7 @@ fn resolved_button(is_open: RwSignal<bool>, count: Memo<usize>) -> impl Fn() -> 
     }
 }
 
-/// The button that lists what was dismissed again; nothing if nothing was.
+/// The button that lists dismissed items again, if any.
 fn restore_button(attention: &Attention, in_job: bool) -> impl Fn() -> Option<AnyView> + Clone + use<> {
     let attention = attention.clone();
     move || {

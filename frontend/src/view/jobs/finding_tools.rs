@@ -1,4 +1,4 @@
-//! What can be done with an unfolded finding: copying it as a message, and submitting its job again without its nodes.
+//! Tools of an unfolded finding: copying it as a message, and submitting its job again without its nodes.
 
 use crate::describe::commands::resubmission_without;
 use crate::describe::finding::when;

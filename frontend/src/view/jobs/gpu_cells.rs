@@ -48,7 +48,7 @@ pub fn Cells(scope: Scope) -> impl IntoView {
     }
 }
 
-/// What one cell represents.
+/// The subject of a cell.
 #[derive(Clone, PartialEq)]
 enum Square {
     Gpu(NodeCell, GpuCell),

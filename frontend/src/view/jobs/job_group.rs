@@ -14,7 +14,7 @@ use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
 
-/// Which groups the user expanded or collapsed; others are expanded while one of their jobs is shown.
+/// The groups that the user expanded or collapsed; others are expanded while one of their jobs is shown.
 #[derive(Clone, Copy)]
 pub struct ExpandedGroups(RwSignal<Vec<(JobId, bool)>>);
 
@@ -50,7 +50,7 @@ pub fn JobGroup(
     of: JobId,
     /// The section of the list.
     section: Section,
-    /// Which groups are expanded.
+    /// The expanded groups.
     folds: ExpandedGroups,
 ) -> impl IntoView {
     let page = Page::from_context();

@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub fn JobHead(
     /// The job.
     id: JobId,
-    /// What needs attention about it.
+    /// Its attention list.
     entries: Memo<Arc<Vec<Entry>>>,
 ) -> impl IntoView {
     let page = Page::from_context();
@@ -74,14 +74,14 @@ fn compare_link(page: &Page, job: &Job) -> Option<AnyView> {
     })
 }
 
-/// Why a job is pending, and its expected start.
+/// Explains why a job is pending, with its expected start.
 fn pending_notice(job: &Job) -> AnyView {
     let Some(reason_text) = pending_reason(job) else { return ().into_any() };
     let start = job.start.map(|at| format!(" Expected to start: {}.", platform::time_of_day(at)));
     view! { <p class="head__why">"Waiting: " {reason_text} {start}</p> }.into_any()
 }
 
-/// Why a job failed, and the way to its last log lines.
+/// Explains why a job failed, with a link to its last log lines.
 fn failure_notice(page: &Page, job: &Job) -> AnyView {
     let Some(failure) = outcome::failure(job) else { return ().into_any() };
     let logs = page.shows_logs().then(|| {
@@ -153,7 +153,7 @@ fn Meta(
     }
 }
 
-/// What limits the speed of a job's GPUs; nothing where that is not clear.
+/// The limit of the speed of a job's GPUs, if clear.
 #[component]
 fn LimitedBy(id: JobId) -> impl IntoView {
     let overview = Page::from_context().fleet.overview().clone();

@@ -38,7 +38,7 @@ fn entries(page: &Page, section: Section, is_open: impl Fn(JobId) -> bool) -> Ve
         let belongs = |job: &&Job| Section::for_job(job, &attention) == section;
         let mut jobs: Vec<&Job> = jobs.iter().filter(belongs).collect();
         if section.folds(jobs.len()) && !is_unfolded(page, section).get() {
-            // While they are folded, the one that is shown has its entry all the same.
+            // While they are folded, the shown one has its entry all the same.
             let current = page.route.with(Route::job);
             jobs.retain(|job| current == Some(job.id));
         }

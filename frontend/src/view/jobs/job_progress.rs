@@ -1,4 +1,4 @@
-//! How far a job's program is by its log: in the head of its page, and in the job list.
+//! Progress of a job's program by its log: in the head of its page, and in the job list.
 
 use crate::describe::progress;
 use crate::domain::severity::Severity;

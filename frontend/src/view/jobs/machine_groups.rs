@@ -63,7 +63,7 @@ fn Group(title: String, is_titled: bool, cells: Memo<Vec<NodeCell>>) -> impl Int
     .into_any()
 }
 
-/// What a machine's row shows.
+/// Content of a machine's row.
 #[derive(Clone, PartialEq)]
 struct Row {
     severity: Severity,
@@ -140,7 +140,7 @@ fn row(node: &nodeglass_protocol::picture::NodePicture, now_ms: u64) -> Row {
     }
 }
 
-/// What is wrong with the list of machines.
+/// Problems of the list of machines.
 #[component]
 pub fn ListNotices() -> impl IntoView {
     let page = Page::from_context();

@@ -1,4 +1,4 @@
-//! The list of a large job's nodes: searchable, those that need attention first.
+//! The list of a large job's nodes: searchable, nodes that need attention first.
 
 use crate::domain::health::Health;
 use crate::domain::node_order::{ListedNode, matching};
@@ -27,7 +27,7 @@ pub fn NodePicker(
     names: Memo<Vec<NodeName>>,
     /// The health of each.
     health: NodeHealth,
-    /// Number of those that need attention and have no tab.
+    /// Number of nodes that need attention and have no tab.
     hidden_problems: Memo<usize>,
 ) -> impl IntoView {
     let open = RwSignal::new(false);
@@ -39,7 +39,7 @@ pub fn NodePicker(
     view! { <Menu title about="Find a node of this job" open inside/> }
 }
 
-/// The list, with its search. Its order is that of the moment when it was opened.
+/// The list, with its search. Its order stays as it was when the list was opened.
 #[component]
 fn List(job: JobId, names: Memo<Vec<NodeName>>, health: NodeHealth, open: RwSignal<bool>) -> impl IntoView {
     let page = Page::from_context();

@@ -22,8 +22,8 @@ const NARROW_PX: f64 = 760.0;
 /// Width of the button that opens the list of nodes, and of the gaps, in pixels.
 const PICKER_PX: f64 = 132.0;
 
-/// The tabs of a job. Where those of all nodes do not fit, only those that need attention and the current one have a tab;
-/// the others are found in a list.
+/// The tabs of a job. If not all nodes have room, only those that need attention and the current one have a tab; the
+/// others are found in a list.
 #[component]
 pub fn NodeTabs(
     /// The nodes and the job.
@@ -32,7 +32,7 @@ pub fn NodeTabs(
     job: JobId,
     /// The names of the job's nodes, known before anything else about them.
     names: Memo<Vec<NodeName>>,
-    /// What needs attention in the job.
+    /// The attention list of the job.
     entries: Entries,
 ) -> impl IntoView {
     let page = Page::from_context();
@@ -129,7 +129,7 @@ fn longest(names: Memo<Vec<NodeName>>) -> String {
     })
 }
 
-/// What needs attention in a job.
+/// The attention list of a job.
 type Entries = Memo<Arc<Vec<Entry>>>;
 
 /// Finds the worst item of a node.

@@ -33,7 +33,7 @@ impl Section {
         }
     }
 
-    /// Returns whether this many jobs are folded into a heading: those that ended, and those that wait unless they are few.
+    /// Returns whether this many jobs are folded into a heading: ended ones, and waiting ones unless they are few.
     pub fn folds(self, jobs: usize) -> bool {
         match self {
             Self::Ended => true,

@@ -13,7 +13,7 @@ use web_sys::KeyboardEvent;
 /// For how long an item can be silenced, in s.
 const TIMES: [(&str, u32); 3] = [("1 h", 3_600), ("8 h", 8 * 3_600), ("3 days", 3 * 86_400)];
 
-/// The owner's button that offers to silence an item, or shows one that is silenced again.
+/// The owner's button that offers to silence an item, or to show a silenced one again.
 #[component]
 pub fn SilenceButton(
     /// The item; `None` once it is gone.
@@ -56,7 +56,7 @@ pub fn SilenceButton(
     }
 }
 
-/// What can be done about an item.
+/// Possible actions on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It can be silenced.
@@ -150,7 +150,7 @@ fn offer(
     .into_any()
 }
 
-/// Sends the requests that silence an item, and reports what the relay answers to all of them at once.
+/// Sends the requests that silence an item, and reports the relay's responses to all of them at once.
 pub fn silence(page: Page, requests: Vec<SilenceRequest>) {
     leptos::task::spawn_local(async move {
         let mut answers: Vec<String> = Vec::new();

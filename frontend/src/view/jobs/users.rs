@@ -1,4 +1,4 @@
-//! Who has which GPUs, where the jobs of several users are watched: one row per user, which filters the table.
+//! Users and their GPUs, if the jobs of several users are watched: one row per user, which filters the table.
 
 use crate::domain::other_users::UserTotals;
 use crate::domain::text;

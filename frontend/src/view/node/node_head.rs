@@ -92,7 +92,7 @@ pub fn GpuNotes(
     move || notes.get().map(|note| note.map(shown)).into_iter().flatten().collect_view()
 }
 
-/// Which GPUs the node's probes see, if SLURM confines them.
+/// Returns which GPUs the node's probes see, if SLURM confines them.
 fn confinement_note(node: &NodePicture) -> Option<String> {
     let visible = node.head.facts.as_ref()?.confinement().filter(|_| node.head.no_gpu.is_none())?;
     Some(format!("{visible}. The node's device cgroups deny the others."))

@@ -101,7 +101,7 @@ pub fn NodePage(
     }
 }
 
-/// What lies below the first screen, each part created in a frame of its own.
+/// The parts below the first screen, each created in a frame of its own.
 fn later(scope: Scope, cell: NodeCell) -> impl IntoView {
     let (processes, host, usage, host_only) =
         (scope.clone(), scope.clone(), scope.clone(), scope.has_no_gpus());

@@ -85,7 +85,7 @@ fn days_buttons(page: &Page, days: Memo<u32>) -> AnyView {
     DAYS.map(button).into_iter().collect_view().into_any()
 }
 
-/// Says that nothing is recorded, if so.
+/// States that the log is off, if so.
 fn unrecorded(log: Memo<AuditLog>) -> AnyView {
     let is_recorded = Memo::new(move |_| log.with(|log| log.is_recorded));
     (move || {

@@ -15,7 +15,7 @@ use nodeglass_protocol::report::{MAX_JOBS, Report, ReportAnswer, ReportQuery};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What the address names.
+/// The jobs of the address.
 #[component]
 pub fn Compare() -> impl IntoView {
     let page = Page::from_context();
@@ -108,7 +108,7 @@ fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     distinct
 }
 
-/// Which of the jobs have no report, and why.
+/// Returns which of the jobs have no report, and why.
 fn missing(page: &Page, jobs: &[JobId], reports: &[Report]) -> Option<String> {
     let missing = jobs.iter().filter(|job| reports.iter().all(|report| report.job != **job));
     let is_guest = page.share().is_some();

@@ -23,13 +23,13 @@ const SLOTS: u64 = 300;
 /// The readings of a job over a time, by the fields in [`FIELDS`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curves {
-    /// The mean over its GPUs in each slot; empty if nothing is kept.
+    /// The mean over its GPUs in each slot; empty if the relay keeps none.
     pub lines: [Vec<Option<f32>>; FIELDS.len()],
     /// When the first slot begins, in ms since the start of the time; negative if it starts before it.
     pub first_ms: i64,
     /// Length of a slot in ms.
     pub slot_ms: u64,
-    /// The same as figures.
+    /// The summaries as figures.
     pub summaries: [Option<FieldSummary>; FIELDS.len()],
 }
 
@@ -43,7 +43,7 @@ pub struct FieldSummary {
 }
 
 impl Curves {
-    /// The mean of a field of [`FIELDS`] in the slot at `at_ms` after the start; `None` where nothing is known.
+    /// Returns the mean of a field of [`FIELDS`] in the slot at `at_ms` after the start; `None` if unknown.
     pub fn value_at(&self, field: usize, at_ms: u64) -> Option<f32> {
         let since_first_ms = u64::try_from(at_ms.cast_signed().checked_sub(self.first_ms)?).ok()?;
         let slot = usize::try_from(since_first_ms / self.slot_ms.max(1)).ok()?;
@@ -99,8 +99,8 @@ impl Curves {
     }
 }
 
-/// The slots that lie within a time as a whole, so that nothing before and after it counts; those that it touches if it
-/// is shorter than that.
+/// Returns the slots that lie within a time as a whole, so that values before and after it do not count; the slots
+/// that it touches if it is shorter than that.
 fn slots_within(from_ms: u64, to_ms: u64, slot_ms: u64) -> Range<u64> {
     let whole = from_ms.div_ceil(slot_ms)..to_ms / slot_ms;
     if whole.is_empty() { from_ms / slot_ms..to_ms.div_ceil(slot_ms) } else { whole }

@@ -107,7 +107,7 @@ fn title(report: &Report) -> AnyView {
     view! { <header class="report__title"><h1>{what}</h1><p>{when}</p></header> }.into_any()
 }
 
-/// What the report covers.
+/// Describes the coverage of the report.
 fn coverage(report: &Report) -> String {
     match (report.is_final, report.observed_pct.round() as u64) {
         (true, 99..) => "The job has ended; this is its final report.".to_owned(),
@@ -116,7 +116,7 @@ fn coverage(report: &Report) -> String {
     }
 }
 
-/// What can be done with the report.
+/// The actions on the report.
 fn actions(page: &Page, report: &Report) -> AnyView {
     // A guest has no relay with this job.
     let command = untrack(|| page.is_owner()).then(|| {
@@ -195,7 +195,7 @@ fn advice(advice: &[Advice]) -> AnyView {
     .into_any()
 }
 
-/// How the allocated GPU hours were spent, as one bar.
+/// The use of the allocated GPU hours, as one bar.
 fn hours(report: &Report) -> AnyView {
     let totals = &report.totals;
     let allocated = totals.gpu_hours_allocated;
@@ -241,7 +241,7 @@ fn hours(report: &Report) -> AnyView {
     .into_any()
 }
 
-/// How long the GPUs worked at which utilisation.
+/// The time of the GPUs at each utilisation.
 fn distribution(report: &Report) -> AnyView {
     let Some(shares) = report.totals.util_distribution_pct else { return ().into_any() };
     let highest = shares.iter().copied().fold(1.0, f64::max);
@@ -277,7 +277,7 @@ fn hue(bin: usize) -> &'static str {
     }
 }
 
-/// What was found during the run, on the screen and on paper.
+/// Findings during the run, on the screen and on paper.
 fn finding_table(report: &Report) -> AnyView {
     if report.findings.is_empty() {
         return ().into_any();

@@ -6,15 +6,15 @@ use leptos::prelude::*;
 use nodeglass_protocol::report::{ReportAnswer, ReportQuery};
 use nodeglass_protocol::request::{Request, Response};
 
-/// How often an answer is loaded again, in ms: reports are sums over minutes and hours.
+/// Interval of loading an answer again, in ms: reports are sums over minutes and hours.
 const REFRESH_MS: u64 = 30_000;
 
-/// What is known of an answer.
+/// State of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loading<T> {
     /// The relay has not responded yet.
     Pending,
-    /// There is no answer, for this reason.
+    /// No answer, for this reason.
     Failed(String),
     /// The answer.
     Ready(T),
@@ -38,7 +38,7 @@ pub fn load<T: Clone + PartialEq + Send + Sync + 'static>(
     })
 }
 
-/// The same for the response to a request.
+/// Loads the response to a request.
 pub fn load_response<T: Clone + PartialEq + Send + Sync + 'static>(
     request: impl Fn() -> Request + Send + Sync + 'static,
     read: impl Fn(Response) -> Option<T> + Copy + Send + Sync + 'static,
@@ -55,7 +55,8 @@ pub fn load_response<T: Clone + PartialEq + Send + Sync + 'static>(
     })
 }
 
-/// What `send` returns now, when signals that it reads have changed, and every [`REFRESH_MS`]; `None` changes nothing.
+/// Returns the result of `send` now, when signals that it reads have changed, and every [`REFRESH_MS`]; `None`
+/// changes nothing.
 fn reloaded<
     T: Clone + PartialEq + Send + Sync + 'static,
     F: Future<Output = Option<Loading<T>>> + 'static,

@@ -29,7 +29,7 @@ const FRAME: Frame = Frame { width: 1_000.0, height: 200.0, pad: 2.0 };
 /// The mean of a field over the GPUs of each job, by the time since its start.
 #[component]
 pub fn Overlay(
-    /// What is compared.
+    /// The compared jobs.
     compared: Memo<Vec<Compared>>,
     /// The reports of its jobs; they change while one of them runs.
     reports: Memo<Arc<Vec<Report>>>,

@@ -17,7 +17,7 @@ const OFFERED: usize = 40;
 /// Maximum length of a job's name among them, in characters.
 const MAX_NAME: usize = 40;
 
-/// What of each job is compared, with its figures.
+/// The compared part of each job, with its figures.
 #[component]
 pub fn Parts(
     /// Figure.
@@ -26,7 +26,7 @@ pub fn Parts(
     reports: Memo<Arc<Vec<Report>>>,
     /// The time of each.
     times: Memo<Vec<Option<Part>>>,
-    /// The same from the note on at which they are aligned.
+    /// The part from the note on at which they are aligned.
     aligned: Memo<Vec<Option<Part>>>,
     /// The readings of each.
     curves: RwSignal<Vec<Curves>>,
@@ -219,7 +219,7 @@ fn time_inputs(
     .into_any()
 }
 
-/// What is wrong with an entered time of a job that ran at `ran`, and what to enter instead.
+/// Describes the problem of an entered time of a job that ran at `ran`, and a valid entry.
 fn error_text(error: TimeError, ran: Part) -> String {
     match error {
         TimeError::NoTime => "Enter a time such as 2026-11-25 09:14:03, or press Esc.".to_owned(),
@@ -231,7 +231,7 @@ fn error_text(error: TimeError, ran: Part) -> String {
     }
 }
 
-/// Adds a job, or another time of one that is compared.
+/// Adds a job, or another time of a compared one.
 #[component]
 pub fn Add(
     /// Figure.
@@ -300,7 +300,7 @@ pub fn Add(
     }
 }
 
-/// A field of a row: the mean, and its difference from that of the first row.
+/// A field of a row: the mean, and its difference from the first row's.
 fn figure_cell(curves: RwSignal<Vec<Curves>>, at: usize, field: usize) -> AnyView {
     let figure = move |at: usize| -> Option<FieldSummary> {
         curves.with(|curves| curves.get(at).and_then(|curves| curves.summaries[field]))

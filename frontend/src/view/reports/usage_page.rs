@@ -1,4 +1,4 @@
-//! What all of the owner's jobs of the last weeks used and wasted.
+//! Usage and waste of the owner's jobs of the last weeks.
 
 use super::load::{Loading, load};
 use crate::describe::report::{ColumnFormat, energy, energy_unit, precise, state_text};
@@ -75,7 +75,7 @@ pub fn UsagePage() -> impl IntoView {
     }
 }
 
-/// What stands in the place of figures that are not there.
+/// The text in the place of missing figures.
 fn nothing_yet(days: u32, has_run: bool) -> String {
     if has_run {
         return "Your jobs are not summed up yet: their first figures appear about a minute after the relay has started."
@@ -118,7 +118,7 @@ fn shown(page: &Page, usage: &Usage) -> AnyView {
     .into_any()
 }
 
-/// How much of the allocation was observed, what became of that, and what is not known.
+/// Describes the observed share of the allocation, its use, and the unknown rest.
 fn summary(usage: &Usage) -> AnyView {
     let (total, hours) = (&usage.total, GpuHours::from(&usage.total));
     let costs = total.costs.iter().map(|cost| format!("{} {}", precise(cost.amount), cost.currency));
@@ -139,7 +139,7 @@ fn summary(usage: &Usage) -> AnyView {
     .into_any()
 }
 
-/// How the figures of a table's columns are written.
+/// Formats of the figures of a table's columns.
 #[derive(Clone, Copy)]
 struct Formats {
     allocated: ColumnFormat,

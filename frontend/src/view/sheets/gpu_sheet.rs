@@ -81,11 +81,11 @@ fn without_stale_readings(gpu: &GpuPicture) -> GpuPicture {
     gpu
 }
 
-/// What the sheet says of a GPU.
+/// Details of a GPU in the sheet.
 #[derive(Clone, PartialEq)]
 struct Details {
     status: (Severity, String),
-    /// What to do about what was found of it.
+    /// Advice on its findings.
     advice: Option<String>,
     /// The stacks of its job's processes, if they were captured.
     capture: Option<Arc<FindingCapture>>,
@@ -231,7 +231,7 @@ fn details(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Details {
     }
 }
 
-/// Returns the status of a GPU of whose readings none is current: they are late, or its last ones.
+/// Returns the status of a GPU without current readings: they are late, or its last ones.
 fn aged_status(page: &Page, node: &NodePicture, status: (Severity, String)) -> (Severity, String) {
     match freshness(node, page.fleet.shown_ms()) {
         Freshness::Stale(age_ms) if status.0 < Severity::Error => (

@@ -97,7 +97,7 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
             match answer {
                 Response::Note(saved) => {
                     page.note_draft.set(None);
-                    // Of a simulated cluster, nothing is stored.
+                    // Data of a simulated cluster is not stored.
                     let is_simulated = page.fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Demo);
                     if !saved.is_stored && !is_simulated {
                         let text = "The note is shown, but could not be stored yet.";

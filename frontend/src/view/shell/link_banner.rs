@@ -12,7 +12,7 @@ use leptos::prelude::*;
 const TUNNEL: &str = "nodeglass-tunnel";
 const RELOADED_FOR: &str = "nodeglass-reloaded-for";
 
-/// What there is to report about the connection, if anything.
+/// The report about the connection, if any.
 #[component]
 pub fn LinkBanner() -> impl IntoView {
     let page = Page::from_context();

@@ -1,4 +1,4 @@
-//! The login page: why there is no access, how to get in, and a field for a link.
+//! The login page: the reason for the missing access, how to get in, and a field for a link.
 
 use crate::net::key::{self, NoKeyReason};
 use crate::net::{Credential, DisconnectReason};
@@ -12,7 +12,7 @@ use leptos::prelude::*;
 /// The login page.
 #[component]
 pub fn Login(
-    /// Why an attempt failed; `None` if there was no key to try.
+    /// Reason for the failure of an attempt; `None` if there was no key to try.
     why: Option<DisconnectReason>,
 ) -> impl IntoView {
     let no_key = why.is_none().then(key::no_key_reason);

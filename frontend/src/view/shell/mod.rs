@@ -47,7 +47,7 @@ pub fn Shell() -> impl IntoView {
     let page = Page::from_context();
     focus::keep();
     let feed = page.feed.clone();
-    // Once data was here it stays, whatever happens to the connection.
+    // Once data was here it stays, also without a connection.
     let fleet = page.fleet.clone();
     let login_reason = Memo::new(move |_| match feed.link() {
         LinkState::NoKey => Some(None),
@@ -148,7 +148,7 @@ fn RouteView() -> impl IntoView {
     }
 }
 
-/// What an address names that does not exist.
+/// A missing subject of an address.
 #[derive(Clone, Debug, PartialEq)]
 enum Missing {
     Nothing,
@@ -173,7 +173,7 @@ fn NotFound() -> impl IntoView {
     }
 }
 
-/// What a guest sees at an address of the owner's alone.
+/// The view of a guest at an address of the owner's alone.
 #[component]
 fn OwnerOnly(owner: String) -> impl IntoView {
     let home = Page::from_context().href(&Route::AllJobs);
@@ -185,7 +185,7 @@ fn OwnerOnly(owner: String) -> impl IntoView {
     }
 }
 
-/// One node, whatever runs there.
+/// One node, with any jobs.
 #[component]
 fn NodeView(name: NodeName, store: TopicStore) -> impl IntoView {
     let page = Page::from_context();

@@ -1,4 +1,4 @@
-//! What the command palette finds: findings, jobs, nodes, GPUs, ranks, pages and commands.
+//! Content of the command palette: findings, jobs, nodes, GPUs, ranks, pages and commands.
 
 use crate::domain::attention::Item;
 use crate::domain::health::state_label;
@@ -10,7 +10,7 @@ use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::job::Job;
 
-/// How long the command of the palette silences a finding, in s.
+/// Time for which the command of the palette silences a finding, in s.
 pub const SILENCE_S: u32 = 3_600;
 /// The query parameter of the filter of processes.
 const PROCESS_FILTER: &str = "f";
@@ -22,13 +22,13 @@ pub struct PaletteEntry {
     pub name: String,
     /// The hint beside it.
     pub hint: String,
-    /// What is searched beside the name.
+    /// The searched text beside the name.
     pub words: String,
-    /// Where it leads.
+    /// Its target.
     pub target: Target,
 }
 
-/// What happens when an entry is chosen.
+/// The effect of choosing an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
     /// Shows a route, with this query.
@@ -55,7 +55,7 @@ impl PaletteEntry {
     }
 }
 
-/// Returns every entry, those of equal matches in the order of the list. Subscribes to what they are made of.
+/// Returns every entry; entries of equal matches are in the order of the list. Subscribes to their sources.
 pub fn entries(page: &Page) -> Vec<PaletteEntry> {
     let jobs = page.jobs.get();
     let job = |job: &Job| {

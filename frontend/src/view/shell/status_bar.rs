@@ -69,7 +69,7 @@ fn Nodes() -> impl IntoView {
             let age = newest.map(|at| format!(", newest sample {}", text::age(now_ms.saturating_sub(at))));
             match picture.nodes.len() {
                 0 => String::new(),
-                // Without a connection nothing is known to be current.
+                // Without a connection, freshness is unknown.
                 all if !page.feed.is_live() => text::count(all, "node", "nodes"),
                 all => format!(
                     "{fresh} of {} up to date{}",
@@ -128,7 +128,7 @@ fn next_try(retry_at_ms: u64, now_ms: u64) -> String {
     }
 }
 
-/// How probes are started, if not in the way that is tried first, and why.
+/// The launcher of probes, if it is not the one that is tried first, and the reason.
 #[component]
 fn Launcher() -> impl IntoView {
     let overview = Page::from_context().fleet.overview().clone();

@@ -93,7 +93,7 @@ impl Gpus {
             .filter(|jobs| !jobs.is_empty())
     }
 
-    /// Returns the flags of a GPU, including those of its driver and its kind of memory.
+    /// Returns the flags of a GPU, including the flags of its driver and its kind of memory.
     fn flags(&self, node: &NodePicture, gpu: &GpuPicture) -> Vec<Flag> {
         let mut flags: Vec<Flag> = Vec::new();
         if let Some(why) = &gpu.fault {
@@ -218,7 +218,7 @@ impl RowSource for Gpus {
 
     fn columns(&self) -> Vec<Column> {
         let mut columns = gpus::columns();
-        // One node needs no column that names it; with several nodes there is no space for what is alike.
+        // One node needs no column for its name; several nodes leave no space for columns with equal values.
         let spare = if self.several { "name" } else { columns[gpus::NODE].id };
         columns
             .iter_mut()
@@ -285,7 +285,7 @@ impl RowSource for Gpus {
         row_flags.unwrap_or_default()
     }
 
-    /// The same GPUs as in the tiles above: on a shared node those of the job.
+    /// The same GPUs as in the tiles above: on a shared node the job's.
     fn counts_in_totals(&self, entry: &RowEntry) -> bool {
         let (now_ms, all) = (self.page.fleet.shown_ms(), self.scope.nodes.with_untracked(Vec::len));
         let counts_in_totals = |node: &NodePicture, gpu: &GpuPicture| {

@@ -98,7 +98,7 @@ impl Processes {
                 for index in 0..picture.gaps.len() {
                     let key = format!("{}/{}/gap-{index}", cell.name(), gpu.uuid()).into();
                     let subject = RowSubject::Gap(cell.clone(), gpu.clone(), index);
-                    // No process has this pid: sorts before those that are listed.
+                    // No process has this pid: sorts before the listed ones.
                     rows.push(((foreign, gpu.position() as u32, 0), RowEntry { key, depth: 0, subject }));
                 }
             }

@@ -9,7 +9,7 @@ use leptos::prelude::*;
 use nodeglass_protocol::request::{AuditEntry, Request, Response, RetryTarget};
 use std::sync::Arc;
 
-/// How long a toast stays, in ms.
+/// Time for which a toast stays, in ms.
 const TOAST_MS: u32 = 9_000;
 
 /// Buttons that offer actions; none if the viewer may not act.

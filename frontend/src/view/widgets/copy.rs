@@ -5,7 +5,7 @@ use crate::platform;
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
 
-/// How long the confirmation stays, in ms.
+/// Time for which the confirmation stays, in ms.
 const COPIED_MS: u32 = 1_600;
 
 /// Commands, each with its purpose.

@@ -46,7 +46,8 @@ pub fn NoteList() -> impl IntoView {
     }
 }
 
-/// One note. Its buttons are named after it, for screen readers; one that is not of this job or node alone says so.
+/// One note. Its buttons are named after it, for screen readers; a note that concerns more than this job or node says
+/// so.
 fn entry(page: &Page, note: Note) -> AnyView {
     let said = note_text(&note);
     let at_s = (note.at_ms / 1_000).cast_signed();

@@ -3,13 +3,13 @@
 use crate::domain::severity::Severity;
 use leptos::prelude::*;
 
-/// What matters most about the subject of a sheet, and what to do about it.
+/// The most important statement about the subject of a sheet, with advice.
 #[component]
 pub fn StatusLine(
     /// The severity and the sentence.
     #[prop(into)]
     status: Signal<(Severity, String)>,
-    /// What to do, if anything.
+    /// Advice, if any.
     #[prop(optional, into)]
     advice: Signal<Option<String>>,
 ) -> impl IntoView {

@@ -56,7 +56,7 @@ pub fn Body(
 /// rows, so they are updated in turn.
 const OFFSCREEN_UPDATE_S: u64 = 10;
 
-/// What all rows share during an update.
+/// State that all rows share during an update.
 struct Frame {
     step: u64,
     second: u64,
@@ -120,7 +120,7 @@ impl Frame {
     }
 }
 
-/// What a row shows besides its cells.
+/// State of a row besides its cells.
 #[derive(Clone, Copy, PartialEq)]
 struct RowState {
     row_flags: RowFlags,
@@ -144,7 +144,7 @@ impl RowState {
     }
 }
 
-/// What a row was drawn from: its revision, the step of the charts, the colours, and whether it is tall.
+/// The version of a row's inputs: its revision, the step of the charts, the colours, and whether it is tall.
 type Version = (u64, u64, (Theme, ColourScheme, u64), bool);
 
 fn row(

@@ -74,7 +74,7 @@ fn class(column: &Column) -> String {
     format!("{side}{kind}c-{}", column.id)
 }
 
-/// How a row updates a cell.
+/// The way a row updates a cell.
 pub enum Update {
     /// By its position among the shown columns.
     Value(usize, RwSignal<Value>),

@@ -9,7 +9,7 @@ use web_sys::{HtmlElement, Node};
 /// The menus of a table, in their order.
 #[derive(Clone, Copy, Debug)]
 pub enum TableMenu {
-    /// Which columns are shown, and in which order.
+    /// The shown columns and their order.
     Columns,
     /// Copies and downloads.
     Export,

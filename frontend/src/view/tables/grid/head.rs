@@ -20,7 +20,7 @@ pub fn Head(
     let widths = {
         let (grid, shown) = (grid.clone(), shown.clone());
         let last = shown.iter().rposition(|at| grid.column(*at).grows);
-        // The last one that grows takes what rounding leaves.
+        // The last growing one takes the rest of rounding.
         let width = move |(at, width)| (Some(at) != last).then(|| format!("{width}px"));
         move || {
             let widths = grid.widths(&shown).into_iter().enumerate().map(width);

@@ -1,10 +1,10 @@
-//! What a row of a table shows: the values of its shown columns, and its flags.
+//! Content of a row of a table: the values of its shown columns, and its flags.
 
 use super::source::{RowEntry, RowFlags};
 use super::state::Grid;
 use crate::table::Value;
 
-/// What a row shows.
+/// Content of a row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowValues {
     /// The values of its shown columns.

@@ -65,7 +65,7 @@ pub trait RowSource {
     fn counts_in_totals(&self, entry: &RowEntry) -> bool {
         entry.depth == 0 && !self.row_flags(entry).stale
     }
-    /// Returns the aggregate of a column, unless it is that of the rows' values: rows that share a GPU count
+    /// Returns the aggregate of a column, unless it is the aggregate of the rows' values: rows that share a GPU count
     /// it once.
     fn sum(&self, _: &[RowEntry], _: &'static str) -> Option<Value> {
         None
@@ -76,12 +76,12 @@ pub trait RowSource {
     fn open(&self, entry: &RowEntry);
 }
 
-/// Which rows of a table are folded.
+/// The folded rows of a table.
 #[derive(Clone, PartialEq)]
 pub struct Folding {
     /// The others, in order.
     pub shown: Vec<RowEntry>,
-    /// What is folded, in words: `9 more · 50 ended`.
+    /// The folded rows in words: `9 more · 50 ended`.
     pub rest: String,
 }
 
@@ -130,11 +130,11 @@ pub struct RowEntry {
     pub key: Arc<str>,
     /// 1 for a part of the last row of depth 0 above it.
     pub depth: u8,
-    /// What it represents.
+    /// Its subject.
     pub subject: RowSubject,
 }
 
-/// What a row represents.
+/// Subject of a row.
 #[derive(Clone, PartialEq)]
 pub enum RowSubject {
     /// A job.
@@ -147,9 +147,9 @@ pub enum RowSubject {
     Process(NodeCell, ProcessKey, usize),
     /// Memory of a GPU that no visible process holds.
     Unattributed(NodeCell, GpuCell),
-    /// Why processes of a GPU may be missing, by the index of the gap.
+    /// Reason why processes of a GPU may be missing, by the index of the gap.
     Gap(NodeCell, GpuCell, usize),
-    /// What a job uses of a node.
+    /// Resource usage of a job on a node.
     JobUsage(NodeCell, JobId),
 }
 

@@ -71,7 +71,7 @@ pub struct Grid {
     pub order: Memo<Vec<RowEntry>>,
     /// Which of them are rendered.
     pub window: Memo<Window>,
-    /// Which of them are visible, or soon will be; empty while the table is out of view.
+    /// The rows that are visible, or soon will be; empty while the table is out of view.
     pub in_view: Memo<Window>,
     /// The selected row.
     pub selected: RwSignal<Option<Arc<str>>>,
@@ -93,7 +93,7 @@ pub struct Grid {
     scroll: RwSignal<u32>,
     visibility: RwSignal<Visibility>,
     available_width: RwSignal<u32>,
-    /// How long the last filter took until the next frame, in ms.
+    /// Time of the last filter until the next frame, in ms.
     filter_cost_ms: StoredValue<f64>,
     /// Applies what was typed, after a pause.
     typing: StoredValue<Option<Timeout>, LocalStorage>,

@@ -33,7 +33,7 @@ pub fn Toolbar(
     let held = grid.is_held;
     let error = move || {
         error.get().map(|error| {
-            // Of several terms, the position names the one that is meant.
+            // Of several terms, the position names the right one.
             let several = filter_text.with(|text| text.as_deref().is_some_and(|text| text.trim().contains(' ')));
             let position = several.then(|| format!(" (at character {})", error.at + 1));
             view! { <p class="grid__error" id=format!("{}-error", names.id)>"◆ " {error.message} {position}</p> }

@@ -13,7 +13,7 @@ const ROWS_PER_FRAME: usize = 24;
 
 type Update = Rc<dyn Fn()>;
 
-/// What a change requires.
+/// Urgency of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// The user waits for it: all rows are updated at once.
