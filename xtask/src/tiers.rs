@@ -77,7 +77,6 @@ impl Selection {
     /// Converts it for a repetition, in which a test that fails once has failed, and all tests run.
     ///
     /// # Errors
-    ///
     /// If lints or a record of the slowest tests were requested, which a repetition cannot use.
     pub(crate) fn for_repetition(mut self) -> Result<Self> {
         ensure!(!self.lint && !self.record, "--lint and --record are for cargo xtask test");

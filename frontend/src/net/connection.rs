@@ -35,7 +35,6 @@ impl Connection {
     /// single-tab link.
     ///
     /// # Errors
-    ///
     /// Returns a [`DisconnectReason`] if the connection fails.
     pub async fn open(credential: &mut Credential) -> Result<Self, DisconnectReason> {
         let mut opened = Self::try_open(credential).await;

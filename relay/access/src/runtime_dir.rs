@@ -212,7 +212,6 @@ impl RuntimeDir {
     /// Duplicates the handle, with a descriptor of its own.
     ///
     /// # Errors
-    ///
     /// If no descriptor is free.
     pub fn try_clone(&self) -> std::io::Result<Self> {
         Ok(Self { path: self.path.clone(), fd: self.fd.try_clone()? })

@@ -29,7 +29,6 @@ impl Embedded {
     /// Starts watching as the settings say, without listeners and without writing files.
     ///
     /// # Errors
-    ///
     /// Any failure of the start, as a complete sentence for the user.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
         Self::start_sampling(config, None).await
@@ -38,7 +37,6 @@ impl Embedded {
     /// Starts with one sampling interval for all nodes.
     ///
     /// # Errors
-    ///
     /// See [`Self::start`].
     pub async fn start_sampling(config: Config, interval: Option<Duration>) -> anyhow::Result<Self> {
         raise_open_files();

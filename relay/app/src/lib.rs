@@ -45,7 +45,6 @@ const OPEN_FILES: u64 = 65_536;
 /// Runs a relay until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
-///
 /// Any failure of the start, as a complete sentence for the user.
 pub async fn run(
     config: Config,

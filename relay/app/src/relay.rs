@@ -80,7 +80,6 @@ impl Relay {
     /// Starts every part.
     ///
     /// # Errors
-    ///
     /// Any failure of the start, as a complete sentence for the user.
     pub(super) fn start(setup: Setup<'_>) -> anyhow::Result<Self> {
         let Setup { config, mut about, watched, hosts, key, endpoint, terminal, stores, page, sampling } =

@@ -130,7 +130,6 @@ impl Remote {
     /// Returns the report of a job that the relay knows.
     ///
     /// # Errors
-    ///
     /// A complete sentence for the user.
     pub async fn report(&self, job: JobId) -> anyhow::Result<Report> {
         self.json(Method::GET, &format!("/api/v1/jobs/{job}/report"), String::new()).await
@@ -207,7 +206,6 @@ impl Remote {
     /// Sends a request whose response has at most `max_bytes`; a longer one is not read.
     ///
     /// # Errors
-    ///
     /// A complete sentence for the user; [`Refused`] if the relay responded with another status, or [`TooLong`].
     pub async fn request_limited(
         &self,

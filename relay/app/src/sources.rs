@@ -54,7 +54,6 @@ impl Sources {
     /// Prepares the sources of the watched nodes and jobs without starting them.
     ///
     /// # Errors
-    ///
     /// If there is no probe to start.
     pub(super) fn new(config: &Config, watched: Watched, hosts: Option<ListedHosts>) -> anyhow::Result<Self> {
         let targets = Targets::default();

@@ -124,7 +124,6 @@ impl Watched {
     /// Returns the launcher of its probes, which reaches nodes by their targets, or by the jobs that run there.
     ///
     /// # Errors
-    ///
     /// If there is no probe to start.
     pub fn launcher(
         &self,

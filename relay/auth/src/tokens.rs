@@ -188,7 +188,6 @@ impl Tokens {
     /// Creates a token that lasts for some days, by default [`DEFAULT_DAYS`]. Blocks on the disk.
     ///
     /// # Errors
-    ///
     /// [`TokenError`].
     pub fn create(
         &self,

@@ -212,7 +212,6 @@ impl Notes {
     /// Adds a line of a job's spool; returns whether it is new.
     ///
     /// # Errors
-    ///
     /// [`NoteError`] if a limit is reached.
     pub(super) fn add_line(&mut self, line: SpoolNote, at_ms: u64, jobs: &[Job]) -> Result<bool, NoteError> {
         let id = id_of_line(&line);

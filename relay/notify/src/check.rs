@@ -22,7 +22,6 @@ pub struct ChannelProblem {
 /// Looks up the addresses of a webhook's host without contacting it.
 ///
 /// # Errors
-///
 /// It has no address, or one that may not be contacted.
 pub async fn webhook(setting: &'static str, webhook: &Webhook) -> Result<String, ChannelProblem> {
     match webhook.resolve().await {
@@ -42,7 +41,6 @@ pub async fn webhook(setting: &'static str, webhook: &Webhook) -> Result<String,
 /// Returns the path of a command's program, without running it.
 ///
 /// # Errors
-///
 /// The program does not exist, or the command has syntax that only a shell interprets.
 pub fn command(command: &NotifyCommand) -> Result<PathBuf, ChannelProblem> {
     let problem = |text: String, advice: &str, may_pass| ChannelProblem {
@@ -66,7 +64,6 @@ pub fn command(command: &NotifyCommand) -> Result<PathBuf, ChannelProblem> {
 /// Returns the path of `sendmail`.
 ///
 /// # Errors
-///
 /// It does not exist.
 pub fn mail() -> Result<&'static Path, ChannelProblem> {
     Mail::sendmail().map_err(|error| ChannelProblem {

@@ -83,7 +83,6 @@ impl StateDir {
     /// is not a file.
     ///
     /// # Errors
-    ///
     /// [`StateDirError`].
     pub fn private_file(&self, name: &str) -> Result<PathBuf, StateDirError> {
         let path = self.path.join(name);

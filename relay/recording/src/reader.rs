@@ -82,7 +82,6 @@ impl Reader {
     /// Returns the readable part of a recording.
     ///
     /// # Errors
-    ///
     /// [`RecordingError`].
     pub fn span(path: &Path) -> Result<Span, RecordingError> {
         let failed = |error| RecordingError::new(path, error);

@@ -105,7 +105,6 @@ impl Shares {
     /// Returns the link of an open share.
     ///
     /// # Errors
-    ///
     /// [`ShareError`] if the share does not exist, or its key was not stored.
     pub fn link(&self, id: &ShareId) -> Result<ShareLink, ShareError> {
         let open = self.table().get(id).cloned().ok_or_else(|| ShareError::Unknown(id.clone()))?;

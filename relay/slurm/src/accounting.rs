@@ -58,7 +58,6 @@ impl<C: Client> AccountingQueries<C> {
     /// Lists a user's ended jobs as records without an observation, if it is time; `None` if it is not.
     ///
     /// # Errors
-    ///
     /// The reason why jobs may be missing, a complete sentence for the user.
     pub async fn ended(&mut self, user: &str, now_ms: u64) -> Option<Result<Vec<JobRecord>, String>> {
         let due_ms = *self.list.due_ms.get_or_insert(now_ms + INTERVAL_MS);

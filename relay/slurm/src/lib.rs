@@ -34,7 +34,6 @@ pub trait JobSource: Send + 'static {
     /// list, or shortly before it, may follow with SLURM's state, for as long as SLURM remembers them.
     ///
     /// # Errors
-    ///
     /// [`JobsError`] if there is no list; the caller keeps the last one and shows its age.
     async fn jobs(&mut self) -> Result<Vec<Job>, JobsError>;
 

@@ -6,7 +6,6 @@ use nodeglass_protocol::JobId;
 /// Returns the id of the named job. A raw id may belong to a job that is no longer in the list.
 ///
 /// # Errors
-///
 /// [`NotOneJob`].
 pub(super) fn id(jobs: &[Job], named: &JobSelector) -> Result<JobId, NotOneJob> {
     match (named.one(jobs), named) {

@@ -199,7 +199,6 @@ impl Database {
     /// Returns the records of one relay's jobs that had not ended, at most those of the last 30 days.
     ///
     /// # Errors
-    ///
     /// [`StoreError::Database`].
     pub fn unfinished(&self, origin: &Origin) -> Result<Vec<JobRecord>, StoreError> {
         let since_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - 30 * 86_400;
@@ -229,7 +228,6 @@ impl Database {
     /// Returns the latest run of a job: of several relays' records, the ended one, else the newest.
     ///
     /// # Errors
-    ///
     /// [`StoreError::Database`].
     pub fn job(&self, id: JobId) -> Result<Option<JobRecord>, StoreError> {
         Ok(self.job_with_origin(id)?.map(|(record, _)| record))
@@ -238,7 +236,6 @@ impl Database {
     /// Returns the latest run of a job, with the relay that stored it.
     ///
     /// # Errors
-    ///
     /// [`StoreError::Database`].
     pub fn job_with_origin(&self, id: JobId) -> Result<Option<(JobRecord, Origin)>, StoreError> {
         let mut query = self.connection.prepare(

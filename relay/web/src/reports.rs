@@ -50,7 +50,6 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
 /// Returns the visible report of a job.
 ///
 /// # Errors
-///
 /// The database does not respond in time.
 pub(super) async fn job(web: &WebState, id: JobId, viewer: &Viewer) -> Result<Option<Report>, Elapsed> {
     timeout(TIMEOUT, report_of(web, id, viewer)).await
@@ -59,7 +58,6 @@ pub(super) async fn job(web: &WebState, id: JobId, viewer: &Viewer) -> Result<Op
 /// Returns the findings about nodes during all jobs of the last days; `None` if they cannot be read.
 ///
 /// # Errors
-///
 /// The database does not respond in time.
 pub(super) async fn faults(web: &WebState, days: u32) -> Result<Option<NodeFaults>, Elapsed> {
     timeout(TIMEOUT, web.store.faults(days)).await

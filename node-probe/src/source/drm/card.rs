@@ -77,7 +77,6 @@ impl Card {
 /// Lists the GPUs with one of these drivers, by device file.
 ///
 /// # Errors
-///
 /// If the folder cannot be read. A kernel without DRM has no GPUs, which is not an error.
 pub fn cards(root: &Path, drivers: &[&str]) -> io::Result<Vec<Card>> {
     let class = root.join("sys/class/drm");

@@ -77,7 +77,6 @@ fn generation_of(device: &Path) -> Option<&'static Generation> {
 /// Lists the chips, by device file.
 ///
 /// # Errors
-///
 /// If the PCI devices cannot be listed. A machine without PCI has no chips, which is not an error.
 pub fn chips(root: &Path) -> io::Result<Vec<Chip>> {
     let devices = root.join("sys/bus/pci/devices");

@@ -27,7 +27,6 @@ pub(super) enum Trust {
 /// Performs the handshake; the certificate must belong to the host.
 ///
 /// # Errors
-///
 /// [`WebhookError::Tls`].
 pub(super) async fn connect(
     host: &Host,

@@ -74,7 +74,6 @@ impl Start {
 /// Queries SLURM and returns the answer.
 ///
 /// # Errors
-///
 /// SLURM does not respond.
 pub async fn answer(args: FitArgs, cluster: Option<String>, partitions: &[String]) -> anyhow::Result<Answer> {
     let mut commands = Commands::new().for_cluster(cluster);

@@ -145,7 +145,6 @@ impl Source {
     /// since.
     ///
     /// # Errors
-    ///
     /// A complete sentence for the user, also if SLURM does not respond and the job is unknown therefore.
     pub async fn snapshot_with(&self, job: Option<&JobSelector>) -> anyhow::Result<Snapshot> {
         let snapshot = self.snapshot().await?;
@@ -173,7 +172,6 @@ impl Source {
     /// Returns for how long the state has been observed.
     ///
     /// # Errors
-    ///
     /// A complete sentence for the user.
     pub async fn observed(&self) -> anyhow::Result<Observed> {
         Ok(match self {
@@ -232,7 +230,6 @@ impl Source {
     /// Returns whether SLURM responds, and the age of the list of jobs.
     ///
     /// # Errors
-    ///
     /// A complete sentence for the user.
     pub async fn slurm(&self) -> anyhow::Result<SlurmState> {
         match self {

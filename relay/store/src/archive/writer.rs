@@ -184,7 +184,6 @@ impl SegmentWriter {
     /// Appends an excerpt, to a new segment if the current one of its kind is long enough at `wall_ms`.
     ///
     /// # Errors
-    ///
     /// The disk is full or cannot be written; the segment ends as before.
     pub fn store(&mut self, excerpt: Excerpt, wall_ms: u64) -> io::Result<()> {
         let kind = Kind::of(excerpt.step_ms);

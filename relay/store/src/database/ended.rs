@@ -10,7 +10,6 @@ impl Database {
     /// changed rows.
     ///
     /// # Errors
-    ///
     /// [`StoreError::Database`].
     pub fn add_ended(&mut self, origin: &Origin, records: Vec<JobRecord>) -> Result<usize, StoreError> {
         let mut changed = Vec::new();

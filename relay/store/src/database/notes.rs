@@ -89,7 +89,6 @@ impl Database {
     /// SLURM, the notes of its machine.
     ///
     /// # Errors
-    ///
     /// [`StoreError::Database`].
     pub fn notes(&self, origin: &Origin) -> Result<Vec<NoteChange>, StoreError> {
         let mut query = self.connection.prepare(

@@ -25,7 +25,6 @@ impl Own {
     /// Starts watching as the settings say, at the default intervals or at one for all nodes.
     ///
     /// # Errors
-    ///
     /// Any failure of the start, as a complete sentence for the user.
     pub async fn start(config: Config, sample_interval: Option<Duration>) -> anyhow::Result<Self> {
         Ok(Self { relay: Embedded::start_sampling(config, sample_interval).await?, pending: JoinSet::new() })

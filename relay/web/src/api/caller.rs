@@ -66,7 +66,6 @@ impl Caller {
     /// Returns the caller as a viewer, and the charge for the request.
     ///
     /// # Errors
-    ///
     /// The response for a guest whose budget is used up.
     pub async fn begin(self, web: &WebState) -> Result<(Viewer, Charge), Response> {
         let viewer = web.shares.viewer(&self.grant);
