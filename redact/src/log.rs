@@ -79,7 +79,7 @@ fn newest(whole: &[u8], most: usize) -> &[u8] {
 fn settled(rest: &[u8]) -> usize {
     let written = rest.iter().rposition(|byte| *byte != b'\r' && *byte != b'\x1b').unwrap_or(0);
     let over = rest[..written].iter().rposition(|byte| *byte == b'\r').map_or(0, |at| at + 1);
-    // Only an escape sequence may follow the carriage return, and then nothing was overwritten yet.
+    // Only an escape sequence may follow the carriage return; no text was overwritten yet.
     if shown(&rest[over..]).is_empty() { 0 } else { over }
 }
 

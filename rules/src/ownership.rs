@@ -50,8 +50,8 @@ pub fn is_part_of_lost(node: &NodePicture, gpu: &GpuPicture) -> bool {
     node.gpus.iter().find(parent).is_some_and(|whole| whole.fault.is_some())
 }
 
-/// Returns whether a GPU counts in the job's sums. A MIG instance counts only where the job does not have the
-/// whole GPU, whose readings include those of its instances.
+/// Returns whether a GPU counts in the job's sums. A MIG instance counts only if the job does not have the whole GPU,
+/// whose readings include its instances.
 pub fn counts(node: &NodePicture, gpu: &GpuPicture, job: Option<JobId>) -> bool {
     let has = |uuid: &GpuUuid| {
         node.gpus.iter().any(|gpu| gpu.facts.uuid == *uuid && belongs_to_job(node, gpu, job))
@@ -86,7 +86,7 @@ pub fn job_nodes(job: &Job, picture: &Picture) -> Vec<usize> {
     let mut next = 0;
     let position = |name: &NodeName| {
         let is = |at: &usize| picture.nodes.get(*at).is_some_and(|node| node.name == *name);
-        // The order is mostly the same, which avoids a search for each node.
+        // The order is mostly equal, which avoids a search for each node.
         let at = Some(next).filter(is).or_else(|| (0..picture.nodes.len()).find(is))?;
         next = at + 1;
         Some(at)

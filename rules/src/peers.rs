@@ -272,7 +272,7 @@ impl Group {
         let is_below = |row: &[Means], step: usize| {
             let (value, middle) = (row[step][slot], self.medians[step][slot]);
             let least = limit_pct as f32 / 100.0 * middle.max(LEAST[slot]);
-            // That a GPU does nothing is another finding.
+            // An idle GPU is another finding.
             let is_idle = row[step][UTIL] <= limits.idle_pct as f32;
             !is_idle && middle - value > least.max(limits::SPREADS * self.spreads[step][slot])
         };

@@ -15,7 +15,7 @@ use std::process::Command;
 const GLIBC: &str = "2.17";
 /// Processors, as in `uname -m`, of login nodes and GPU nodes: x86-64, and ARM as in NVIDIA Grace.
 const MACHINES: [&str; 2] = ["x86_64", "aarch64"];
-/// A Debian release whose glibc (2.31) is older than that of the build machine.
+/// A Debian release whose glibc (2.31) is older than the build machine's.
 const OLD_DEBIAN: &str = "bullseye";
 /// The profile of probes for tests.
 const UNOPTIMISED: &str = "unoptimised";

@@ -19,9 +19,9 @@ impl Placement {
     /// Distance from a finger, which covers more.
     const FINGER_GAP: f64 = 30.0;
 
-    /// Places a tooltip for a pointer at `(x, y)` in a window of `(width, height)`: right of and below it, on
-    /// the other side where there is no room, and above a finger. In a window too narrow for either side it
-    /// lies above or below, between the edges.
+    /// Places a tooltip for a pointer at `(x, y)` in a window of `(width, height)`: right of and below it, on the
+    /// other side if the room does not suffice, and above a finger. In a window too narrow for either side it lies
+    /// above or below, between the edges.
     pub fn beside((x, y): (f64, f64), (width, height): (f64, f64), is_touch: bool) -> Self {
         let gap = if is_touch { Self::FINGER_GAP } else { Self::GAP };
         let (wide, high) = (Self::MAX_WIDTH + gap, Self::MAX_HEIGHT + gap);

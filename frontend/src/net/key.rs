@@ -37,9 +37,9 @@ pub enum NoKeyReason {
     ShareOver(DisconnectReason),
 }
 
-/// Moves the key from the address bar into this tab's storage before anything else can read it. A malformed
-/// link leaves a guest's tab without a key rather than with another one. Returns whether the address was that
-/// of a printed link, which the browser's cache cannot have answered.
+/// Moves the key from the address bar into this tab's storage before anything else can read it. A malformed link
+/// leaves a guest's tab without a key rather than with another one. Returns whether the address was a printed link,
+/// which the browser's cache cannot have served.
 pub fn take_from_address() -> bool {
     let mut query = Query::parse(&platform::search());
     let was_printed = query.has(CACHE_BUSTER);

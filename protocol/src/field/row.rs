@@ -118,7 +118,7 @@ impl<F: Field> Serialize for Row<F> {
             }
             return map.end();
         }
-        // One length byte, then the codes up to the last one that is set.
+        // One length byte, then the codes up to the last set one.
         let used = self.cells.iter().rposition(|cell| *cell != Cell::NOT_YET).map_or(0, |last| last + 1);
         let mut tuple = serializer.serialize_tuple(used + 1)?;
         tuple.serialize_element(&(used as u8))?;

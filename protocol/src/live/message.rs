@@ -44,16 +44,16 @@ pub enum ClientMessage {
     },
     /// Replaces the set of followed logs; owner only.
     Follow(Vec<LogRef>),
-    /// Requests long-term history, answered by [`ServerMessage::Range`] with the same number. A later one
-    /// replaces one that the relay has not begun to answer.
+    /// Requests long-term history, with a response by [`ServerMessage::Range`] with the same number. A later request
+    /// replaces one to which the relay has not begun to respond.
     Range {
         /// Number chosen by the page.
         number: u32,
         /// The query.
         query: RangeQuery,
     },
-    /// Requests reports, answered by [`ServerMessage::Report`] with the same number. A later one replaces
-    /// one that the relay has not begun to answer.
+    /// Requests reports, with a response by [`ServerMessage::Report`] with the same number. A later request replaces
+    /// one to which the relay has not begun to respond.
     Report {
         /// Number chosen by the page.
         number: u32,

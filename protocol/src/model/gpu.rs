@@ -401,7 +401,7 @@ impl NvLink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuPath {
-    /// The same GPU.
+    /// Both are the same GPU.
     Same,
     /// Number of NVLinks, direct or through switches.
     NvLink(u32),

@@ -394,8 +394,7 @@ impl NodePicture {
         self.sampled_at_ms = Some(at_ms);
     }
 
-    /// Converts its times to another clock, which reads `by_ms` more than the one before, to the nearest slot of
-    /// the history.
+    /// Converts its times to another clock, which reads `by_ms` more, to the nearest slot of the history.
     pub fn shift(&mut self, by_ms: i64) {
         let step_ms = Trace::STEP_MS.cast_signed();
         let slots = by_ms.saturating_add(step_ms / 2).div_euclid(step_ms);

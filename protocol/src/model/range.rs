@@ -120,7 +120,7 @@ impl Summaries {
         }
     }
 
-    /// Holds the extremes separately from now on if those of a summary differ from its mean.
+    /// Holds the extremes separately from now on if the extremes of a summary differ from its mean.
     fn hold_extremes_of(&mut self, summaries: &[(u64, Summary)]) {
         let differs = |summary: &Summary| summary.min != summary.mean || summary.max != summary.mean;
         if self.extremes.is_none() && summaries.iter().any(|(_, summary)| differs(summary)) {

@@ -34,7 +34,7 @@ pub enum ReportAnswer {
     Jobs(Vec<Report>),
     /// Usage of the owner's jobs.
     Usage(Box<Usage>),
-    /// There is no answer, for this reason.
+    /// No answer, for this reason.
     Refused(Text),
 }
 
@@ -110,7 +110,7 @@ pub struct Totals {
     pub gpu_hours_allocated: f64,
     /// Part of it for which there are samples, in h.
     pub gpu_hours_observed: f64,
-    /// Integral of utilisation over the observed time without that of hangs, in h.
+    /// Integral of utilisation over the observed time without hangs, in h.
     pub gpu_hours_used: f64,
     /// GPU time of collective hangs, in h: busy by its utilisation, and lost.
     pub gpu_hours_hung: f64,
@@ -147,7 +147,7 @@ pub struct Totals {
     pub pcie_tx_bytes: Option<f64>,
     /// Received over NVLink or the links of another vendor, in bytes.
     pub link_rx_bytes: Option<f64>,
-    /// Sent over the same, in bytes.
+    /// Sent over NVLink, in bytes.
     pub link_tx_bytes: Option<f64>,
     /// Received from the network by all of the job's nodes as a whole, in bytes.
     pub nodes_net_rx_bytes: Option<f64>,

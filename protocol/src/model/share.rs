@@ -130,7 +130,7 @@ pub struct ShareRequest {
     pub label: Text,
     /// The scope that its holder may view.
     pub scope: Scope,
-    /// What is hidden.
+    /// Hidden parts.
     #[serde(default)]
     pub hidden: HiddenParts,
     /// Login name of the only permitted user; see [`login_name`].

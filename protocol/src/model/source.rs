@@ -84,8 +84,8 @@ pub enum SourceStatus {
         /// Message for the user (`the NVIDIA driver is not loaded: …`).
         reason: Text,
     },
-    /// The device cgroup of the probe withholds some accelerators. It belongs to no source: those that are admitted
-    /// are read as usual.
+    /// The device cgroup of the probe withholds some accelerators. It belongs to no source: admitted ones are read as
+    /// usual.
     Confined {
         /// Message for the user (`1 of 4 GPUs visible: this probe was adopted into job 17`).
         reason: Text,

@@ -192,8 +192,8 @@ pub struct ProcessList {
     /// GPUs with missing processes. A GPU in MIG mode includes its instances.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<GpuGap>,
-    /// Devices that the user's own jobs here may see, also those that no process uses yet; ordered by job, at
-    /// most [`super::MAX_JOB_DEVICES`].
+    /// Devices that the user's own jobs here may see, including devices without a process; ordered by job, at most
+    /// [`super::MAX_JOB_DEVICES`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job_devices: Vec<JobDevices>,
 }

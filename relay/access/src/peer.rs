@@ -138,7 +138,7 @@ const INODE_AT: usize = HEADER + 68;
 fn query(socket: &OwnedFd, near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
     net::sendto(socket, &request(near, far), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut reply = [0; 512];
-    // The kernel answers before `sendto` returns; DONTWAIT, so that a lost answer cannot block the relay.
+    // The kernel responds before `sendto` returns; DONTWAIT, so that a lost response cannot block the relay.
     let (_, len) = net::recv(socket, &mut reply, RecvFlags::DONTWAIT)?;
     Ok(uid_in(&reply[..len.min(reply.len())]))
 }

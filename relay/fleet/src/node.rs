@@ -480,7 +480,7 @@ impl Node {
         let events = &mut self.picture.head.events;
         events.push(GpuEvent { at_ms, gpu: event.gpu, xid: event.xid, text: event.text });
         if events.len() > MAX_EVENTS {
-            // A kill logs an Xid per channel: they must not evict the one that explains them.
+            // A kill logs an Xid per channel: these must not evict the Xid that explains them.
             let is_repeated = |at: &usize| {
                 let event = &events[*at];
                 events[at + 1..].iter().any(|later| later.gpu == event.gpu && later.xid == event.xid)

@@ -136,7 +136,7 @@ impl LongHistory {
             let node = self.node(&name);
             node.host.merge_restored(restored.host);
             for (uuid, restored) in restored.gpus {
-                // One that was restored does not replace one that is sampled.
+                // A restored slot does not replace a sampled one.
                 if node.gpus.contains_key(&uuid) || node.gpus.len() < MAX_GPUS {
                     node.gpu(&uuid).merge_restored(restored);
                 }

@@ -213,7 +213,7 @@ impl Hub {
         Some(Subscriber { id: joined.await.ok()?, mailbox, hub: self.clone() })
     }
 
-    /// The current snapshot of a topic for a viewer; `None` if there is no such topic.
+    /// Returns the current snapshot of a topic for a viewer; `None` if the topic does not exist.
     pub async fn picture(&self, topic: Topic, viewer: Viewer, form: Form) -> Option<Bytes> {
         let (reply, response) = oneshot::channel();
         self.requests.send(Request::Picture { topic, viewer, form, reply }).await.ok()?;
@@ -228,8 +228,8 @@ impl Hub {
         response.await.ok()
     }
 
-    /// Long-term history for a viewer without a subscription, to be read outside of the event loop; `None` if there is
-    /// no such topic.
+    /// Returns long-term history for a viewer without a subscription, to be read outside of the event loop; `None` if
+    /// the topic does not exist.
     pub async fn range(&self, viewer: Viewer, query: RangeQuery) -> Option<RangeSource> {
         let (reply, response) = oneshot::channel();
         self.requests.send(Request::VisibleRange { viewer, query, reply }).await.ok()?;
@@ -384,7 +384,8 @@ impl Subscriber {
         cost.await.unwrap_or_default()
     }
 
-    /// Long-term history of a topic, to be read outside of the event loop; `None` if there is no such topic.
+    /// Returns long-term history of a topic, to be read outside of the event loop; `None` if the topic does not
+    /// exist.
     pub async fn range(&self, query: RangeQuery) -> Option<RangeSource> {
         let (reply, response) = oneshot::channel();
         self.hub.requests.send(Request::Range { subscriber: self.id, query, reply }).await.ok()?;

@@ -15,8 +15,8 @@ use tokio::time::{Instant, timeout};
 
 /// Time limit for the hello, once the program runs.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
-/// Without a complete line for this long a link is dead, whatever TCP reports: a probe prints one at
-/// least every 2 s.
+/// Without a complete line for this long a link is dead, also if TCP reports it as alive: a probe prints one at least
+/// every 2 s.
 const LINE_LIMIT: Duration = Duration::from_secs(15);
 /// The probe exits 30 s after our last line; after an interruption of up to 25 s it still has the missed
 /// samples.

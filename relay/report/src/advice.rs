@@ -5,7 +5,7 @@ use super::units::{amount_bytes, duration};
 use super::{Advice, Report};
 use nodeglass_protocol::Text;
 
-/// There is no advice about a shorter run, in s,
+/// Shorter runs cause no advice, in s,
 const MIN_ELAPSED_S: u64 = 600;
 /// or about usage of which less was observed, in %.
 const MIN_OBSERVED_PCT: f64 = 50.0;

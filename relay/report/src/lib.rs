@@ -282,7 +282,7 @@ impl JobReports {
             .map(|job| job.id)
             .collect();
         for id in over {
-            // A job that was requeued is not the one that ended.
+            // A requeued job is not the ended one.
             let ended = listed.get(&id).filter(|job| matches!(job.state, JobState::Ended(_)));
             if let Some(ended_s) = ended.and_then(|job| job.ended) {
                 self.cut(id, relay_ms(ended_s), &picture_of);

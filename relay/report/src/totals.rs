@@ -60,7 +60,7 @@ pub struct Growth {
 impl Growth {
     fn add(&mut self, value: Option<u64>) {
         let Some(value) = value else { return };
-        // A smaller value is that of a driver that was loaded again.
+        // A smaller value comes from a driver that was loaded again.
         let increase = self.last.map_or(0, |last| value.saturating_sub(last));
         self.increase = Some(self.increase.unwrap_or(0) + increase);
         self.last = Some(value);
@@ -105,7 +105,7 @@ pub struct GpuTotals {
     pub pcie_tx: Integral,
     /// Received over NVLink or the links of another vendor, in B/s.
     pub link_rx: Integral,
-    /// Sent over the same, in B/s.
+    /// Sent over NVLink, in B/s.
     pub link_tx: Integral,
     /// Uncorrected ECC errors.
     pub ecc_uncorrected: Growth,

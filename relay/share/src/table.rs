@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Maximum number of open shares.
 pub const MAX_SHARES: usize = 64;
-/// How many ended shares are remembered, so that their holders learn the reason.
+/// Number of ended shares that are remembered, so that their holders learn the reason.
 const REMEMBERED: usize = 256;
 
-/// Why a share ended.
+/// Reason for the end of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
     /// The owner revoked it.
@@ -23,7 +23,7 @@ pub enum EndReason {
     Expired,
 }
 
-/// Why a request about a share failed. Messages are complete sentences for the owner.
+/// Error of a request about a share. Messages are complete sentences for the owner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
     /// The scope is empty or too large.
@@ -38,7 +38,7 @@ pub enum ShareError {
     /// The login name is invalid.
     #[error("failed to {0}")]
     User(#[from] LoginNameError),
-    /// There is no such user.
+    /// The user does not exist.
     #[error("there is no user {0} on this machine, so no one could use the share; check the login name")]
     NoSuchUser(Text),
     /// The relay does not watch the scope.
@@ -50,7 +50,7 @@ pub enum ShareError {
          start it with --bind 127.0.0.1:8080 too"
     )]
     Unreachable,
-    /// There is no such open share.
+    /// The share does not exist.
     #[error("there is no open share {0}")]
     Unknown(ShareId),
     /// The share was created by an earlier relay process, whose key was not stored.

@@ -19,7 +19,7 @@ pub const INTERVAL_MS: u64 = 60_000;
 const LONGEST_MS: u64 = 3_600_000;
 /// Time from a job's end to the first query about it, in ms: slurmctld sends its record a little later.
 const SETTLING_MS: u64 = 15_000;
-/// How often a job is asked about; each time after twice the time, from a minute on.
+/// Maximum number of queries about a job; each after twice the time, from a minute on.
 const ATTEMPTS: u32 = 5;
 /// Maximum number of jobs of one query.
 const BATCH: usize = 64;

@@ -149,7 +149,7 @@ impl Commands {
     }
 
     fn start(&self, program: Program, args: &[String]) -> Result<Running, CommandError> {
-        // sacctmgr has no such option: its accounts are those of all clusters.
+        // sacctmgr does not have the option: its accounts belong to all clusters.
         let cluster = self.cluster.iter().filter(|_| program != Program::Sacctmgr);
         let child = Command::new(self.path_of(program))
             .args(cluster.map(|cluster| format!("--clusters={cluster}")))

@@ -1,4 +1,4 @@
-//! Raw ids of the jobs that a command line names by their labels, among those that the running relay lists. Pure.
+//! Raw ids of the jobs that a command line names by their labels, among the jobs of the running relay. Pure.
 
 use nodeglass_api::{Job, JobSelector, NotOneJob};
 use nodeglass_protocol::JobId;

@@ -41,7 +41,7 @@ pub(super) struct Worker {
     unaccounted: Option<VecDeque<JobRecord>>,
     audit: Arc<AuditQueue>,
     waiting_notes: Vec<NoteChange>,
-    /// Their number, and that of those in the channel.
+    /// Their number, including those in the channel.
     note_count: Arc<AtomicUsize>,
     /// Those who wait for these notes.
     acknowledgements: Vec<oneshot::Sender<Vec<NoteId>>>,

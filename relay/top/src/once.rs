@@ -143,7 +143,7 @@ impl Known {
 /// The width of a line: of `COLUMNS`, or else of the terminal.
 fn width() -> u16 {
     let set = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse::<u16>().ok());
-    // Not `size`, which asks `tput` where there is no terminal, and panics if that prints a number above 65,535.
+    // Not `size`, which asks `tput` without a terminal, and panics if that prints a number above 65,535.
     let terminal = || Some(crossterm::terminal::window_size().ok()?.columns).filter(|columns| *columns > 0);
     check_size(set.or_else(|| terminal().filter(|_| io::stdout().is_terminal())).unwrap_or(WIDTH))
 }

@@ -52,8 +52,8 @@ impl ColourMap {
         [r, g, b, 255]
     }
 
-    /// Returns the colour of a strip's pixel. `x` counts pixels of all time and `y` those of the strip, so that hatching moves with
-    /// time: a gap is hatched, a failed reading dashed, an unsupported one a line.
+    /// Returns the colour of a strip's pixel. `x` counts pixels of all time and `y` pixels of the strip, so that
+    /// hatching moves with time: a gap is hatched, a failed reading dashed, an unsupported one a line.
     pub fn pixel(&self, point: Point, x: u64, y: usize, line: usize) -> [u8; 4] {
         let [r, g, b] = self.faint;
         let [bad_r, bad_g, bad_b] = self.bad;

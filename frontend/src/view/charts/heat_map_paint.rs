@@ -24,7 +24,7 @@ pub struct Brush {
 }
 
 impl Brush {
-    /// Returns by how many steps it is later than one that is equal otherwise.
+    /// Returns by how many steps it is later than an otherwise equal one.
     fn ahead_of(&self, older: &Self) -> Option<usize> {
         let alike = self.history_revision == older.history_revision
             && self.metric == older.metric

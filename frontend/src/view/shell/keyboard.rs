@@ -21,7 +21,7 @@ pub fn listen(page: &Page, time: &Time) {
         let Some(event) = event.dyn_ref::<KeyboardEvent>() else { return };
         // A sheet handles its keys itself, also when nothing in it has the focus.
         if let Some(sheet) = platform::top_sheet() {
-            // Except that another problem may follow the GPU of the one before.
+            // Except that another problem may follow the GPU of the previous one.
             let is_next = matches!(Command::from_key(&event.key()), Some(Command::Next(_)));
             if !is_next || sheet.get_attribute("aria-label").as_deref() != Some("GPU") {
                 return;

@@ -46,7 +46,7 @@ pub struct GpuMetrics {
     pub xgmi_write_kb: Vec<u64>,
 }
 
-/// What lowers the clocks.
+/// Reasons for lowered clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Throttle {
     /// The current reasons, as bits that do not depend on the card (`SMU_THROTTLER_…`).

@@ -111,7 +111,7 @@ fn lost_all(vendor: Vendor) -> Absent {
 struct Gpu<D> {
     card: Card,
     facts: GpuFacts,
-    /// Whether all facts were read; not those of a suspended GPU.
+    /// Whether all facts were read; facts of a suspended GPU are not.
     has_facts: bool,
     /// `power/runtime_status`, which can be read without waking the device.
     runtime_status: Attribute,

@@ -154,8 +154,7 @@ fn unified(device: &Device<'_>, handle: &DeviceHandle<'_>, facts: &GpuFacts) -> 
 
 /// Returns whether a GPU is integrated and has no memory of its own: GB10 (DGX Spark) and the Jetsons.
 ///
-/// A missing memory size is no indication, because a failing driver does not report an H100's
-/// either.
+/// A missing memory size does not show that, because a failing driver does not report an H100's either.
 pub fn is_integrated(device: &Device<'_>) -> bool {
     let version = device.cuda_compute_capability().ok().map(|version| (version.major, version.minor));
     version.is_some_and(|version| INTEGRATED.contains(&version))

@@ -67,7 +67,7 @@ impl TpuInfo {
     }
 
     fn chip_count(&self) -> Result<Symbol<'_, ChipCount>, libloading::Error> {
-        // SAFETY: the type is that of the library's header.
+        // SAFETY: the type matches the library's header.
         unsafe { self.library.get(b"tpu_chip_count") }
     }
 

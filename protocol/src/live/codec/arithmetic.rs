@@ -98,7 +98,7 @@ impl<'a> Decoder<'a> {
 
 /// Either direction: the same sequence of calls with equal models codes the same bits.
 pub trait Coder {
-    /// Codes one bit; a decoder ignores `bit` and returns the one that was encoded.
+    /// Codes one bit; a decoder ignores `bit` and returns the encoded one.
     fn code_bit(&mut self, model: &mut BitModel, bit: bool) -> bool;
 }
 

@@ -307,7 +307,7 @@ fn processes(out: &mut Exposition<'_>, snapshot: &Snapshot) {
     }
 }
 
-/// Maximum number of series of a finding: one that concerns a thousand GPUs is described by fewer.
+/// Maximum number of series of a finding: a finding about a thousand GPUs is described by fewer.
 const MAX_SERIES: usize = 64;
 
 /// Active findings: one series for each GPU that they concern, without GPUs for each node, and without nodes for each

@@ -24,7 +24,7 @@ pub type JobLogs = BTreeMap<JobId, JobLog>;
 
 /// Time for which a message is kept after its last occurrence, in ms.
 const KEPT_MS: u64 = 3_600_000;
-/// A message is the end of a log if at most this many lines follow: a traceback, and those of other ranks.
+/// A message is the end of a log if at most this many lines follow: a traceback, and the lines of other ranks.
 const MAX_FOLLOWING: u64 = 400;
 /// Maximum length of a kept line, in chars.
 const MAX_LINE: usize = 200;

@@ -1,4 +1,4 @@
-//! Messages in logs that explain a failure: the built-in patterns, and those of the settings.
+//! Messages in logs that explain a failure: the built-in patterns, and patterns of the settings.
 
 use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::FindingSeverity;

@@ -380,7 +380,7 @@ impl Node {
         let processes = confined.processes(&gpus);
         let of_jobs = self.picture.processes.iter_mut().skip(self.listed.len());
         for (process, newest) in of_jobs.zip(processes) {
-            // The lists are the same, as every change is merged at once.
+            // The lists are equal, as every change is merged at once.
             if process.facts == newest.facts {
                 process.row = newest.row;
             }

@@ -217,7 +217,8 @@ impl Attached {
         End::Final(SourceError::OtherVersion { pid: running.pid, version: running.version.clone(), wire })
     }
 
-    /// A message that ends the connection: the relay's close message, or one that does not belong there.
+    /// Returns the end of the connection for a message: the relay's close message, or a message that does not belong
+    /// there.
     fn unexpected(&self, message: ServerMessage) -> End {
         match message {
             ServerMessage::Bye(CloseReason::Version { relay }) => self.other_version(Some(relay)),

@@ -25,7 +25,7 @@ const ALL_PANES_FROM: u16 = 18;
 const FULL_FROM: u16 = 30;
 /// Lines of a pane besides its rows: title and heads of columns.
 const PANE_HEAD: u16 = 2;
-/// The same where the heads of columns are left out.
+/// The height of a title without the heads of columns.
 const TITLE: u16 = 1;
 /// Fewest rows of a pane.
 const LEAST_ROWS: u16 = 2;
