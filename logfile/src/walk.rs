@@ -267,7 +267,7 @@ impl<'a> Walk<'a> {
         Ok(LogFile::new(File::from(fd), &stat))
     }
 
-    /// Whether everybody who could have chosen it may read it themselves, and it is not in a location
+    /// Returns whether everybody who could have chosen it may read it themselves, and it is not in a location
     /// of keys.
     fn judge(&self, access: &Access, bit: u32) -> Result<(), Distrust> {
         if self.guard.credentials.contains(&id(&access.stat)) {

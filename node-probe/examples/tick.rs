@@ -1,4 +1,4 @@
-//! What a look at this machine's GPUs costs: `cargo run --release -p node-probe --example tick -- [LIBRARY [TICKS]]`.
+//! Measures the cost of a look at this machine's GPUs: `cargo run --release -p node-probe --example tick -- [LIBRARY [TICKS]]`.
 
 use node_probe::host::{Host, HostReadings};
 use node_probe::output;

@@ -105,7 +105,7 @@ impl Reader {
         }
     }
 
-    /// Whether an argument with spaces is a secret as a whole: a passphrase for the option before
+    /// Returns whether an argument with spaces is a secret as a whole: a passphrase for the option before
     /// it or for its own name.
     fn whole(&mut self, argument: &str, of_script: bool) -> Option<String> {
         let pending = std::mem::take(&mut self.expects);

@@ -3,7 +3,7 @@
 //!
 //! Each node costs a process on the relay's machine and a job step; each command during a launch is a step of
 //! its own. The step belongs to the job's cgroup: where SLURM confines devices, the probe sees the GPUs of that
-//! job only, and the user's other jobs there get probes of their own, whatever starts that of the node. A step
+//! job only, and the user's other jobs there get probes of their own, with any launcher of the node's own. A step
 //! ends with its job.
 
 use super::child::{self, ChildCommand};

@@ -3,7 +3,7 @@
 //! A reason is a new job on the node, a changed file or agent, or the user's request. Retries that offer
 //! a key are limited over all nodes: sshd (`PerSourcePenalties`) and tools that watch its log count
 //! failures per address, and a locked-out login node would hurt everybody on it. Retries of one node are
-//! limited whatever it refused, so that no error in these reasons can flood it.
+//! limited for any refusal, so no error in these reasons can flood it.
 
 use nodeglass_launch::LoginState;
 use nodeglass_protocol::{JobId, NodeName, Text};

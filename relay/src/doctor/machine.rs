@@ -137,7 +137,7 @@ async fn relays() -> (Vec<(PathBuf, Running)>, Vec<CheckResult>) {
     }
 }
 
-/// Whether a relay could listen there.
+/// Returns whether a relay could listen there.
 async fn address(addr: &BindAddr, relays: &[(PathBuf, Running)]) -> Vec<CheckResult> {
     let (BindAddr::Tcp(socket) | BindAddr::Tls(socket)) = addr else { return Vec::new() };
     let is_it = |used: &String| used.parse::<BindAddr>().is_ok_and(|used| used == *addr);

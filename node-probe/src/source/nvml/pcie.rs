@@ -183,7 +183,7 @@ impl MeasurementSchedule {
         self.firsts = 0;
     }
 
-    /// Whether the GPU at a position may be measured in this cycle.
+    /// Returns whether the GPU at a position may be measured in this cycle.
     pub fn of(&self, position: usize) -> Measure {
         match () {
             () if self.schedule.contains(&position) => Measure::Turn,

@@ -1,4 +1,4 @@
-//! Where a Python stack stands: the innermost frame that is not plumbing, and the user's own code above it.
+//! The place of a Python stack: the innermost frame that is not plumbing, and the user's own code above it.
 //!
 //! A frame is plumbing if it belongs to Python's standard library, or if it is private in an installed package: its
 //! function or a part of its module begins with an underscore (`_call_impl`, `torch/_ops.py`), or its function is named

@@ -199,7 +199,7 @@ fn after(error: ssh2::Error, tried: &mut Tried) -> Result<(), LaunchError> {
     Err(failure::broken("logging in", &error))
 }
 
-/// Whether the host disconnected, and over what. libssh2 has one code for that and for a refused
+/// Returns the reason if the host disconnected. libssh2 has one code for that and for a refused
 /// signature; only its message shows which response it waited for: to the offer of a key, or to the
 /// signature, which is requested only after the key was accepted.
 fn hung_up(error: &ssh2::Error) -> Option<HungUp> {

@@ -1,4 +1,4 @@
-//! Which addresses may be contacted. The name is resolved once, and every address that it has is checked.
+//! Addresses that may be contacted. The name is resolved once, and every address that it has is checked.
 //!
 //! A request from the login node reaches what the network admits from there: metadata services of clouds, programs on
 //! loopback, devices in private networks. The owner may name such a host, but a name must not resolve there unless

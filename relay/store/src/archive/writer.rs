@@ -88,7 +88,7 @@ impl Archive {
         std::mem::take(&mut self.jobs)
     }
 
-    /// Whether storing works; changes with it.
+    /// Returns whether storing works, and each change of that.
     pub fn state(&self) -> watch::Receiver<Storing> {
         self.state.subscribe()
     }
