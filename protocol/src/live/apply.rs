@@ -1,10 +1,11 @@
 //! The one implementation of applying deltas to a picture, used by the page, tests and scripts.
 
-use super::change::{Change, Readings};
+use super::change::{Change, HealthChange, Readings};
 use super::codec;
 use super::message::{Delta, Histories};
-use crate::finding::{self, Finding};
-use crate::note::{self, Note};
+use crate::NodeName;
+use crate::finding;
+use crate::note;
 use crate::picture::{ApplyError, ChangedPart, NodePicture, Picture};
 
 impl Picture {
@@ -39,93 +40,90 @@ impl Picture {
         change: &Change,
         changed: &mut impl FnMut(ChangedPart),
     ) -> Result<(), ApplyError> {
-        match change {
-            Change::Relay(status) => {
-                self.relay.clone_from(status);
-                changed(ChangedPart::Relay);
+        let part = match change {
+            Change::Readings(Readings::Packed(bytes)) => return codec::apply(bytes, self, changed),
+            Change::Readings(Readings::Plain(nodes)) => {
+                return nodes.iter().try_for_each(|readings| readings.apply(self, changed));
             }
-            Change::Jobs(jobs) => {
-                self.jobs.clone_from(jobs);
-                changed(ChangedPart::Jobs);
-            }
-            Change::Nodes(names) => {
-                let mut old = std::mem::take(&mut self.nodes);
-                self.nodes.extend(names.iter().map(
-                    |name| match old.iter().position(|node| node.name == *name) {
-                        Some(index) => old.swap_remove(index),
-                        None => NodePicture::new(name.clone()),
-                    },
-                ));
-                changed(ChangedPart::Nodes);
-            }
-            Change::AuditLog(audit_log) => {
-                self.audit_log.clone_from(audit_log);
-                changed(ChangedPart::AuditLog);
-            }
-            Change::Sharing(sharing) => {
-                self.sharing.clone_from(sharing);
-                changed(ChangedPart::Sharing);
-            }
-            Change::Notes { removed, changed: notes } => {
-                let is_replaced =
-                    |note: &Note| removed.contains(&note.id) || notes.iter().any(|new| new.id == note.id);
-                self.notes.retain(|note| !is_replaced(note));
-                self.notes.extend(notes.iter().cloned());
+            Change::Relay(status) => set(&mut self.relay, status, ChangedPart::Relay),
+            Change::Jobs(jobs) => set(&mut self.jobs, jobs, ChangedPart::Jobs),
+            Change::AuditLog(log) => set(&mut self.audit_log, log, ChangedPart::AuditLog),
+            Change::Sharing(sharing) => set(&mut self.sharing, sharing, ChangedPart::Sharing),
+            Change::Insights(insights) => set(&mut self.insights, insights, ChangedPart::Insights),
+            Change::Notes { removed, changed } => {
+                replace(&mut self.notes, removed, changed, |note| &note.id);
                 self.notes.sort_unstable_by_key(note::order);
-                changed(ChangedPart::Notes);
+                ChangedPart::Notes
             }
-            Change::Findings { removed, changed: findings } => {
-                let is_replaced = |finding: &Finding| {
-                    removed.contains(&finding.key) || findings.iter().any(|new| new.key == finding.key)
-                };
-                self.findings.retain(|finding| !is_replaced(finding));
-                self.findings.extend(findings.iter().cloned());
+            Change::Findings { removed, changed } => {
+                replace(&mut self.findings, removed, changed, |finding| &finding.key);
                 self.findings.sort_unstable_by(finding::order);
-                changed(ChangedPart::Findings);
+                ChangedPart::Findings
             }
-            Change::Insights(insights) => {
-                self.insights.clone_from(insights);
-                changed(ChangedPart::Insights);
-            }
+            Change::Nodes(names) => self.set_nodes(names),
             Change::Head { node, head } => {
-                self.node_mut(*node)?.head.clone_from(&**head);
-                changed(ChangedPart::Head(*node as usize));
+                self.set_part(*node, ChangedPart::Head, |of| &mut of.head, head.as_ref())?
             }
             Change::Gpus { node, gpus } => {
-                self.node_mut(*node)?.gpus.clone_from(gpus);
-                changed(ChangedPart::Gpus(*node as usize));
+                self.set_part(*node, ChangedPart::Gpus, |of| &mut of.gpus, gpus)?
             }
             Change::Processes { node, processes } => {
-                self.node_mut(*node)?.processes.clone_from(processes);
-                changed(ChangedPart::Processes(*node as usize));
-            }
-            Change::Health { node, changed: gpus_changed } => {
-                let gpus = &mut self.node_mut(*node)?.gpus;
-                for change in gpus_changed {
-                    let gpu = gpus.get_mut(change.gpu as usize).ok_or(ApplyError::Unknown("a GPU"))?;
-                    change.apply(&mut gpu.health)?;
-                }
-                changed(ChangedPart::Health(*node as usize));
+                self.set_part(*node, ChangedPart::Processes, |of| &mut of.processes, processes)?
             }
             Change::JobUsage { node, job_usage } => {
-                self.node_mut(*node)?.job_usage.clone_from(job_usage);
-                changed(ChangedPart::JobUsage(*node as usize));
+                self.set_part(*node, ChangedPart::JobUsage, |of| &mut of.job_usage, job_usage)?
             }
             Change::Cores { node, cores } => {
-                self.node_mut(*node)?.cores.clone_from(cores);
-                changed(ChangedPart::Cores(*node as usize));
+                self.set_part(*node, ChangedPart::Cores, |of| &mut of.cores, cores)?
             }
             Change::History { node, history } => {
-                self.node_mut(*node)?.history.clone_from(history);
-                changed(ChangedPart::History(*node as usize));
+                self.set_part(*node, ChangedPart::History, |of| &mut of.history, history)?
             }
-            Change::Readings(Readings::Packed(bytes)) => codec::apply(bytes, self, changed)?,
-            Change::Readings(Readings::Plain(nodes)) => {
-                for readings in nodes {
-                    readings.apply(self, changed)?;
-                }
-            }
-        }
+            Change::Health { node, changed } => self.apply_health(*node, changed)?,
+        };
+        changed(part);
         Ok(())
     }
+
+    /// Lists nodes in a new order; known nodes keep their state.
+    fn set_nodes(&mut self, names: &[NodeName]) -> ChangedPart {
+        let mut old = std::mem::take(&mut self.nodes);
+        self.nodes.extend(names.iter().map(|name| match old.iter().position(|node| node.name == *name) {
+            Some(index) => old.swap_remove(index),
+            None => NodePicture::new(name.clone()),
+        }));
+        ChangedPart::Nodes
+    }
+
+    /// Replaces a part of a node.
+    fn set_part<T: Clone>(
+        &mut self,
+        node: u32,
+        changed: fn(usize) -> ChangedPart,
+        part: fn(&mut NodePicture) -> &mut T,
+        new: &T,
+    ) -> Result<ChangedPart, ApplyError> {
+        Ok(set(part(self.node_mut(node)?), new, changed(node as usize)))
+    }
+
+    fn apply_health(&mut self, node: u32, changes: &[HealthChange]) -> Result<ChangedPart, ApplyError> {
+        let gpus = &mut self.node_mut(node)?.gpus;
+        for change in changes {
+            let gpu = gpus.get_mut(change.gpu as usize).ok_or(ApplyError::Unknown("a GPU"))?;
+            change.apply(&mut gpu.health)?;
+        }
+        Ok(ChangedPart::Health(node as usize))
+    }
+}
+
+/// Replaces a value; returns which part of the picture it is.
+fn set<T: Clone>(old: &mut T, new: &T, part: ChangedPart) -> ChangedPart {
+    old.clone_from(new);
+    part
+}
+
+/// Removes items by their key, and replaces or adds others.
+fn replace<T: Clone, K: PartialEq>(items: &mut Vec<T>, removed: &[K], changed: &[T], key: fn(&T) -> &K) {
+    items.retain(|item| !removed.contains(key(item)) && !changed.iter().any(|new| key(new) == key(item)));
+    items.extend_from_slice(changed);
 }
