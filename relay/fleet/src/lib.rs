@@ -1,8 +1,9 @@
 //! The fleet: the state of all jobs and nodes, computed from events and the given time.
 //!
-//! [`Fleet::handle`] applies an event at `now` and records what changed in [`Changes`]; it knows no
+//! [`Fleet::handle`], in `apply`, applies an event at `now` and records what changed in [`Changes`]; it knows no
 //! socket, clock, thread or signal. Every `…_ms` is of the relay's clock unless its name says `wall`.
 
+mod apply;
 mod backfill;
 mod bounds;
 mod changes;
@@ -24,14 +25,13 @@ use nodeglass_findings::capture::CaptureOrder;
 use nodeglass_findings::thresholds::Thresholds;
 use nodeglass_findings::{Findings, Now};
 use nodeglass_history::LongHistory;
-use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
-use nodeglass_protocol::note::{MAX_PER_LINE, NoteId, NoteRequest};
+use nodeglass_protocol::note::{NoteId, NoteRequest};
 use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
-use nodeglass_protocol::probe::{ProbeLine, ProbeUsage, SpoolNotes};
+use nodeglass_protocol::probe::ProbeUsage;
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, NodeName, Text};
@@ -149,6 +149,7 @@ impl Fleet {
     /// run of them.
     pub fn restore_ended(&mut self, jobs: impl IntoIterator<Item = (Job, Vec<NodePicture>)>) {
         self.jobs.restore(jobs);
+        self.notes.set_listed(self.jobs.list());
         self.reports.restore_ended(self.jobs.list().iter().map(|job| job.id));
     }
 
@@ -232,122 +233,6 @@ impl Fleet {
         self.hosts.extend(names.into_iter().map(|name| (name, Host::default())));
         self.findings.set_hosts(self.hosts.keys().cloned().collect());
         self.settle_membership(0);
-    }
-
-    /// Applies an event that happened at `now_ms`.
-    pub fn handle(&mut self, event: Event, now_ms: u64) {
-        match event {
-            Event::Jobs { jobs, wall_ahead_ms } => self.take_jobs(jobs, wall_ahead_ms, now_ms),
-            Event::Audit(entry) => {
-                self.audit_log.push(entry);
-                let over = self.audit_log.len().saturating_sub(MAX_AUDIT_LOG);
-                self.audit_log.drain(..over);
-                self.changes.audit_log = true;
-            }
-            Event::Sharing(sharing) => {
-                self.changes.sharing |= self.sharing != sharing;
-                self.sharing = sharing;
-            }
-            Event::JobsFailed { why, retry_at_ms } => {
-                let last_ms = match self.status.jobs {
-                    JobsHealth::Fresh { at_ms } => Some(at_ms),
-                    JobsHealth::Stale { last_ms, .. } => last_ms,
-                    JobsHealth::NotYet | JobsHealth::NoSlurm => None,
-                };
-                self.set_status(RelayStatus {
-                    jobs: JobsHealth::Stale { last_ms, reason: why, retry_at_ms },
-                    ..self.status.clone()
-                });
-            }
-            Event::NoSlurm => {
-                self.set_status(RelayStatus { jobs: JobsHealth::NoSlurm, ..self.status.clone() });
-            }
-            Event::Hosts { hosts, notices } => {
-                self.findings.set_hosts(hosts.keys().cloned().collect());
-                self.hosts = hosts;
-                self.settle_membership(now_ms);
-                self.host_notices = notices;
-                self.settle_notices();
-            }
-            Event::Node(name, event) => {
-                self.count_xid(&name, &event);
-                let lists = event.lists_processes();
-                self.take_spool_notes(&name, &event, now_ms);
-                self.update_node(&name, now_ms, |node, changes| node.handle(event, now_ms, changes));
-                self.detect_applications(&name, lists);
-            }
-            Event::JobProbe(name, job, event) => {
-                let lists = event.lists_processes();
-                self.update_node(&name, now_ms, |node, changes| {
-                    node.handle_of_job(job, event, now_ms, changes)
-                });
-                self.detect_applications(&name, lists);
-            }
-            Event::Stalled { ms } => self.nodes.values_mut().for_each(|node| node.excuse(ms, now_ms)),
-            Event::Tick => {
-                for (name, node) in &mut self.nodes {
-                    let mut noted = NodeChanges::default();
-                    node.tick(now_ms, &mut noted);
-                    backfill::record(&mut self.history, &mut self.reports, &mut self.findings, node);
-                    // Most nodes do not change, and each recorded change is checked by every topic.
-                    if noted != NodeChanges::default() {
-                        self.changes.node(name).add(noted);
-                    }
-                }
-                self.history.tick(now_ms);
-                let is_due = self.changes.jobs || self.changes.nodes.values().any(NodeChanges::may_be_fault);
-                let (user, jobs) = (self.user.as_str(), self.jobs.list());
-                let nodes = self.nodes.values().map(Node::picture);
-                let now = Now { relay_ms: now_ms, wall_ahead_ms: self.wall_ahead_ms };
-                if self.findings.evaluate(user, jobs, nodes, is_due, now) {
-                    self.changes.findings = true;
-                    self.reports.record_findings(self.findings.list());
-                }
-                self.settle_insights();
-            }
-            Event::Capture { key, capture } => {
-                if self.findings.enter_capture(key.as_str(), *capture) {
-                    self.changes.findings = true;
-                    self.reports.record_findings(self.findings.list());
-                }
-            }
-            Event::Storage(part, problem) => {
-                self.storage_problems.remove(&part);
-                self.storage_problems.extend(problem.map(|problem| (part, problem)));
-                self.settle_notices();
-            }
-            Event::Silences(silences) => {
-                self.findings.set_silences(silences);
-                self.changes.findings = true;
-            }
-            Event::JobLogs(logs) => {
-                self.findings.set_logs(logs);
-                self.settle_insights();
-            }
-            Event::Restored(records) => {
-                self.findings.restore(records.iter().flat_map(|record| &record.findings));
-                self.reports.restore(records);
-            }
-            Event::Note(change) => self.changes.notes |= self.notes.apply(change, self.jobs.list()),
-            Event::RestoredNotes(stored) => {
-                for change in stored {
-                    self.changes.notes |= self.notes.enter(change, self.jobs.list());
-                }
-            }
-            Event::Cluster(summary) => {
-                let cluster = Some(ClusterSummary { at_ms: now_ms, ..summary });
-                self.set_status(RelayStatus { cluster, ..self.status.clone() });
-            }
-            Event::Launcher(launcher) => {
-                self.set_status(RelayStatus { launcher: Some(launcher), ..self.status.clone() });
-            }
-            Event::Replay(replay) => {
-                self.set_status(RelayStatus { replay: Some(replay), ..self.status.clone() });
-            }
-            Event::Status { viewers, cpu_ms, coalesced } => {
-                self.set_status(RelayStatus { viewers, cpu_ms, coalesced, ..self.status.clone() });
-            }
-        }
     }
 
     /// Returns the changes since the last call.
@@ -454,132 +339,6 @@ impl Fleet {
         {
             self.wall_ahead_ms = wall_ms.cast_signed().saturating_sub(now_ms.cast_signed());
         }
-    }
-
-    fn take_jobs(&mut self, jobs: Vec<Job>, wall_ahead_ms: i64, now_ms: u64) {
-        self.wall_ahead_ms = wall_ahead_ms;
-        let wall_s = self.wall_s(now_ms);
-        let nodes = &self.nodes;
-        let picture_of = |job: &Job, name: &NodeName| {
-            let ended_ms = job.ended.map_or(now_ms, |ended_s| relay_ms(ended_s, wall_ahead_ms).min(now_ms));
-            nodes.get(name).map(|node| node.last_picture(job.id, ended_ms))
-        };
-        let changed = self.jobs.replace(jobs, wall_s, picture_of, &mut self.changes.switched);
-        // Before nodes are dropped whose jobs have ended.
-        let picture_of = |name: &NodeName| nodes.get(name).map(Node::picture);
-        let ended_ms = |ended_s| relay_ms(ended_s, wall_ahead_ms);
-        self.reports.set_jobs(self.jobs.list(), wall_s, ended_ms, picture_of);
-        if changed {
-            self.changes.jobs = true;
-            self.settle_membership(now_ms);
-            self.settle_insights();
-        }
-        self.set_status(RelayStatus { jobs: JobsHealth::Fresh { at_ms: now_ms }, ..self.status.clone() });
-    }
-
-    /// Updates a node, unless it is gone: a session that is being stopped may still emit events.
-    fn update_node(
-        &mut self,
-        name: &NodeName,
-        now_ms: u64,
-        update: impl FnOnce(&mut Node, &mut NodeChanges),
-    ) {
-        if let Some(node) = self.nodes.get_mut(name) {
-            let changes = self.changes.node(name);
-            // What this update does not change need not be derived again, however many lines a node sends.
-            let earlier = changes.take_members();
-            let before_ms = node.picture().sampled_at_ms;
-            update(node, changes);
-            if node.picture().sampled_at_ms != before_ms {
-                self.history.record(node.picture());
-                self.reports.record(node.picture());
-                self.findings.record(node.picture(), node.clock_ahead_ms());
-            }
-            backfill::record(&mut self.history, &mut self.reports, &mut self.findings, node);
-            if changes.gpus || changes.processes || changes.job_devices {
-                node.settle_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
-                node.settle_owners(self.jobs.list(), changes);
-            }
-            changes.add(earlier);
-        }
-    }
-
-    /// Adds the lines that jobs wrote on a node. Only those of jobs that run there: a node has no say about others.
-    fn take_spool_notes(&mut self, name: &NodeName, event: &NodeEvent, now_ms: u64) {
-        let Some(SpoolNotes { notes, .. }) = event.spool_notes() else { return };
-        let Some(node) = self.nodes.get(name) else { return };
-        let (jobs, mut errors) = (self.jobs.list(), BTreeMap::new());
-        for line in notes.iter().take(MAX_PER_LINE) {
-            if !jobs.iter().any(|job| job.id == line.job && job.nodes.contains(name)) {
-                continue;
-            }
-            let at_ms = self.wall_ahead_ms.saturating_add(node.relay_ms(line.mono_ns, now_ms).cast_signed());
-            let at_ms = u64::try_from(at_ms).unwrap_or(0);
-            match self.notes.add_line(line.clone(), at_ms, jobs) {
-                Ok(is_new) => self.changes.notes |= is_new,
-                Err(error) => *errors.entry(error.to_string()).or_insert(0) += 1,
-            }
-        }
-        if let Some(why) = notes::refused(&errors) {
-            self.update_node(name, now_ms, |node, changes| node.note(why, changes));
-        }
-    }
-
-    fn count_xid(&mut self, name: &NodeName, event: &NodeEvent) {
-        if let NodeEvent::Line(line) = event
-            && let ProbeLine::Event(event) = &**line
-            && let (Some(gpu), Some(_)) = (&event.gpu, event.xid)
-        {
-            self.reports.count_xid(name, gpu);
-        }
-    }
-
-    fn detect_applications(&mut self, name: &NodeName, lists_processes: bool) {
-        if lists_processes && let Some(node) = self.nodes.get(name) {
-            self.reports.detect(node.picture());
-        }
-    }
-
-    /// Updates the set of nodes and the owners of their GPUs from the job list.
-    fn settle_membership(&mut self, now_ms: u64) {
-        let wanted = self.wanted();
-        let before = self.nodes.len();
-        self.nodes.retain(|name, _| wanted.contains(name));
-        self.changes.membership |= self.nodes.len() != before;
-        self.changes.nodes.retain(|name, _| wanted.contains(name));
-        for name in wanted {
-            if !self.nodes.contains_key(&name) {
-                self.changes.node(&name).fresh = true;
-                self.nodes.insert(name.clone(), Node::new(name));
-                self.changes.membership = true;
-            }
-        }
-        for (name, node) in &mut self.nodes {
-            let changes = self.changes.node(name);
-            node.settle_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
-            node.settle_owners(self.jobs.list(), changes);
-            let group = self.hosts.get(name).and_then(|host| host.group.as_ref());
-            node.set_group(group, self.changes.node(name));
-        }
-    }
-
-    /// Updates what is known of running jobs besides findings.
-    fn settle_insights(&mut self) {
-        let insights = self.findings.insights(self.jobs.list());
-        self.changes.insights |= self.insights != insights;
-        self.insights = insights;
-    }
-
-    fn settle_notices(&mut self) {
-        let restoring = self.is_restoring.then(|| Text::new(RESTORING));
-        let notices = self.host_notices.iter().chain(self.storage_problems.values()).chain(&restoring);
-        let notices = notices.cloned().collect();
-        self.set_status(RelayStatus { notices, ..self.status.clone() });
-    }
-
-    fn set_status(&mut self, status: RelayStatus) {
-        self.changes.relay |= self.status != status;
-        self.status = status;
     }
 }
 
