@@ -80,6 +80,29 @@ pub(super) fn is_count(line: &str) -> bool {
     count::parse(line).is_some_and(|count| !count.is_weak && (count.done.is_some() || count.epoch.is_some()))
 }
 
+/// Adds a reading to the newest ones of each counter.
+fn take_in(newest: &mut Vec<Reading>, resumed: &mut Resumed, reading: Reading) {
+    match newest.iter().position(|known| known.key == reading.key) {
+        // A lone number of an epoch may be stated at its beginning or at its end.
+        Some(at) if newest[at].epoch.is_some() && reading.epoch.is_none() => {}
+        Some(at) if newest[at].epoch.is_none() && reading.epoch.is_some() => {
+            newest[at] = Reading { is_sure: reading.is_sure || newest[at].is_sure, ..reading };
+        }
+        Some(at) if reading.is_evaluation_in(newest[at].epoch) => {}
+        Some(at) if newest[at].begins_again(&reading) => {
+            newest[at] = Reading { is_part: true, ..reading };
+        }
+        Some(at) if reading.done >= newest[at].done || resumed.is_seen(at, reading.done) => {
+            let is_part = reading.is_part || newest[at].is_part;
+            let is_sure = newest[at].is_sure || reading.done > newest[at].done;
+            *resumed = Resumed::default();
+            newest[at] = Reading { is_part, is_sure, ..reading };
+        }
+        None if newest.len() < MAX_COUNTERS => newest.push(reading),
+        Some(_) | None => {}
+    }
+}
+
 impl ProgressTracker {
     /// Takes in the lines that were read at a time, and the incomplete one at the end: a bar, or a part of a line.
     pub fn read<'a>(
@@ -106,25 +129,7 @@ impl ProgressTracker {
             }
             let Some(reading) = self.reading(count, is_whole, now) else { continue };
             before = Some(reading.key.clone());
-            match newest.iter().position(|known| known.key == reading.key) {
-                // A lone number of an epoch may be stated at its beginning or at its end.
-                Some(at) if newest[at].epoch.is_some() && reading.epoch.is_none() => {}
-                Some(at) if newest[at].epoch.is_none() && reading.epoch.is_some() => {
-                    newest[at] = Reading { is_sure: reading.is_sure || newest[at].is_sure, ..reading };
-                }
-                Some(at) if reading.is_evaluation_in(newest[at].epoch) => {}
-                Some(at) if newest[at].begins_again(&reading) => {
-                    newest[at] = Reading { is_part: true, ..reading };
-                }
-                Some(at) if reading.done >= newest[at].done || resumed.is_seen(at, reading.done) => {
-                    let is_part = reading.is_part || newest[at].is_part;
-                    let is_sure = newest[at].is_sure || reading.done > newest[at].done;
-                    resumed = Resumed::default();
-                    newest[at] = Reading { is_part, is_sure, ..reading };
-                }
-                None if newest.len() < MAX_COUNTERS => newest.push(reading),
-                Some(_) | None => {}
-            }
+            take_in(&mut newest, &mut resumed, reading);
         }
         let run_total = self.run_total;
         let is_misread =
