@@ -1,10 +1,10 @@
 //! Static checks of the sources, so that the test command is the only routine.
 
 mod module_cycles;
+mod prose;
 mod protocol_tables;
+mod protocol_types;
 
-use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -109,27 +109,6 @@ fn the_protocol_depends_on_nothing_that_does_io() {
     assert!(needs.len() > 3, "the manifest was not understood: {needs:?}");
     let unexpected: Vec<_> = needs.into_iter().filter(|name| !PROTOCOL_NEEDS.contains(name)).collect();
     assert!(unexpected.is_empty(), "dependencies that the protocol may not have: {unexpected:?}");
-}
-
-#[test]
-fn the_protocol_document_matches_the_sources() {
-    let mut hash = Sha256::new();
-    for file in sources().iter().filter(|file| relative(file).starts_with("protocol/src/")) {
-        let text = read(file);
-        // Tests come last in a file and are not part of the wire.
-        let wire = text.split("#[cfg(test)]").next().unwrap_or_default();
-        hash.update(relative(file));
-        hash.update(wire);
-    }
-    let hash = hash.finalize().iter().fold(String::new(), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    });
-    let line = format!("Source hash: `{}`", &hash[..16]);
-    assert!(
-        read(&root().join("protocol/PROTOCOL.md")).contains(&line),
-        "protocol/src has changed: bring protocol/PROTOCOL.md up to date, then write in it:\n{line}"
-    );
 }
 
 #[test]

@@ -1,32 +1,36 @@
-//! The tables of fields in PROTOCOL.md are generated from the catalogue.
+//! The tables of fields in PROTOCOL.md are generated from the catalogue, and its list of types from the sources.
 
-use super::{read, root};
+use super::{protocol_types, read, root};
 use nodeglass_protocol::field::{Aggregate, FullScale, Metric, Retention, Scale, Unit, ValueKind};
 use nodeglass_protocol::{Field, GpuField, HostField, JobField, ProcessField};
 use std::fmt::Write as _;
 
-/// Set to write the tables into the document instead of comparing them.
+/// Set to write the generated parts into the document instead of comparing them.
 const UPDATE: &str = "NODEGLASS_TABLES";
 
 #[test]
-fn the_tables_of_the_protocol_document_are_those_of_the_catalogue() {
+fn the_protocol_document_lists_the_fields_and_types_of_the_sources() {
     let path = root().join("protocol/PROTOCOL.md");
     let mut document = read(&path);
-    for (name, table) in [
-        ("gpu", table::<GpuField>()),
-        ("host", table::<HostField>()),
-        ("process", table::<ProcessField>()),
-        ("job", table::<JobField>()),
+    for (name, part) in [
+        ("fields: gpu", table::<GpuField>()),
+        ("fields: host", table::<HostField>()),
+        ("fields: process", table::<ProcessField>()),
+        ("fields: job", table::<JobField>()),
+        ("types", protocol_types::list()),
     ] {
-        let (begin, end) = (format!("<!-- fields: {name} -->\n"), format!("<!-- end: {name} -->\n"));
-        let from = document.find(&begin).expect("the table has a first marker") + begin.len();
-        let to = from + document[from..].find(&end).expect("the table has a last marker");
+        let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end: {name} -->\n"));
+        let from = document.find(&begin).expect("the part has a first marker") + begin.len();
+        let to = from + document[from..].find(&end).expect("the part has a last marker");
         if std::env::var_os(UPDATE).is_some() {
-            document.replace_range(from..to, &table);
+            document.replace_range(from..to, &part);
+            continue;
         }
+        let changed = part.lines().find(|line| !document[from..to].lines().any(|listed| listed == *line));
         assert!(
-            document[from..].starts_with(&(table.clone() + &end)),
-            "protocol/PROTOCOL.md lists other {name} fields; run this test with {UPDATE}=1, or write\n{table}"
+            document[from..to] == part,
+            "the wire has changed ({name}: {}): review protocol/PROTOCOL.md, and run this test with {UPDATE}=1",
+            changed.unwrap_or("something was moved or removed")
         );
     }
     if std::env::var_os(UPDATE).is_some() {
