@@ -10,7 +10,7 @@ from typing import List, Optional
 
 @dataclass(frozen=True)
 class Series:
-    """History of one metric of one GPU or host, a value per step; `null` where there was no sample."""
+    """History of one metric of one GPU or host, a value per step; `null` for a step without a sample."""
 
     metric: str
     """The metric, with its unit at its end: `util_pct`."""
@@ -53,7 +53,7 @@ class History:
 
 @dataclass(frozen=True)
 class Accounting:
-    """What SLURM's accounting (`sacct`) states about an ended job."""
+    """Statement of SLURM's accounting (`sacct`) about an ended job."""
 
     ended_s: int
     """End, in s since 1970."""
@@ -85,7 +85,7 @@ class Advice:
     """One piece of advice."""
 
     text: str
-    """What was observed, a complete sentence with its numbers."""
+    """The observation, a complete sentence with its numbers."""
 
     sbatch: Optional[str] = None
     """The line of the batch script that would have fitted, if one would."""
@@ -102,8 +102,8 @@ class CaptureGroup:
     """Number of processes."""
 
     frame: str
-    """Where they stand: `all_reduce (torch/distributed/distributed_c10d.py:2501)`, or `futex_wait_queue
-    (system call futex), sleeping` without a Python stack.
+    """The frame: `all_reduce (torch/distributed/distributed_c10d.py:2501)`, or `futex_wait_queue (system
+    call futex), sleeping` without a Python stack.
     """
 
     ranks: str
@@ -113,7 +113,7 @@ class CaptureGroup:
     """State, threads and connections of the first of them, a statement each; at most `MAX_LINES`."""
 
     places: List[str] = field(default_factory=list)
-    """Where some of them run: `gpu-h05 GPU 3`."""
+    """Places of some of them: `gpu-h05 GPU 3`."""
 
     stack: List[str] = field(default_factory=list)
     """Stack of the first of them, innermost frame first; at most `MAX_LINES`."""
@@ -121,13 +121,13 @@ class CaptureGroup:
 
 @dataclass(frozen=True)
 class FindingCapture:
-    """Where the processes of a job stood when a finding began."""
+    """The places where the processes of a job stood when a finding began."""
 
     at_ms: int
     """When it was captured, in ms since 1970 by the login node's clock."""
 
     missing: int
-    """Number of processes of which nothing is known."""
+    """Number of processes without any information."""
 
     others: int
     """Number of processes in further groups."""
@@ -139,7 +139,7 @@ class FindingCapture:
     """Processes that stand at the same place, most first; at most `MAX_GROUPS`."""
 
     notes: List[str] = field(default_factory=list)
-    """What limits the capture, and why; complete sentences, at most `MAX_NOTES`."""
+    """Limits of the capture with their reasons; complete sentences, at most `MAX_NOTES`."""
 
 
 @dataclass(frozen=True)
@@ -158,13 +158,13 @@ class FindingGpu:
 
 @dataclass(frozen=True)
 class ReportFinding:
-    """What one finding states."""
+    """One finding."""
 
     advice: str
-    """What to do about it."""
+    """Advice on how to solve it."""
 
     confidence_pct: int
-    """How certain it is, in %."""
+    """Confidence in %."""
 
     found_ms: int
     """When it was found, in ms since 1970."""
@@ -173,28 +173,28 @@ class ReportFinding:
     """Kind and subject, the same for as long as it lasts: `straggler/17/GPU-2f…`."""
 
     kind: str
-    """What it is about."""
+    """Kind."""
 
     or_earlier: bool
     """Whether it may have begun earlier, before it could be seen."""
 
     reason: str
-    """What is wrong in a few words: `GPU 3 too hot`."""
+    """The problem in a few words: `GPU 3 too hot`."""
 
     severity: str
-    """How severe it is."""
+    """Severity."""
 
     since_ms: int
     """When it began, in ms since 1970 by the login node's clock."""
 
     title: str
-    """What is wrong and where, one sentence without a full stop."""
+    """The problem and its place, one sentence without a full stop."""
 
     wasted_gpus: int
     """Number of GPUs that do no useful work because of it."""
 
     capture: Optional[FindingCapture] = None
-    """Where the job's processes stood when it began, if that was captured; never for guests."""
+    """The places of the job's processes when it began, if captured; never sent to guests."""
 
     ended_ms: Optional[int] = None
     """When it ended, in ms since 1970; `None` while it lasts."""
@@ -217,7 +217,7 @@ class ReportFinding:
 
 @dataclass(frozen=True)
 class Throttled:
-    """How long clocks were throttled for one reason."""
+    """Time for which clocks were throttled for one reason."""
 
     reason: str
     """The reason."""
@@ -293,10 +293,10 @@ class Note:
     """Its id."""
 
     source: str
-    """Where it was written."""
+    """The source of the note."""
 
     text: str
-    """What it says; never empty."""
+    """The text; never empty."""
 
     job: Optional[int] = None
     """The job that it concerns; `None` for the node or the whole cluster."""
@@ -344,7 +344,7 @@ class Totals:
     """
 
     gpu_hours_used: float
-    """Integral of utilisation over the observed time without that of hangs, in h."""
+    """Integral of utilisation over the observed time without hangs, in h."""
 
     gpus: int
     """Number of GPUs by SLURM, else as observed."""
@@ -353,7 +353,7 @@ class Totals:
     """Xid errors."""
 
     co2_kg: Optional[float] = None
-    """Emissions of the known energy in kg of CO₂, if the relay was given those of a kWh."""
+    """Emissions of the known energy in kg of CO₂, if the relay knows the emissions of a kWh."""
 
     cost: Optional[Cost] = None
     """Price of the allocated GPU hours, if the relay was given one."""
@@ -386,7 +386,7 @@ class Totals:
     """Received over NVLink or the links of another vendor, in bytes."""
 
     link_tx_bytes: Optional[float] = None
-    """Sent over the same, in bytes."""
+    """Sent over NVLink, in bytes."""
 
     mem_peak_bytes: Optional[int] = None
     """Sum of the most memory used on each node, in bytes."""
@@ -430,10 +430,10 @@ class Totals:
 
 @dataclass(frozen=True)
 class Report:
-    """What a job did with what it was given. A value that was never known is absent, not zero."""
+    """Report of a job's resource usage. A value that was never known is absent, not zero."""
 
     at_s: int
-    """What the report is of, in s since 1970."""
+    """Time of the report, in s since 1970."""
 
     elapsed_s: int
     """Run time in s."""
@@ -477,10 +477,10 @@ class Report:
     """Account."""
 
     accounting: Optional[Accounting] = None
-    """What SLURM's accounting states, if it exists and the job has ended."""
+    """Statement of SLURM's accounting, if it exists and the job has ended."""
 
     advice: List[Advice] = field(default_factory=list)
-    """What would have fitted the job better."""
+    """Advice on a better request for such a job."""
 
     application: Optional[str] = None
     """Detected application."""
@@ -492,7 +492,7 @@ class Report:
     """Exit code and signal as SLURM writes them."""
 
     findings: List[ReportFinding] = field(default_factory=list)
-    """What was found during its run, by time; at most `MAX_FINDINGS`."""
+    """Findings during its run, by time; at most `MAX_FINDINGS`."""
 
     gpus: List[GpuReport] = field(default_factory=list)
     """Each GPU."""
@@ -586,7 +586,7 @@ class UsageSums:
     """Number of jobs."""
 
     jobs_unobserved: int
-    """Number of them of which nothing was observed: `sacct` states what they were allocated."""
+    """Number of jobs without an observation: `sacct` states their allocation."""
 
     co2_kg: Optional[float] = None
     """See `Totals::co2_kg`."""
@@ -622,7 +622,7 @@ class WeekUsage:
 
 @dataclass(frozen=True)
 class Usage:
-    """What all jobs of the last days did with what they were given."""
+    """Resource usage of all jobs of the last days."""
 
     days: int
     """Number of days, up to now, in which the jobs started."""
@@ -631,8 +631,8 @@ class Usage:
     """All of them."""
 
     incomplete: Optional[str] = None
-    """Why jobs that ended while no relay ran may be missing, a complete sentence; absent if `sacct` listed
-    them.
+    """Reason why jobs that ended while no relay ran may be missing, a complete sentence; absent if `sacct`
+    listed them.
     """
 
     jobs: List[JobUsage] = field(default_factory=list)
@@ -662,7 +662,7 @@ class NodeFault:
     """Number of jobs that it affected."""
 
     kind: str
-    """What it is about."""
+    """Kind."""
 
     last_ms: int
     """When it was last seen, in ms since 1970."""
@@ -677,7 +677,7 @@ class NodeFault:
     """The worst severity."""
 
     times: int
-    """How often it was found."""
+    """Number of such findings."""
 
     title: str
     """The latest title."""

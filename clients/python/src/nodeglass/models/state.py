@@ -24,7 +24,7 @@ class ProcessGroup:
     """Their ranks in short, such as `0-34, 36-63`; empty if unknown."""
 
     summary: str
-    """Who stood where, in one line."""
+    """The group in one line."""
 
     caller: Optional[str] = None
     """Innermost frame of the user's own code above it; `null` if unknown."""
@@ -33,7 +33,7 @@ class ProcessGroup:
     """State, threads and connections of the first of them."""
 
     places: List[str] = field(default_factory=list)
-    """Where some of them run."""
+    """Places of some of them."""
 
     stack: List[str] = field(default_factory=list)
     """Python stack of the first of them, innermost frame first."""
@@ -41,13 +41,13 @@ class ProcessGroup:
 
 @dataclass(frozen=True)
 class Capture:
-    """Where the processes of a job stood when a finding began."""
+    """The places where the processes of a job stood when a finding began."""
 
     at: datetime
     """When it was captured."""
 
     missing: int
-    """Number of processes of which nothing is known."""
+    """Number of processes without any information."""
 
     others: int
     """Number of processes in further groups."""
@@ -59,7 +59,7 @@ class Capture:
     """Processes that stood at the same place, most first."""
 
     notes: List[str] = field(default_factory=list)
-    """What limits the capture, and why."""
+    """Limits of the capture, with their reasons."""
 
 
 @dataclass(frozen=True)
@@ -78,49 +78,49 @@ class AffectedGpu:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the relay concludes from readings, with evidence, meaning and advice."""
+    """A conclusion of the relay from readings, with evidence, meaning and advice."""
 
     advice: str
-    """What to do about it."""
+    """Advice on how to solve it."""
 
     confidence_pct: int
-    """How certain it is, in %."""
+    """Confidence in %."""
 
     found_at: datetime
     """When it was found."""
 
     is_active: bool
-    """Whether it lasts; those that ended are listed for an hour."""
+    """Whether it is active; ended findings are listed for an hour."""
 
     key: str
     """Kind and subject, the same for as long as it lasts."""
 
     kind: str
-    """What it is about."""
+    """Kind."""
 
     meaning: str
-    """What it usually means."""
+    """Usual meaning."""
 
     or_earlier: bool
     """Whether it may have begun earlier, before it could be seen."""
 
     reason: str
-    """What is wrong in a few words."""
+    """The problem in a few words."""
 
     severity: str
-    """How severe it is."""
+    """Severity."""
 
     since: datetime
     """When it began."""
 
     title: str
-    """What is wrong and where, one sentence without a full stop."""
+    """The problem and its place, one sentence without a full stop."""
 
     wasted_gpus: int
     """Number of GPUs that do no useful work because of it."""
 
     capture: Optional[Capture] = None
-    """Where the job's processes stood when it began; `null` if that was not captured, and for guests."""
+    """The places of the job's processes when it began; `null` if not captured, and for guests."""
 
     ended_at: Optional[datetime] = None
     """When it ended; `null` while it lasts."""
@@ -308,7 +308,7 @@ class Gpu:
     """Vendor: `nvidia`, `amd`, `intel`, `tpu`, or `unknown`."""
 
     absent: Dict[str, str] = field(default_factory=dict)
-    """Why readings have no value."""
+    """Reasons for readings without a value."""
 
     architecture: Optional[str] = None
     """Architecture: `Hopper`."""
@@ -323,7 +323,7 @@ class Gpu:
     """Whether ECC is enabled."""
 
     fault: Optional[str] = None
-    """Why it cannot be read."""
+    """Reason why it cannot be read."""
 
     jobs: List[GpuJob] = field(default_factory=list)
     """Jobs that it belongs to."""
@@ -350,10 +350,12 @@ class Gpu:
     """Whether the driver stays loaded without clients."""
 
     processes: Optional[int] = None
-    """Number of processes on it, also of those that are not listed; `null` if they could not be read."""
+    """Number of processes on it, including processes that are not listed; `null` if they could not be
+    read.
+    """
 
     processes_absent: Optional[str] = None
-    """Why the number of processes is not known."""
+    """Reason why the number of processes is unknown."""
 
     sampled_at: Optional[datetime] = None
     """Time of the newest sample."""
@@ -378,13 +380,13 @@ class ArrayTask:
 
 @dataclass(frozen=True)
 class JobBottleneck:
-    """What limits the speed of a job's GPUs."""
+    """The limit of the speed of a job's GPUs."""
 
     evidence: str
     """The readings that show it: `SM activity 78 % · tensor cores 41 %`."""
 
     kind: str
-    """What it is."""
+    """The kind of limit."""
 
 
 @dataclass(frozen=True)
@@ -400,32 +402,34 @@ class HetComponent:
 
 @dataclass(frozen=True)
 class EpochProgress:
-    """How far one epoch is."""
+    """Progress within one epoch."""
 
     done: float
-    """How many of its steps are done."""
+    """Number of its steps that are done."""
 
     number: float
     """Its number, as the log states it."""
 
     total: float
-    """Of how many."""
+    """Total number of its steps."""
 
 
 @dataclass(frozen=True)
 class JobProgress:
-    """How far a job's program is by a counter in its log."""
+    """Progress of a job's program by a counter in its log."""
 
     advanced_at: datetime
     """When `done` last grew."""
 
     done: float
-    """How many are done. Within an epoch whose number of epochs is known, epochs with their parts: 2.25 in
-    the third one.
+    """Number of units that are done. Within an epoch, if the number of epochs is known, it includes the
+    part of the epoch: 2.25 in the third one.
     """
 
     label: str
-    """What is counted, as the log names it, masked: `epoch`, `step`, `%`; empty for a bar without a name."""
+    """Unit of the counter as the log names it, masked: `epoch`, `step`, `%`; empty for a bar without a
+    name.
+    """
 
     earliest_end_at: Optional[datetime] = None
     """When all will be done at the earliest: the program's own estimate, or by the fastest part of the
@@ -441,13 +445,13 @@ class JobProgress:
     """
 
     pct: Optional[float] = None
-    """How much is done, in %; `null` if the log does not state how much there is."""
+    """The part that is done, in %; `null` if the log does not state the total."""
 
     rate_per_s: Optional[float] = None
-    """How many are done per second; `null` until it can be measured."""
+    """Units per second; `null` until they can be measured."""
 
     total: Optional[float] = None
-    """Of how many; `null` if the log does not state it."""
+    """Total number of units; `null` if the log does not state it."""
 
 
 @dataclass(frozen=True)
@@ -514,7 +518,7 @@ class Job:
     """The array that it is a task of."""
 
     bottleneck: Optional[JobBottleneck] = None
-    """What limits the speed of its GPUs; `null` if nothing does so clearly. For the owner's relay only."""
+    """The limit of its GPUs' speed; `null` if there is no clear one. For the owner's relay only."""
 
     command: Optional[str] = None
     """Batch script or command."""
@@ -538,7 +542,7 @@ class Job:
     """Number of GPUs allocated or requested."""
 
     gpus: List[str] = field(default_factory=list)
-    """UUIDs of its GPUs, as far as they are known; `totals` are sums over them."""
+    """UUIDs of its known GPUs; `totals` are sums over them."""
 
     het: Optional[HetComponent] = None
     """The heterogeneous job that it is a component of."""
@@ -550,7 +554,7 @@ class Job:
     """Its nodes, in SLURM's order; empty while pending."""
 
     progress: Optional[JobProgress] = None
-    """How far its program is, by the counters in its logs; for the owner's running jobs."""
+    """Progress of its program, by the counters in its logs; for the owner's running jobs."""
 
     qos: Optional[str] = None
     """Quality of service."""
@@ -559,7 +563,7 @@ class Job:
     """SLURM's reason code while pending or after a failure."""
 
     reason_text: Optional[str] = None
-    """What the reason means, and what to do."""
+    """Meaning of the reason, and advice."""
 
     started_at: Optional[datetime] = None
     """Start time; while pending, the start that SLURM expects."""
@@ -594,7 +598,7 @@ class Driver:
     """Newest version of CUDA, ROCm, Level Zero or libtpu that it supports."""
 
     reason: Optional[str] = None
-    """Why it is not available, or sees only some accelerators."""
+    """Reason why it is not available, or sees only some accelerators."""
 
     version: Optional[str] = None
     """Version of the kernel driver."""
@@ -608,7 +612,7 @@ class NodeEvent:
     """When."""
 
     text: str
-    """What happened."""
+    """The message."""
 
     gpu: Optional[str] = None
     """UUID of the GPU."""
@@ -619,7 +623,7 @@ class NodeEvent:
 
 @dataclass(frozen=True)
 class NodeJob:
-    """What a job uses of a node."""
+    """Resource usage of a job on a node."""
 
     job: int
     """Numeric job id."""
@@ -628,7 +632,7 @@ class NodeJob:
     """Readings of the job's cgroup on the node."""
 
     absent: Dict[str, str] = field(default_factory=dict)
-    """Why readings have no value."""
+    """Reasons for readings without a value."""
 
 
 @dataclass(frozen=True)
@@ -648,10 +652,10 @@ class Node:
     """Readings of the host."""
 
     absent: Dict[str, str] = field(default_factory=dict)
-    """Why readings of the host have no value."""
+    """Reasons for readings of the host without a value."""
 
     advice: Optional[str] = None
-    """What to do about it."""
+    """Advice on how to solve it."""
 
     cpu_model: Optional[str] = None
     """Model of its CPUs."""
@@ -660,7 +664,7 @@ class Node:
     """Number of CPUs."""
 
     driver_stuck_ms: Optional[int] = None
-    """How long the driver has not responded, in ms."""
+    """Time for which the driver has not responded, in ms."""
 
     drivers: List[Driver] = field(default_factory=list)
     """Drivers of its accelerators."""
@@ -684,10 +688,10 @@ class Node:
     """Kernel release."""
 
     no_gpu: Optional[str] = None
-    """Why there are no GPUs."""
+    """Reason for the absence of GPUs."""
 
     reason: Optional[str] = None
-    """Why there is no connection."""
+    """Reason for the missing connection."""
 
     remarks: List[str] = field(default_factory=list)
     """Remarks that are not faults."""
@@ -747,7 +751,7 @@ class Process:
     """Readings."""
 
     absent: Dict[str, str] = field(default_factory=dict)
-    """Why readings have no value."""
+    """Reasons for readings without a value."""
 
     args: Optional[str] = None
     """Command line with secrets masked; `null` if it is hidden."""
@@ -794,9 +798,7 @@ class Snapshot:
     """Everything that a viewer may see at one moment."""
 
     findings: List[Finding] = field(default_factory=list)
-    """What the relay concludes: active findings, the worst first, then those that ended within the last
-    hour.
-    """
+    """Findings: active ones, the worst first, then those that ended within the last hour."""
 
     gpus: List[Gpu] = field(default_factory=list)
     """GPUs and MIG instances of these nodes."""
@@ -825,4 +827,4 @@ class Silence:
     """Its id as SLURM prints it, `48440_15`; `null` without a job."""
 
     kind: Optional[str] = None
-    """Of this kind; `null` if of all kinds."""
+    """The kind that is silenced; `null` for all kinds."""

@@ -28,7 +28,7 @@ class LateNode:
     """The node."""
 
     state: str
-    """`late` (a sample is overdue) or `silent` (nothing was received for long)."""
+    """`late` (a sample is overdue) or `silent` (no data for long)."""
 
     driver_stuck_s: Optional[int] = None
     """Duration of the driver call that the probe waits for, if its driver does not respond."""
@@ -39,7 +39,7 @@ class LateNode:
 
 @dataclass(frozen=True)
 class LauncherStatus:
-    """How a relay starts probes on nodes."""
+    """The launcher with which a relay starts probes on nodes."""
 
     name: str
     """`ssh2` (built-in SSH), `openssh` (the system's ssh), `srun` (job steps), `local` (child processes),
@@ -47,12 +47,12 @@ class LauncherStatus:
     """
 
     reason: Optional[str] = None
-    """Why it replaced the one that was tried first, a complete sentence."""
+    """Reason for replacing the launcher that was tried first, a complete sentence."""
 
 
 @dataclass(frozen=True)
 class ChannelStatus:
-    """What became of the notices of a channel since the relay's start."""
+    """Delivery of the notices of a channel since the relay's start."""
 
     channel: str
     """`webhook`, `command` or `mail`."""
@@ -86,7 +86,7 @@ class ProbeStatus:
 
 @dataclass(frozen=True)
 class ProbesStatus:
-    """CPU and memory of the connected probes. Each reports them once a minute; one that has not yet is
+    """CPU and memory of the connected probes. Each reports them once a minute; a probe that has not yet is
     left out.
     """
 
@@ -125,7 +125,7 @@ class Unreachable:
     """`down` (it is retried) or `refused` (it needs the user)."""
 
     advice: Optional[str] = None
-    """What to do about it."""
+    """Advice on how to solve it."""
 
     retry_in_s: Optional[int] = None
     """Time until the next attempt."""
@@ -154,7 +154,7 @@ class StatusReport:
     """Nodes with a connection whose samples are overdue."""
 
     launcher: Optional[LauncherStatus] = None
-    """How probes are started, and why another way was given up."""
+    """Launcher of probes, and the reason for giving up another one."""
 
     nodes: Dict[str, int] = field(default_factory=dict)
     """Number of nodes by the state of their connection; see `state`."""
@@ -163,7 +163,7 @@ class StatusReport:
     """Problems with the list of machines, complete sentences."""
 
     notifications: List[ChannelStatus] = field(default_factory=list)
-    """What became of notices of findings and jobs, by channel; empty if none is configured."""
+    """Delivery of notices about findings and jobs, by channel; empty if no channel is configured."""
 
     sample_interval_ms: Optional[int] = None
     """Longest time between two samples of a connected node, in ms; `null` without one. It grows to the
@@ -171,7 +171,7 @@ class StatusReport:
     """
 
     slow_sampling: Optional[str] = None
-    """Why nodes are sampled rarely, and until when; `null` while they are not."""
+    """Reason for sampling nodes rarely, and its end; `null` while they are not."""
 
     slurm: Any = None
     """The job list."""
