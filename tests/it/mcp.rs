@@ -29,7 +29,7 @@ impl Session {
         let (sender, answers) = channel();
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                // Whatever is not of the protocol is an answer to nothing.
+                // A message outside of the protocol gets no response.
                 let answer = serde_json::from_str(&line).unwrap_or_else(|_| json!({ "stray": line }));
                 if sender.send(answer).is_err() {
                     return;

@@ -36,7 +36,7 @@ const READINGS: &[(&str, &str)] = &[
     ("bar1_total_bytes", "/health/{}/bar1_total_bytes"),
 ];
 
-/// The same for processes.
+/// The names for processes.
 const OF_PROCESSES: &[(&str, &str)] = &[
     ("gpu_mem_bytes", "/now/gpu_mem_bytes"),
     ("sm_pct", "/now/sm_pct"),

@@ -1,4 +1,4 @@
-//! What programs use: the HTTP API by its own description, and the metrics as Prometheus and Grafana read them.
+//! Programs that use the HTTP API by its own description, and the metrics as Prometheus and Grafana read them.
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_tests::process::Process;
@@ -207,7 +207,7 @@ fn prometheus_scrapes_the_relay_and_each_panel_of_the_dashboard_has_data() -> Re
     for (panel, query) in queries {
         ensure!(!prometheus.query(&query)?.is_empty(), "the panel {panel:?} is empty: {query}");
     }
-    // The labels of a GPU are those of the API.
+    // The labels of a GPU equal the API's.
     let large = prometheus.query("count by (job, user) (DCGM_FI_DEV_GPU_UTIL{job=\"48213\"})")?;
     ensure!(large.len() == 1 && large[0]["value"][1] == "64", "{large:?}");
     // A revoked token ends the scrapes.

@@ -22,7 +22,7 @@ fn pytest(python: &Path, args: &[&str]) -> Result<String> {
         .args(args)
         .current_dir(CLIENT)
         .env("PYTHONPATH", Path::new(CLIENT).join("src"))
-        // Nothing is written into the checkout.
+        // The checkout stays unchanged.
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("HOME", home.path())
         .env("TMPDIR", home.path())

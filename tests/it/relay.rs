@@ -195,7 +195,7 @@ async fn both_wire_forms_are_equivalent() -> Result<()> {
     for form in [Form::Binary, Form::Json] {
         let mut client = Client::connect(relay.link(), form).await?;
         client.subscribe(&[Topic::Overview]).await?;
-        // After every node's hello; before that, each viewer may see more of them than the one before.
+        // After every node's hello; before that, each viewer may see more hellos than the one before.
         let complete = |picture: &Picture| {
             picture.nodes.len() > 8 && picture.nodes.iter().all(|node| !node.gpus.is_empty())
         };

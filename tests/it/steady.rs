@@ -148,7 +148,7 @@ fn watch(nodes: &Nodes, count: usize) -> Result<Pipeline> {
     Ok(pipeline)
 }
 
-/// The same with the bytes that it holds.
+/// Counts them with the bytes that it holds.
 fn watched(nodes: &Nodes, count: usize) -> Result<(Pipeline, u64)> {
     let mut pipeline = None;
     let allocated = measure(|| pipeline = Some(watch(nodes, count)));
@@ -171,7 +171,7 @@ fn a_gpu_takes_no_more_memory_of_the_relay_than_recorded() -> Result<()> {
 const ALLOCATIONS_PER_ROW: u64 = 12;
 /// Memory for writing them, in bytes, besides labels: a chunk, and not the whole text.
 const WRITING_BYTES: u64 = 128 << 10;
-/// The same for the labels of a row.
+/// Bytes of the labels of a row.
 const LABEL_BYTES: u64 = 512;
 
 #[test]

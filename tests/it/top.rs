@@ -354,7 +354,7 @@ fn a_relay_that_does_not_exist_is_an_error() -> Result<()> {
 #[tokio::test]
 async fn a_relay_of_another_version_is_named_with_its_own_exit_code() -> Result<()> {
     let relay = TestRelay::demo()?;
-    // Another program takes the place of its socket, and answers as a newer relay would.
+    // Another program takes the place of its socket, and responds as a newer relay would.
     let socket = relay.home().join(format!("nodeglass/{}.sock", relay.pid()));
     fs::remove_file(&socket).with_context(|| format!("{:?}", files(relay.home())))?;
     let listener = UnixListener::bind(&socket)?;

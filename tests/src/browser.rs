@@ -301,7 +301,7 @@ impl Browser {
     }
 }
 
-/// No page may violate its policy in any test: a violation fails it, whatever it tests.
+/// No page may violate its policy in any test: a violation fails the test.
 impl Drop for Browser {
     fn drop(&mut self) {
         if self.tolerates || std::thread::panicking() {

@@ -31,7 +31,7 @@ impl Forward {
     /// Closes the port and every connection.
     pub async fn cut(&mut self) {
         self.task.abort();
-        // Ends with the cancellation, which is no failure.
+        // Ends with the cancellation, which is not a failure.
         let _ = (&mut self.task).await;
     }
 

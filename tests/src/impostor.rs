@@ -28,14 +28,14 @@ const USURPING_WORKER: &str = "self.addEventListener('install', () => self.skipW
     self.addEventListener('fetch', event => { if (event.request.mode === 'navigate') event.respondWith(\
         new Response('<!doctype html><title>evil</title>', { headers: { 'Content-Type': 'text/html' } })); });";
 
-/// What an impostor received.
+/// Data that an impostor received.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
     /// The request heads.
     pub heads: Vec<String>,
     /// The messages, re-encoded.
     pub messages: Vec<ClientMessage>,
-    /// Number of frames that were no message, or more than one.
+    /// Number of frames that were not a message, or more than one.
     pub odd: usize,
 }
 
@@ -127,7 +127,7 @@ impl Impostor {
         self.port
     }
 
-    /// What it has received so far.
+    /// Returns the data that it has received so far.
     pub fn received(&self) -> Received {
         self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -79,7 +79,7 @@ const PROGRAMS: [&str; 11] = [
 ];
 
 impl SlurmLab {
-    /// Why no cluster can be started here, if so.
+    /// Returns why no cluster can be started here, if so.
     pub fn why_not() -> Option<String> {
         if !rustix::process::geteuid().is_root() {
             return Some("a SLURM cluster in namespaces needs root".to_owned());
@@ -99,7 +99,7 @@ impl SlurmLab {
         (!allowed).then(|| "this machine does not let us make namespaces".to_owned())
     }
 
-    /// Why no cluster with `pam_slurm_adopt` can be started here, if so.
+    /// Returns why no cluster with `pam_slurm_adopt` can be started here, if so.
     pub fn why_not_adopting() -> Option<String> {
         // Debian's package installs it here on any architecture.
         let has_module = ["/lib", "/usr/lib", "/usr/lib64"]
@@ -112,7 +112,7 @@ impl SlurmLab {
         (!has_freezer).then(|| "this machine has no cgroups of version 1".to_owned())
     }
 
-    /// Why no cluster with accounting can be started here, if so.
+    /// Returns why no cluster with accounting can be started here, if so.
     pub fn why_not_accounting() -> Option<String> {
         let missing = ["slurmdbd", "mariadbd"]
             .into_iter()

@@ -35,6 +35,5 @@ pub use relay::TestRelay;
 use std::time::Duration;
 pub use tmux::Tmux;
 
-/// How long a test waits for an expected event. Generous, as machines are busy; a passing test never
-/// waits this long.
+/// Time limit of waiting for an expected event. Generous, as machines are busy; a passing test never waits this long.
 pub const TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! The metadata service of Google Cloud, as far as it lists the workers of a TPU pod.
+//! The metadata service of Google Cloud, reduced to the list of the workers of a TPU pod.
 
 use anyhow::Result;
 use std::io::{BufRead, BufReader, Write};

@@ -34,7 +34,7 @@ const MI210: &[(&str, &str)] = &[
 pub struct MixedNode(TempDir);
 
 impl MixedNode {
-    /// How many accelerators it has: one of NVIDIA, one of AMD, and two TPUs.
+    /// Number of accelerators: one of NVIDIA, one of AMD, and two TPUs.
     pub const GPUS: usize = 4;
 
     /// Creates the node.

@@ -16,7 +16,7 @@ pub fn own_name() -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// Why no test can act as another user here, if so.
+/// Returns why no test can act as another user here, if so.
 pub fn why_not() -> Option<String> {
     let root = rustix::process::geteuid().is_root();
     (!root).then(|| "acting as another user needs root".to_owned())
@@ -40,8 +40,7 @@ pub fn connect(uid: u32, authority: &str) -> Result<tokio::net::TcpStream> {
     Ok(tokio::net::TcpStream::from_std(pipe)?)
 }
 
-/// A tunnel whose connections to `authority` belong to the user, like those of an SSH login; closed on
-/// drop.
+/// A tunnel whose connections to `authority` belong to the user, like connections of an SSH login; closed on drop.
 #[derive(Debug)]
 pub struct Tunnel {
     port: u16,

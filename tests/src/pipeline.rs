@@ -225,7 +225,7 @@ impl Pipeline {
         self.now_ms += 1_000;
     }
 
-    /// Receives a line of a node, a few ms after those of others.
+    /// Receives a line of a node, a few ms after the lines of others.
     pub fn receive(&mut self, node: usize, line: ParsedLine) {
         let late_ms = (node as u64 * 7 + self.now_ms / 1_000 * 13) % 9;
         receive(&mut self.fleet, &self.names[node], line, self.now_ms + 2 + late_ms);

@@ -21,7 +21,7 @@ pub struct Process {
 #[derive(Clone, Debug, Default)]
 pub struct Output {
     lines: Arc<Mutex<Vec<String>>>,
-    /// How many of its streams are still open.
+    /// Number of its open streams.
     open: Arc<AtomicUsize>,
 }
 

@@ -169,7 +169,7 @@ impl TestRelay {
         self.process.pid()
     }
 
-    /// What it printed so far.
+    /// Returns its output so far.
     pub fn output(&self) -> &Output {
         self.process.output()
     }

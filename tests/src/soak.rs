@@ -22,10 +22,10 @@ const SCENARIO_S: u64 = 140;
 const JOB_NODES: usize = 4;
 /// SLURM lists a job this long after its end.
 const LISTED_MS: u64 = 5 * MINUTE_MS;
-/// How often SLURM is polled.
+/// Interval of polls of SLURM.
 const POLL_MS: u64 = MINUTE_MS;
 
-/// What is simulated.
+/// The simulated system.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Number of nodes, of eight GPUs each.
@@ -65,7 +65,7 @@ pub struct Soak {
     /// The folder of the stored history.
     history: PathBuf,
     names: Vec<NodeName>,
-    /// What each second of the scenario reads, the same for all nodes.
+    /// Readings of each second of the scenario, equal for all nodes.
     scenario: Vec<Sample>,
     now_ms: u64,
     /// Time of day minus the clock.

@@ -55,7 +55,7 @@ impl Sshd {
         self.port
     }
 
-    /// A folder with an `ssh` that knows this sshd as `Host` of any name, at whatever port is requested.
+    /// Returns a folder with an `ssh` that knows this sshd as `Host` of any name, at any requested port.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("bin")
     }
@@ -69,7 +69,7 @@ impl Sshd {
         Ok(())
     }
 
-    /// Writes the client's side: `ssh` reads the configuration of the password file's home, so that of a test
+    /// Writes the client's side: `ssh` reads the configuration of the password file's home, so a test's configuration
     /// must be named.
     fn write_client(&self) -> Result<()> {
         let dir = self.dir.path();

@@ -136,7 +136,7 @@ impl Drop for Tmux {
     }
 }
 
-/// A script that replaces itself by the program, with its environment and that of the terminal.
+/// Returns a script that replaces itself by the program, with its environment and the terminal's.
 fn shell_script(program: &Command, pid_file: &Path) -> Result<String> {
     let quoted = |text: &std::ffi::OsStr| -> Result<String> {
         let text = text.to_str().context("an argument is not UTF-8")?;

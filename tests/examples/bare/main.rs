@@ -34,7 +34,7 @@ async fn serve(period: Duration, each: usize, frames: Vec<Bytes>) -> Result<()> 
             Ok((socket, _)) = listener.accept() => drop(tokio::spawn(serve_viewer(socket, everybody.subscribe()))),
             // The next frames for all.
             _ = rounds.tick() => for frame in frames.by_ref().take(each) {
-                // Without clients nothing is sent.
+                // Without clients, no data is sent.
                 let _ = everybody.send(frame.clone());
             },
         }

@@ -16,7 +16,7 @@ use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_tests::pipeline::{Nodes, Pipeline, ProbeEncoder};
 use std::hint::black_box;
 
-/// Number of counted repetitions, after one that is not counted.
+/// Number of counted repetitions, after an uncounted one.
 const ROUNDS: i64 = 20;
 /// Nodes of the subscribed job.
 const NODES: usize = 16;

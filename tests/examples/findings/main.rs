@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// First seed of the runs by which thresholds may be tuned, and of those that are held back.
+/// First seed of the runs by which thresholds may be tuned, and of the held-back runs.
 const SEEDS: [u64; 2] = [1, 1_001];
 
 fn main() -> Result<()> {

@@ -39,7 +39,7 @@ pub async fn measure(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// What the scrapes took, and the size of the last one.
+/// Duration of the scrapes, and the size of the last one.
 struct Scrapes {
     took_ms: Series,
     bytes: usize,

@@ -17,7 +17,7 @@ const GPUS: usize = 8;
 const JOB_NODES: usize = 8;
 /// Samples of a node in a minute, as of nodes that a page looks at.
 const INTERVAL_MS: u64 = 1_000;
-/// How often all nodes are examined.
+/// Interval of examining all nodes.
 const STEP_MS: u64 = 10_000;
 /// Time that is played before the measurement, and during it, in ms.
 const FILL_MS: u64 = 660_000;

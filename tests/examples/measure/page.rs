@@ -1,4 +1,4 @@
-//! What the page costs a browser: download, start, work per second, responsiveness, memory.
+//! Cost of the page for a browser: download, start, work per second, responsiveness, memory.
 
 use crate::flame::Frame;
 use crate::report::Report;
@@ -27,7 +27,7 @@ const SECONDS: u64 = 60;
 const THROTTLING: u32 = 4;
 /// Bandwidth in bytes per second and round-trip time in ms of a slow link: 5 Mbit/s.
 const SLOW_LINK: (u32, u32) = (625_000, 60);
-/// How long the window is minimised.
+/// Time for which the window is minimised.
 const HIDDEN: Duration = Duration::from_secs(30);
 /// Twenty samples per second for half a minute are as many as ten minutes have.
 const FAST_MS: u32 = 50;
@@ -313,7 +313,7 @@ struct Spent {
     scripts_ms: f64,
     layout_ms: f64,
     style_ms: f64,
-    /// All of it, painting included.
+    /// Total, painting included.
     all_ms: f64,
 }
 

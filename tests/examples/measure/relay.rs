@@ -28,7 +28,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 const WINDOWS: usize = 3;
 /// Without viewers, the relay lengthens the interval of its nodes after a minute.
 const UNWATCHED: Duration = Duration::from_secs(66);
-/// How long the relay may take to read the history of a week.
+/// Time limit for reading the history of a week.
 const RESTORED_WITHIN: Duration = Duration::from_secs(180);
 /// For how long lines are followed from the nodes to a page.
 const FOLLOWED: Duration = Duration::from_secs(30);
@@ -128,7 +128,7 @@ async fn a_group(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// The same with the history of a week, which an earlier relay stored.
+/// Measures it with the history of a week, which an earlier relay stored.
 async fn a_week(report: &Report) -> Result<()> {
     let (folder, state) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let wall_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_millis() as u64;
@@ -246,7 +246,7 @@ async fn shares(site: &SimulatedCluster) -> Result<Series> {
     tokio::task::spawn_blocking(move || (0..WINDOWS).map(|_| clock.share(WINDOW)).collect()).await?
 }
 
-/// How long each sample took from the node that stamped it to a page.
+/// Returns the delay of each sample from the node that stamped it to a page.
 async fn delays_ms(site: &SimulatedCluster) -> Result<Series> {
     let mut client = site.client().await?;
     site.settled(&mut client).await?;

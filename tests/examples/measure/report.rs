@@ -29,7 +29,7 @@ impl Report {
         self.noted(name, series, "");
     }
 
-    /// The same with a note that is needed to interpret it.
+    /// Reports it with a note that is needed to interpret it.
     pub fn noted(&self, name: &str, series: &Series, note: &str) {
         let (low, high) = series.range();
         self.line(name, &format!("{} {low} {high}", series.median()), note);

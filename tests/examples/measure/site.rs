@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 /// Behaviour of the simulated nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeOptions {
-    /// Fixed sampling interval in ms, whatever the relay requests.
+    /// Fixed sampling interval in ms, for any requested interval.
     pub fixed_ms: Option<u32>,
     /// Each line holds the time at which it was written.
     pub stamped: bool,
@@ -45,7 +45,7 @@ impl SimulatedCluster {
         Self::start_with(nodes, folder, &arguments, options)
     }
 
-    /// The same with other relay arguments; `folder` comes first in the search path.
+    /// Starts it with other relay arguments; `folder` comes first in the search path.
     pub fn start_with(
         nodes: usize,
         folder: TempDir,
@@ -59,7 +59,7 @@ impl SimulatedCluster {
         Self::start_at(nodes, folder, arguments, &environment)
     }
 
-    /// The same with other environment variables of the relay.
+    /// Starts it with other environment variables of the relay.
     pub fn start_at(
         nodes: usize,
         folder: TempDir,
@@ -158,7 +158,7 @@ fn write_slurm_stubs(folder: &Path, nodes: usize) -> Result<()> {
     ]
     .map(|(letter, value)| format!("-e 's|%{letter}|{value}|'"))
     .join(" ");
-    // The titles of the columns come first; the relay reads those of the job's number and of its user.
+    // The titles of the columns come first; the relay reads the columns of the job's number and of its user.
     let squeue = format!(
         "for word; do case $word in --format=*) format=\"${{word#--format=}}\"; \
          printf '%s\\n' \"$format\" | sed -e 's|%A|JOBID|' -e 's|%U|UID|'; \

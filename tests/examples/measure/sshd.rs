@@ -20,8 +20,8 @@ pub struct Sshd {
 }
 
 impl Sshd {
-    /// Starts one with everything in `folder`, and creates an `ssh` there that resolves every node to it;
-    /// `None` if there is no sshd.
+    /// Starts one with all files in `folder`, and creates an `ssh` there that resolves every node to it; `None` if
+    /// there is no sshd.
     pub fn start(folder: &Path) -> Result<Option<Self>> {
         if ![SSHD, SSH].iter().all(|program| Path::new(program).is_file()) {
             return Ok(None);

@@ -35,7 +35,7 @@ const WALL_MS: u64 = 1_795_600_000_000;
 const BATCH: usize = 100_000;
 /// Length of a part of a trace, in s.
 const PART_S: u64 = 60;
-/// How long VictoriaMetrics may take to start, and to write everything.
+/// Time limit for VictoriaMetrics to start, and to write everything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Nodes of the recording, of eight GPUs each, sampled once a second.

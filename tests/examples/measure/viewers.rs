@@ -28,7 +28,7 @@ impl Viewers {
         self.grow_with(site, to, &SimulatedCluster::topics()).await
     }
 
-    /// The same, subscribed to these topics.
+    /// Adds viewers that subscribe to these topics.
     pub async fn grow_with(&mut self, site: &SimulatedCluster, to: usize, topics: &[Topic]) -> Result<()> {
         while self.readers.len() < to {
             let mut client = site.client().await.context("one more viewer")?;

@@ -190,7 +190,7 @@ fn measure_overview(report: &Report, traces: &[Trace], whose: &str) -> Result<()
     Ok(())
 }
 
-/// What the demo's GPUs as a recorded trace.
+/// Returns the readings of the demo's GPUs as a recorded trace.
 fn scripted_traces() -> Result<Vec<Trace>> {
     let nodes = Nodes::scripted()?;
     let name = nodes.names(1).pop().context("the scenario has a node")?;

@@ -3,7 +3,7 @@
 use crate::state::{COUNTED_REASONS, CounterRate, Counters, Gpu};
 use std::time::{Duration, Instant};
 
-/// Sets the rate of every counter from a GPU's readings; `age` is that of the state file.
+/// Sets the rate of every counter from a GPU's readings; `age` is the age of the state file.
 pub fn follow_readings(counters: &mut Counters, gpu: &Gpu, now: Instant, age: Duration) {
     let run = |counter: &mut CounterRate, per_second: f64| counter.set_rate(per_second, now, age);
     run(&mut counters.energy, gpu.power_mw.unwrap_or(0).into());

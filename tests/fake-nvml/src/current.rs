@@ -15,7 +15,7 @@ use std::{
 
 /// Names the state file; read when the library is first called.
 const VARIABLE: &str = "FAKE_NVML_STATE";
-/// Where it is if the variable is not set: sshd and slurmd clean the environment.
+/// Its path if the variable is not set: sshd and slurmd clean the environment.
 const DEFAULT_PATH: &str = "/etc/fake-nvml.json";
 /// Maximum age of the state: short for a user, long compared with a sample of a hundred calls.
 const MAX_AGE: Duration = Duration::from_millis(20);

@@ -15,9 +15,9 @@ pub struct Trainer {
     pub process: Process,
 }
 
-/// Every process whose arguments hold `--gpus=LIST`, injected by pid.
+/// Returns every process whose arguments contain `--gpus=LIST`, injected by pid.
 ///
-/// Arguments and not the environment: those of other users can be read too.
+/// It reads arguments and not the environment, because other users' arguments can be read, too.
 pub fn trainers() -> Vec<Trainer> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let mut found: Vec<_> = entries

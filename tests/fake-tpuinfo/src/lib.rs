@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::{env, fs, io, process, thread};
 
-/// What the library reports.
+/// Report of the library.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct State {
@@ -24,7 +24,7 @@ pub struct State {
     pub hangs: bool,
     /// Whether `tpu_chip_count` ends the process, as Go's runtime does on a panic.
     pub panics: bool,
-    /// What `tpu_chip_count` prints to stdout.
+    /// Text that `tpu_chip_count` prints to stdout.
     pub prints: String,
 }
 
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn tpu_metrics(
     0
 }
 
-/// What the loader runs when the process ends in order.
+/// The loader runs it when the process ends in order.
 extern "C" fn destructor() {
     // Tests are linked with this crate as well, and end in order.
     while env::var_os("FAKE_TPUINFO").is_some() {

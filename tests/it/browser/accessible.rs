@@ -33,12 +33,12 @@ const ON_TOP: &[(&str, &str, &str)] = &[
 const WORDS: &str = "const press = (key, ctrlKey) => document.body.dispatchEvent(new KeyboardEvent('keydown', { key, ctrlKey, \
     bubbles: true, cancelable: true })), row = () => document.querySelector('[role=grid] tbody [aria-rowindex]').click();";
 
-/// Which of axe's rules a page is checked against.
+/// The rules of axe that a page is checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rules {
     /// All of WCAG 2 A and AA, and of best practice.
     All,
-    /// What differs between themes, for a page that was checked against all rules in the other one.
+    /// Rules about contrast, for a page that was checked against all rules in the other theme.
     Contrast,
 }
 

@@ -35,7 +35,7 @@ async fn wait_for_sheet(browser: &Browser, wishes: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no fact in the sheet is zero, except those that may be.
+/// Waits until no fact in the sheet is zero, except for allowed ones.
 async fn until_no_zero(browser: &Browser, may: &[&str]) -> Result<()> {
     let may = json!(may);
     let zeros = format!(

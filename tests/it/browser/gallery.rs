@@ -20,7 +20,7 @@ const SCREENS: &[(&str, u32, u32, Scheme)] = &[
 /// Rows of any table.
 const ROWS: &str = "document.querySelectorAll('.grid tbody tr[aria-rowindex]')";
 
-/// What the demo does not show at its start.
+/// Problems that the demo does not show at its start.
 const TROUBLES: &str = r#"
 cluster = "juniper"
 user = "alice"
@@ -362,7 +362,7 @@ async fn a_job_of_512_gpus_fits_every_screen() -> Result<()> {
     browser
         .until("the job", "document.querySelector('.jobs a.job') && document.querySelector('.attention')")
         .await?;
-    // Its 64 probes start one after another. Between their last and what is found first, nothing is listed.
+    // Its 64 probes start one after another. Between their last start and the first findings, the list is empty.
     let attention = "document.querySelector('.attention')?.innerText ?? ''";
     browser.until("all nodes", &format!("!/cannot be reached|^$/.test({attention})")).await?;
     take(&browser, "large").await?;

@@ -245,7 +245,7 @@ async fn keyboard_navigation_opens_a_gpu_another_job_settings_and_help_and_retur
     browser.until("the theme still", "document.documentElement.getAttribute('data-theme') === 'light'").await
 }
 
-/// What the page says of its connection.
+/// The page's notice about its connection.
 const NOTICE: &str = "document.querySelector('.notice--link')?.innerText";
 /// The line of the first total, without its fill.
 const LINE: &str = "(document.querySelector('.area__line')?.getAttribute('d') ?? '')";

@@ -72,7 +72,7 @@ async fn a_note_is_made_at_a_graph_edited_reported_shared_and_deleted() -> Resul
         )
         .await?;
     browser.photograph("note-form").await?;
-    // Nothing is noted with Cancel or Escape, nor with a time that is none.
+    // Cancel and Escape add no note, nor does an invalid time.
     browser.write("never mind").await?;
     browser.click(".note-form button[type=button]").await?;
     browser.until("no form after Cancel", NO_FORM).await?;

@@ -10,8 +10,8 @@ const H100: &str = "GPU-11111111-2222-3333-4444-555555555555";
 /// UUID of a GPU that retires pages.
 const T4: &str = "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa";
 
-/// What is compared: the group's title, the label, then the value (or its text) as a regular
-/// expression, before and after the change.
+/// A compared line: the group's title, the label, then the value (or its text) as a regular expression, before and
+/// after the change.
 type Line = (&'static str, &'static str, &'static str, &'static str);
 
 /// Every reading of a Hopper GPU, with the values of [`before`] and of [`after`].

@@ -1,4 +1,4 @@
-//! What the first screen shows at the sizes of laptops and phones, and where the focus is after a key.
+//! The first screen at the sizes of laptops and phones, and the focus after a key.
 
 use anyhow::{Result, ensure};
 use nodeglass_tests::{Browser, TestRelay};
@@ -22,7 +22,7 @@ const OVERVIEW: &str = "(() => { \
         && place(document.querySelector('.heat-map')).top < main.bottom - 40 \
         && list?.getAttribute('aria-expanded') === 'false'; })()";
 
-/// Whether all tabs are whole and within their line, and those nodes have one that need attention.
+/// Whether all tabs are whole and within their line, and nodes that need attention have one.
 const TABS: &str = "(() => { \
     const line = document.querySelector('.tabs-line')?.getBoundingClientRect() ?? {}; \
     const tabs = [...document.querySelectorAll('.tabs a')]; \

@@ -1,4 +1,4 @@
-//! What is searched and stepped through: the matches of a log, the palette of everything, and jobs that SLURM does not list.
+//! Search and steps: the matches of a log, the palette of everything, and jobs that SLURM does not list.
 
 use anyhow::{Result, ensure};
 use nodeglass_tests::{Browser, TestRelay};
@@ -137,7 +137,7 @@ async fn an_unknown_job_is_the_same_page_by_number_and_by_label() -> Result<()> 
         ensure!(title == json!(format!("Job {label}")), "{title}");
         ensure!(browser.eval("document.querySelectorAll('main .empty').length").await? == json!(1));
     }
-    // The address states its number; that of a label is known from the summary of all jobs alone.
+    // The address states its number; the number of a label is known from the summary of all jobs alone.
     browser.open(&relay.link().path("/job/99999999")).await?;
     browser
         .until("its report", "document.querySelector('main .empty a[href$=\"/job/99999999/report\"]')")

@@ -32,7 +32,7 @@ async fn the_tab_title_shows_utilisation_and_warns_of_throttling() -> Result<()>
     browser.open(&relay.link().path("/job/48213")).await?;
     browser.until("the warning", "/^⚠ \\d+ % llama3-8b-pretrain · nodeglass$/.test(document.title)").await?;
     let warns = browser.eval(ICON).await?;
-    // Its rank is named whatever metric is shown; a click shows the one in which it deviates.
+    // Its rank is named with any metric; a click shows the metric in which it deviates.
     let outlier = "document.querySelector('.outlier')";
     let sentence = "Rank 35 \\(gpu-h05 GPU 3\\) runs \\d+ % slower than its peers";
     browser.until("the slow rank", &format!("/{sentence}/.test({outlier}?.textContent)")).await?;

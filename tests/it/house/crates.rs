@@ -32,7 +32,7 @@ fn listed(document: &str) -> Vec<String> {
     rows.filter_map(|row| Some(row.strip_prefix("| `")?.split_once("/`")?.0.to_owned())).collect()
 }
 
-/// The crates of the workspace that a crate depends on, without those that only its tests use.
+/// Returns the crates of the workspace that a crate depends on, without dependencies of its tests.
 fn used(manifest: &str) -> impl Iterator<Item = &str> {
     let dependencies = manifest.split("\n[dependencies]").nth(1).unwrap_or_default();
     let lines = dependencies.lines().skip(1).take_while(|line| !line.starts_with('['));

@@ -16,7 +16,7 @@ fn no_module_depends_on_itself_through_others() {
     let mut crates: BTreeMap<String, Vec<(Path, String)>> = BTreeMap::new();
     for file in sources() {
         let name = relative(&file);
-        // Tests may use whatever they test.
+        // Tests may use the modules that they test.
         let Some((crate_dir, path)) = name.split_once("src/") else { continue };
         let path = module(path);
         if !path.iter().any(|part| part == "tests" || part.ends_with("_tests")) {
@@ -67,8 +67,8 @@ fn cycles(files: &[(Path, String)]) -> Vec<String> {
     folders.into_values().flat_map(in_cycles).collect()
 }
 
-/// Removes dependencies that are part of no cycle: those on modules that depend on nothing, repeatedly,
-/// and those of modules that nothing depends on.
+/// Removes dependencies that are not part of a cycle: on modules that depend on no other, repeatedly, and of modules
+/// on which no other depends.
 fn in_cycles(mut edges: BTreeMap<(&str, &str), String>) -> Vec<String> {
     loop {
         let before = edges.len();

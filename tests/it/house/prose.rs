@@ -101,7 +101,7 @@ fn is_function(lines: &[&str]) -> bool {
     })
 }
 
-/// Whether a line says `is no thing` for `is not a thing`.
+/// Returns whether a line says `is no thing` for `is not a thing`.
 fn denies(line: &str) -> bool {
     [" is no ", " are no ", " was no ", " were no "].iter().any(|phrase| {
         line.match_indices(phrase).any(|(at, _)| {

@@ -1,5 +1,5 @@
-//! Where slurmdbd is up, the report of an ended job has what sacct states, also of one that no relay watched, and slurmdbd is
-//! asked rarely.
+//! With slurmdbd, the report of an ended job has sacct's statements, also if no relay watched it, and slurmdbd is
+//! queried rarely.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::JobId;

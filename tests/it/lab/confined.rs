@@ -39,7 +39,7 @@ fn owners(picture: &Picture) -> Option<Vec<(u32, JobId)>> {
     node.gpus.iter().map(gpu).collect()
 }
 
-/// What is said about invisible GPUs.
+/// Returns the statements about invisible GPUs.
 fn limits(node: &NodePicture) -> Vec<String> {
     let sources = node.head.facts.iter().flat_map(|facts| &facts.sources);
     sources.filter_map(|source| Some(source.confinement()?.to_string())).collect()
@@ -98,7 +98,7 @@ async fn until_probes(site: &Site, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Looks at the node's page, and at those of both jobs there: each has its GPU and its process.
+/// Looks at the node's page, and at the pages of both jobs there: each has its GPU and its process.
 async fn look_at_both(page: &LabPage<'_>, jobs: [JobId; 2]) -> Result<()> {
     let limits = format!("2 of 4 GPUs visible: those of jobs {}, {}", jobs[0], jobs[1]);
     page.shows(
@@ -141,7 +141,7 @@ async fn gpus_of_all_jobs_of_a_user_are_shown_although_a_login_sees_those_of_one
         page.close().await?;
     }
 
-    // A further job joins the picture; one that ends is not delayed, and its GPU leaves.
+    // A further job joins the picture; an ending job is not delayed, and its GPU leaves.
     let last = run(&site, "alice", 1)?;
     until_owned(&mut client, &[first, ending, last]).await?;
     site.lab.text("login", "alice", &["touch", "/home/alice/done"])?;

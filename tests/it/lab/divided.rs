@@ -78,7 +78,7 @@ async fn instances_belong_to_the_job_that_may_see_them_before_it_uses_them() -> 
     client.subscribe(&[topic.clone(), overview.clone()]).await?;
     let is_listed = |known: &Known| known.picture.jobs.iter().any(|job| job.id == wrong);
     client.until(&overview, "the new job", is_listed).await?;
-    // The probe read the environment of that job before that of a later one, whose instance has an owner only then.
+    // The probe read the environment of that job before a later job's, whose instance has an owner only then.
     site.lab.scancel("alice", one)?;
     let later = wait_with(&site, &INSTANCES[1..2])?;
     let expected = [vec![], vec![], of(later), of(two), of(two)];

@@ -1,5 +1,5 @@
-//! What asks SLURM itself: `relay doctor` finds nothing wrong with a healthy cluster, and names each fault with its
-//! remedy; `relay fit` finds where a job would start.
+//! Commands that query SLURM itself: `relay doctor` finds no fault in a healthy cluster, and names each fault with
+//! its remedy; `relay fit` finds where a job would start.
 
 use super::adopting::NODE;
 use anyhow::{Context, Result, ensure};

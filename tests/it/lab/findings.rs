@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The longest checkpoint that is no hang.
+/// The longest checkpoint that is not a hang.
 const CHECKPOINT: Duration = Duration::from_secs(58);
 /// For how long everything works at first, so that the begin of a cause can be seen.
 const HEALTHY_MS: u64 = 25_000;
@@ -43,7 +43,7 @@ print("LISTENING", flush=True)
 server.serve_forever()
 "#;
 
-/// What a GPU with an A100's limit of 400 W does.
+/// Activity of a GPU with an A100's limit of 400 W.
 #[derive(Clone, Copy)]
 enum Work {
     /// It trains.
@@ -88,7 +88,7 @@ impl Jobs {
     }
 }
 
-/// Sets what the GPUs of both nodes do: those of the jobs on one node, and the first of the second node.
+/// Sets the activity of the GPUs of both nodes: the jobs' GPUs on one node, and the first of the second node.
 fn set_work(site: &Site, hung: Work, saving: Work, slowed: Work) -> Result<()> {
     site.set_gpus("gpu-node-01", &[Work::Trains, Work::Trains, hung, hung].map(Work::gpu))?;
     site.set_gpus("gpu-node-02", &[slowed, Work::Trains, saving, saving].map(Work::gpu))

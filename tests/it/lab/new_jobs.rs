@@ -7,7 +7,7 @@ use nodeglass_tests::lab::Site;
 use std::process::Output;
 use std::time::Instant;
 
-/// What `relay ARGS…` prints as alice, whatever its exit code.
+/// Returns the output of `relay ARGS…` as alice, for any exit code.
 fn run(site: &Site, args: &[&str]) -> Result<(Option<i32>, String, String)> {
     let argv = [&["/opt/nodeglass/relay"], args].concat();
     let Output { status, stdout, stderr } = site.lab.exec("login", "alice", &argv)?;

@@ -89,7 +89,7 @@ async fn notes_of_a_jobs_script_are_shown_once_also_after_a_restart_of_the_relay
     let report = site.run_relay("alice", &["report", &id])?;
     ensure!(report.contains("\nNotes\n") && report.contains("first epoch"), "{report}");
 
-    // A file that is no plain one is named in the remarks about the node, and does no harm.
+    // A file that is not a plain one is named in the remarks about the node, and does no harm.
     let pipe = format!("mkfifo ~/.nodeglass-notes/{id}.9 && echo 'epoch 5' >> ~/.nodeglass-notes/{id}");
     site.lab.text("gpu-node-01", "alice", &["bash", "-c", &pipe])?;
     let node = NodeName::new("gpu-node-01")?;

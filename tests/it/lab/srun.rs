@@ -1,4 +1,4 @@
-//! Where nodes run no sshd, probes run as steps of the user's jobs, and end with them.
+//! On nodes without sshd, probes run as steps of the user's jobs, and end with them.
 
 use super::adopting::{NODE, link};
 use super::page::LabPage;

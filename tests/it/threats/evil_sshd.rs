@@ -22,7 +22,7 @@ const IN_TIME: Duration = Duration::from_secs(50);
 const MEMORY: u64 = 256 << 20;
 const BANNER: &[u8] = b"SSH-2.0-OpenSSH_9.6\r\n";
 
-/// What a host sends to a client.
+/// Data that a host sends to a client.
 type Script = Arc<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync>;
 
 /// A host on loopback that sends the same to every client and reads nothing; its thread ends with

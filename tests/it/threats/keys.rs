@@ -259,7 +259,7 @@ async fn t08_the_key_appears_only_in_its_file_and_on_the_terminal() -> Result<()
     Ok(())
 }
 
-/// How a program ends that aborts without a limit on core dumps.
+/// Returns the end of a program that aborts without a limit on core dumps.
 fn aborted(mut command: Command) -> Result<ExitStatus> {
     let mut process = Process::start(&mut command)?;
     if command.get_program() != "sh" {

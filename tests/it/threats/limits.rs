@@ -179,7 +179,7 @@ fn resident_kib(pid: u32) -> Result<u64> {
     Ok(line.trim().trim_end_matches(" kB").trim().parse()?)
 }
 
-/// The same once it stops growing: the nodes' history is allocated while the relay starts.
+/// Returns the memory once it stops growing: the nodes' history is allocated while the relay starts.
 async fn settled_kib(pid: u32, client: &mut Client) -> Result<u64> {
     let (start, mut before) = (Instant::now(), 0);
     loop {

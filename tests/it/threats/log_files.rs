@@ -69,7 +69,7 @@ impl Site {
         Ok(fs::set_permissions(path, PermissionsExt::from_mode(mode))?)
     }
 
-    /// What the owner's relay or probe reads for a guest.
+    /// Reads it as the owner's relay or probe does for a guest.
     fn read(&self, path: &Path) -> Result<Result<String, OpenError>> {
         let path = path.to_owned();
         as_user(OWNER, move || {
@@ -293,7 +293,7 @@ fn t09_the_owner_of_a_folder_is_not_assumed_to_be_in_its_group() -> Result<()> {
     site.refuses(&log, &[Distrust::Replaceable])
 }
 
-/// Whichever side wins the race between the walk and the read, the secret is never read.
+/// For any winner of the race between the walk and the read, the secret is never read.
 #[test]
 fn t09_racing_a_log_against_a_link_leaks_no_secret() -> Result<()> {
     let Some(site) = site()? else { return Ok(()) };

@@ -14,7 +14,7 @@ const TAB: char = '\u{E004}';
 const ESCAPE: char = '\u{E00C}';
 const SPACE: char = ' ';
 
-/// The job of the demo that is shared here, and another one that is not.
+/// The job of the demo that is shared here, and one that is not.
 const SHARED: &str = "/job/48213";
 const OTHER: &str = "/job/48402";
 /// A job that has two of a node's eight GPUs, and that node.
@@ -28,7 +28,7 @@ const LINK: &str =
     "[...document.querySelectorAll('.sharing code')].find(code => code.innerText.includes('#s='))?.innerText";
 /// Everything in a tab's storage.
 const KEPT: &str = "Object.entries(sessionStorage).concat(Object.entries(localStorage)).join(' ')";
-/// The text of the page that explains why nothing is shown.
+/// The text of the page that explains why the share is gone.
 const GATE: &str = "document.querySelector('.gate')?.innerText";
 
 /// Opens the owner's link at a path.
@@ -306,7 +306,7 @@ async fn t09_a_tab_stays_the_owners_or_a_guests() -> Result<()> {
     browser.client().refresh().await?;
     browser.until("a guest still", "document.querySelector('.guest')").await?;
     ensure!(!browser.eval(KEPT).await?.to_string().contains("k="), "no owner's key in a guest's tab");
-    // A truncated link leaves a tab without a key, whatever other tabs have.
+    // A truncated link leaves a tab without a key, also if other tabs have one.
     let cut = browser.client().new_window(true).await?.handle;
     browser.client().switch_to_window(cut).await?;
     browser.open(&link[..link.len() - 3]).await?;
@@ -438,7 +438,7 @@ async fn a_share_is_created_and_revoked_by_keyboard_alone() -> Result<()> {
     tab_to(&browser, "the way back", revoke).await?;
     browser.press(ENTER).await?;
     browser.until("the question", "document.activeElement.innerText === 'Revoke now'").await?;
-    // Focusing another element is no confirmation.
+    // Focusing another element does not confirm.
     browser.press(TAB).await?;
     browser.until("no question", "!/Revoke now/.test(document.querySelector('.shares')?.innerText)").await?;
     tab_to(&browser, "the way back", revoke).await?;

@@ -10,9 +10,10 @@ use std::fmt::Write as _;
 
 /// When something begins to go wrong, in s after the start.
 const FAULT_S: i64 = 900;
-/// How long what does not end lasts, in s: longer than any scenario is played.
+/// Duration of lasting problems, in s: longer than any scenario is played.
 const LASTING_S: i64 = 36_000;
-/// How much longer than its kind states a finding may be listed as active, in s: an examination and the tick of a poll.
+/// Time beyond the limit of its kind for which a finding may be listed as active, in s: an examination and the tick
+/// of a poll.
 const RESOLVE_SLACK_S: i64 = 90;
 /// Sampling interval in ms, as of nodes that somebody looks at seldom.
 const INTERVAL_MS: u64 = 2_000;
@@ -24,11 +25,11 @@ const MODELS: [(&str, u32); 4] = [("h100", 8), ("a100", 8), ("l40s", 4), ("rtx40
 pub struct Case {
     /// Its name.
     pub name: String,
-    /// How it is played.
+    /// The way it is played.
     pub play: Play,
-    /// What must be found; nothing in a healthy one.
+    /// Findings that must occur; none in a healthy one.
     pub expected: Vec<Expected>,
-    /// What may be found as well: consequences.
+    /// Findings that may occur as well: consequences.
     pub allowed: Vec<Kind>,
     nodes: u32,
     model: &'static str,
@@ -46,7 +47,7 @@ pub struct Expected {
     pub begins_s: i64,
     /// When its cause ends, in s; `None` if that lasts. It must not be resolved before, and must be soon after.
     pub ends_s: Option<i64>,
-    /// Within which time it must be found, in s; `None` for that of its kind.
+    /// Time within which it must be found, in s; `None` for the time of its kind.
     pub within_s: Option<i64>,
 }
 
@@ -73,13 +74,13 @@ impl Expected {
             && self.ends_s.is_none_or(|ends_s| observed.found_s < ends_s + self.resolved_within_s())
     }
 
-    /// How long after the end of its cause it may be listed as active, in s.
+    /// Returns for how long after the end of its cause it may be listed as active, in s.
     fn resolved_within_s(&self) -> i64 {
         (catalogue::info(self.kind).clear_ms / 1_000).cast_signed() + RESOLVE_SLACK_S
     }
 }
 
-/// How an expected finding was found wrongly.
+/// A fault of an expected finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It was not found.
@@ -277,7 +278,7 @@ fn healthy() -> Vec<Case> {
     cases
 }
 
-/// What resembles a problem and is none.
+/// Returns look-alikes of problems.
 fn look_alikes() -> Vec<Case> {
     let mut cases = Vec::new();
     for model in MODELS {
@@ -473,7 +474,8 @@ fn beginnings_and_ends() -> Vec<Case> {
     cases
 }
 
-/// A healthy job that starts on the GPUs of one that ends at that moment: what that one did is not its own.
+/// Returns a healthy job that starts on the GPUs of a job that ends at that moment: the activity of the ended one is
+/// not its own.
 fn successors() -> Vec<Case> {
     let mut cases = Vec::new();
     for model in MODELS {
@@ -537,7 +539,7 @@ fn restarts() -> Vec<Case> {
     cases
 }
 
-/// Workstations and clusters without SLURM: nothing is known of jobs.
+/// Returns workstations and clusters without SLURM, where jobs are unknown.
 fn without_slurm() -> Vec<Case> {
     let mut cases = Vec::new();
     for model in MODELS {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Row and column of the confusion matrix for the absence of findings.
 const NOTHING: &str = "nothing";
 
-/// How often a kind was expected, found, missed, late, or found without a cause.
+/// Number of times that a kind was expected, found, missed, late, or found without a cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Runs in which it must be found.
@@ -85,7 +85,7 @@ impl Summary {
         found.into_iter().for_each(|kind| *row.entry(kind).or_default() += 1);
     }
 
-    /// Returns whether nothing was missed, late, or found without a cause.
+    /// Returns whether no finding was missed, late, or found without a cause.
     pub fn is_clean(&self) -> bool {
         self.failures.is_empty()
     }

@@ -15,27 +15,27 @@ use std::collections::BTreeMap;
 
 /// Time of day at which a scenario starts, in ms since 1970.
 pub(super) const START_WALL_MS: i64 = 1_790_000_000_000;
-/// How often SLURM is polled, in ms.
+/// Interval of polls of SLURM, in ms.
 const POLL_MS: u64 = 20_000;
 /// By how much a second relay's clock differs from the first one's: steps begin elsewhere.
 const RESTART_SHIFT_MS: u64 = 3_700;
-/// How often logs are read, in ms.
+/// Interval of reading logs, in ms.
 const LOGS_MS: u64 = 10_000;
-/// How often a lost node is connected again, in ms.
+/// Interval of connecting a lost node again, in ms.
 const RETRY_MS: u64 = 8_000;
 
 /// One occurrence of a finding, with times in s of the scenario. What returns after its end is another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// What it is about.
+    /// Kind.
     pub kind: FindingKind,
     /// When it was listed.
     pub found_s: i64,
     /// When it was listed as resolved; `None` while it lasts.
     pub resolved_s: Option<i64>,
-    /// What it says.
+    /// Text.
     pub title: String,
-    /// Where the processes of its job stood when it began, a line for each group.
+    /// The places of the processes of its job when it began, a line for each group.
     pub stands: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ enum Link {
     Down { retry_ms: u64, failures: u32 },
 }
 
-/// How a scenario is played.
+/// The way a scenario is played.
 #[derive(Clone, Copy, Debug)]
 pub struct Play {
     /// For how long, in min.
@@ -88,7 +88,7 @@ pub fn play(toml: &str, options: Play) -> Result<Vec<Observed>> {
     let mut occurrences = Occurrences::default();
     let mut logs = Logs::new();
     let start_wall_ms = START_WALL_MS;
-    // How far the relay's clock is ahead of that of the first relay.
+    // Difference between the relay's clock and the first relay's.
     let mut shift_ms = 0;
     for elapsed_ms in (0..minutes * 60_000).step_by(interval_ms as usize) {
         let at = ScenarioTime { t_ms: elapsed_ms.cast_signed(), start_wall_ms };

@@ -17,14 +17,14 @@ const RELAY: &str = "/opt/nodeglass/relay";
 const TRAINING: &str = "exec srun bash -c 'exec python3 -c \"import time; time.sleep(900)\" \
                         --gpus=${SLURM_STEP_GPUS:-$CUDA_VISIBLE_DEVICES} --gpu-mem=20G'";
 
-/// How users log in to nodes.
+/// The way users log in to nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Logins {
     /// At any time.
     Free,
     /// While they have a job there, which adopts the login.
     Adopted,
-    /// The same, and the login sees the GPUs of that job only.
+    /// While they have a job there, and the login sees the GPUs of that job only.
     Confined,
 }
 

@@ -15,7 +15,7 @@ fn accounting<'a>(ctx: &DeviceContext<'a>) -> Answer<&'a Accounting> {
     ctx.physical_gpu()?.accounting.as_ref().ok_or(NOT_SUPPORTED)
 }
 
-/// The same, if enabled.
+/// Returns the kept processes, if enabled.
 fn kept<'a>(ctx: &DeviceContext<'a>) -> Answer<&'a Accounting> {
     accounting(ctx).and_then(|accounting| if accounting.on { Ok(accounting) } else { Err(NOT_SUPPORTED) })
 }

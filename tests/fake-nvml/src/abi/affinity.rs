@@ -7,7 +7,7 @@ use std::{ffi::c_ulong, fs};
 /// `NVML_AFFINITY_SCOPE_SOCKET`, the larger of the two scopes.
 const SCOPE_SOCKET: u32 = 1;
 
-/// The CPUs near a GPU: those of the state file, of its NUMA node, or all.
+/// Returns the CPUs near a GPU: of the state file, of its NUMA node, or all.
 pub(super) fn cpus(ctx: &DeviceContext<'_>) -> Vec<usize> {
     let node = format!("/sys/devices/system/node/node{}/cpulist", ctx.state.socket(ctx.index));
     let machine = fs::read_to_string(node).or_else(|_| fs::read_to_string("/sys/devices/system/cpu/present"));

@@ -35,7 +35,7 @@ fn of_this_driver(state: &State) -> Answer<()> {
     }
 }
 
-/// What the library prints on stdout.
+/// Text that the library prints on stdout.
 const PRINTED: &[u8] = b"NVML: a message of the library\n";
 
 /// Names a file to which each call appends its symbol, so that a test can wait for calls.
@@ -105,7 +105,7 @@ impl<'a> DeviceContext<'a> {
         if self.mig.is_none() { fail(&self.gpu.errors_of_gpu, name) } else { Ok(()) }
     }
 
-    /// The same for a part of a call; faults of the whole machine apply, too.
+    /// Injects faults for a part of a call; faults of the whole machine apply, too.
     pub fn inject_faults_for_part(&self, name: &str) -> Answer<()> {
         hang(&self.state.hang_ms, name);
         fail(&self.state.errors, name)?;
@@ -185,7 +185,7 @@ pub(super) fn on_device<T>(
     })
 }
 
-/// The same, with the injected number that replaces the answer.
+/// Calls with the injected number that replaces the answer.
 pub(super) fn on_device_with_override<T>(
     symbol: &str,
     device: nvmlDevice_t,
@@ -197,7 +197,7 @@ pub(super) fn on_device_with_override<T>(
     })
 }
 
-/// The same for a call on the machine.
+/// Calls the machine with the injected number that replaces the answer.
 pub(super) fn called_with_override<T>(
     symbol: &str,
     answer: impl FnOnce(&State) -> Answer<T>,

@@ -22,7 +22,7 @@ const XID_CRITICAL: u64 = 8;
 /// Polling interval of a waiting call.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How many Xids of each GPU were delivered; every known client uses a single set.
+/// Number of delivered Xids of each GPU; every known client uses a single set.
 static DELIVERED: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
 
 #[unsafe(no_mangle)]

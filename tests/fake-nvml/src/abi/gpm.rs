@@ -44,7 +44,7 @@ struct Sample {
     engines: [Option<f64>; 3],
     /// Bytes over PCIe, sent and received.
     pcie: Option<[f64; 2]>,
-    /// Which NVLinks are up, and KiB over each of them, sent and received.
+    /// The NVLinks that are up, and KiB over each of them, sent and received.
     nvlink: Option<(Vec<bool>, [f64; 2])>,
 }
 

@@ -13,7 +13,7 @@ use nvml_wrapper_sys::bindings::{
     nvmlGpuInstanceProfileInfo_v2_t, nvmlReturn_t,
 };
 
-/// Distinguishes these handles from those of devices, which are smaller.
+/// Distinguishes these handles from handles of devices, which are smaller.
 const GPU_INSTANCE: usize = 1 << 24;
 const COMPUTE_INSTANCE: usize = 1 << 25;
 /// The profiles of a GPU with seven slices, by NVML's number, as eighths of its memory.
@@ -172,7 +172,7 @@ unsafe extern "C" fn nvmlGpuInstanceGetInfo(
     unsafe { put(out, answer) }
 }
 
-/// The compute instances of a GPU instance; the profile's number is that of its slices.
+/// Returns the compute instances of a GPU instance; the profile's number is the number of its slices.
 fn compute_instances(
     state: &State,
     instance: nvmlGpuInstance_t,

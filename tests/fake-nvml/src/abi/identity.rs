@@ -27,7 +27,7 @@ fn pci_id(text: &str) -> u32 {
     text.split_once(':').map_or(0, |(vendor, device)| half(device) << 16 | half(vendor))
 }
 
-/// The PCI address and ids of a GPU; also those of the GPU at the other end of a link.
+/// Returns the PCI address and ids of a GPU, also of the GPU at the other end of a link.
 pub(super) fn pci(index: usize, gpu: &Gpu) -> nvmlPciInfo_t {
     let id = bus_id(index, gpu);
     nvmlPciInfo_t {

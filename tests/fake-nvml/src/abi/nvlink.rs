@@ -30,7 +30,7 @@ pub(super) fn link(gpu: &Gpu, link: u32) -> Answer<&NvLink> {
     }
 }
 
-/// The same, if the link is up.
+/// Returns the link, if it is up.
 pub(super) fn link_up(gpu: &Gpu, number: u32) -> Answer<&NvLink> {
     let nvlink = link(gpu, number)?;
     if nvlink.up(number) { Ok(nvlink) } else { Err(NOT_SUPPORTED) }

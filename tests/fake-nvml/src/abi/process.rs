@@ -106,7 +106,7 @@ macro_rules! third_version {
             });
             if let (Ok((_, Some(_))), false) = (&answer, count.is_null()) {
                 let no_list = answer.map(|(_, injected)| (Vec::<nvmlProcessInfo_v2_t>::new(), injected));
-                // SAFETY: by NVML's contract `count` is valid; nothing is written into the buffer.
+                // SAFETY: by NVML's contract `count` is valid; the buffer is not written.
                 return unsafe { put_list_with_override(count, infos, no_list) };
             }
             let answer = answer.map(|(list, _)| list);

@@ -35,7 +35,7 @@ pub struct Board {
     pub module: Overridable<u32>,
     /// The NUMA node whose CPUs are near; GPUs are spread over two nodes in order if it follows.
     pub socket: Overridable<u32>,
-    /// CPUs that are near, as `0-31,64-95`; those of the NUMA node if it follows.
+    /// CPUs that are near, as `0-31,64-95`; the NUMA node's by default.
     pub cpus: Overridable<String>,
     /// The NUMA node that the GPU's own memory is, on Grace machines.
     pub numa_node: Option<u32>,

@@ -17,7 +17,7 @@ pub struct Pcie {
     /// Initial values of the byte counters (fields 197 and 198, drivers from 555) when the state file is
     /// written: sent, received. The counters have 32 bits.
     pub counted: Option<[u64; 2]>,
-    /// How long `nvmlDeviceGetPcieThroughput` measures, ms.
+    /// Duration of `nvmlDeviceGetPcieThroughput`, ms.
     pub measure_ms: u64,
     /// Replays, and how often their counter overflowed.
     pub replays: Option<[u32; 2]>,

@@ -39,7 +39,7 @@ pub struct Gpu {
     pub gpm: Option<Gpm>,
     /// Total memory in MiB; `null` for unified memory.
     pub mem_total_mib: Option<u64>,
-    /// Used memory in MiB; by default that of the processes.
+    /// Used memory in MiB; by default the memory of the processes.
     pub mem_used_mib: Option<u64>,
     /// Reserved memory in MiB.
     pub mem_reserved_mib: u64,
@@ -103,8 +103,8 @@ pub struct Gpu {
     pub lost: bool,
     /// Calls that fail on this GPU: symbol, `field:186` or `gpm:5` → return code.
     pub errors: BTreeMap<String, u32>,
-    /// The same for calls with the handle of the GPU, not for those of its instances, as in a container
-    /// with an instance alone.
+    /// Errors of calls with the handle of the GPU, not with handles of its instances, as in a container with an
+    /// instance alone.
     pub errors_of_gpu: BTreeMap<String, u32>,
     /// Calls that return another number on this GPU, as in [`super::State::numbers`].
     pub numbers: BTreeMap<String, u64>,

@@ -1,4 +1,4 @@
-//! What identifies a GPU or an instance, if the state file does not state it: derived from its position.
+//! Identity of a GPU or an instance, if the state file does not state it: derived from its position.
 
 use super::{Gpu, Mig};
 

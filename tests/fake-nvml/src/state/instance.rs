@@ -21,7 +21,7 @@ pub struct Mig {
     pub ci: u32,
     /// Total memory in MiB; by default the profile's.
     pub mem_total_mib: Option<u64>,
-    /// Used memory in MiB; by default that of the processes plus 12.
+    /// Used memory in MiB; by default the memory of the processes plus 12.
     pub mem_used_mib: Option<u64>,
     /// Utilisation in %. NVML does not report it; GPM readings are derived from it.
     pub util: u32,

@@ -32,7 +32,7 @@ pub use vgpu::{License, Vgpu};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct State {
-    /// What `nvmlInit_v2` returns: 0, 4 (no permission), 9 (driver not loaded), 18 (version mismatch), 999.
+    /// Result of `nvmlInit_v2`: 0, 4 (no permission), 9 (driver not loaded), 18 (version mismatch), 999.
     pub init: u32,
     /// `nvmlSystemGetDriverVersion`. It also determines which field ids exist, and their numbers.
     pub driver: String,
@@ -51,8 +51,8 @@ pub struct State {
     pub fresh_ms: Option<u64>,
     /// Lists only GPUs whose `/dev/nvidiaN` this process may open, as a driver does under a device cgroup.
     pub confined: bool,
-    /// Bytes from one entry to the next in the `_v3` process lists: 24; 32 as drivers 535.43 to 535.86
-    /// write, whatever room the caller has; 16 as was seen in a container.
+    /// Bytes from one entry to the next in the `_v3` process lists: 24; 32 as drivers 535.43 to 535.86 write, for any
+    /// room of the caller; 16 as observed in a container.
     pub v3_stride: usize,
     /// `nvmlSystemGetConfComputeState`: environment, feature, developer tools.
     pub conf_compute: [u32; 3],

@@ -8,14 +8,14 @@ pub enum Overridable<T> {
     /// It equals the other reading.
     #[default]
     Follows,
-    /// Unsupported, whatever the other reading is.
+    /// Unsupported, for any value of the other reading.
     Absent,
     /// The value of the state file.
     Value(T),
 }
 
 impl<T: Clone> Overridable<T> {
-    /// The reading; `followed` is the one that it follows by default.
+    /// Returns the reading; `followed` is the value that it follows by default.
     pub fn or(&self, followed: Option<T>) -> Option<T> {
         match self {
             Self::Follows => followed,

@@ -16,7 +16,7 @@ const NODE: &str = "gpu-node-03";
 pub(super) const THRESHOLD: &str = "forecast-minutes=3";
 /// When the program has filled the GPU, with time for a busy machine.
 const ENDS_WITHIN: Duration = Duration::from_secs(480);
-/// How far a forecast may be off, in s: it states whole minutes.
+/// Maximum error of a forecast, in s: it states whole minutes.
 const MARGIN_S: i64 = 75;
 
 /// Allocates 10 GiB a minute on an A100 with 80 GiB. The stand-in for NVML reads what a process uses from its arguments,

@@ -2,7 +2,7 @@
 
 use super::{Case, Expected, FAULT_S, Kind, MODELS, Play, Script, case};
 
-/// How long what ends lasts, in s.
+/// Duration of ending problems, in s.
 const LASTS_S: i64 = 600;
 
 pub(super) fn all() -> Vec<Case> {
@@ -49,7 +49,7 @@ fn stuck(model: (&'static str, u32)) -> Case {
     }
 }
 
-/// What lasts for less than it must.
+/// Returns problems that last for less than they must.
 fn brief(model: (&'static str, u32)) -> Vec<Case> {
     let brief = |(fault, gpu, for_s): (&str, Option<u32>, i64)| {
         let script = Script::job(2, "training", "").fault(fault, gpu, None, Some(for_s));

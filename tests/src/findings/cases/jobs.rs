@@ -1,4 +1,4 @@
-//! What SLURM and the logs of jobs state, and jobs that wait: for input, for a person, or for nothing.
+//! Statements of SLURM and of the logs of jobs, and jobs that wait: for input, for a person, or for nothing.
 
 use super::{Case, Expected, FAULT_S, Kind, MODELS, Play, Script, case};
 
@@ -50,7 +50,7 @@ pub(super) fn all() -> Vec<Case> {
     cases
 }
 
-/// The same, with logs that are read.
+/// Returns the case with logs that are read.
 fn with_logs(case: Case) -> Case {
     Case { play: Play { reads_logs: true, ..case.play }, ..case }
 }
@@ -123,7 +123,7 @@ fn ends(model: (&'static str, u32)) -> Vec<Case> {
     failures.into_iter().chain(good).collect()
 }
 
-/// Jobs that reach their time limit, and one that is done before.
+/// Returns jobs that reach their time limit, and one that is done before.
 fn limits(model: (&'static str, u32)) -> Vec<Case> {
     let name = |what: &str| format!("{what}/{}", model.0);
     // It has run for an hour.
