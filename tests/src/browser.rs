@@ -68,9 +68,10 @@ impl Browser {
         Self::start_with(&[]).await
     }
 
-    /// The same with additional arguments for Chromium.
+    /// Starts it with additional arguments for Chromium.
     ///
     /// # Errors
+    ///
     /// As [`Browser::start`].
     pub async fn start_with(arguments: &[&str]) -> Result<Option<Self>> {
         let Some([chromium, chromedriver]) = skip::programs(["chromium", "chromedriver"]) else {

@@ -40,9 +40,10 @@ pub struct Received {
 }
 
 impl Impostor {
-    /// A site that answers every request with this page and these headers, each ending in `\r\n`.
+    /// Starts a site that responds to every request with this page and these headers, each ending in `\r\n`.
     ///
     /// # Errors
+    ///
     /// If there is no free port.
     pub async fn site(html: &str, headers: &str) -> Result<Self> {
         let reply = format!(

@@ -170,9 +170,10 @@ impl SlurmLab {
         (1..=self.nodes).map(|number| format!("gpu-node-{number:02}")).collect()
     }
 
-    /// Runs a command on a host and waits for it, whatever its exit status.
+    /// Runs a command on a host and waits for it, with any exit status.
     ///
     /// # Errors
+    ///
     /// If it cannot be run at all.
     pub fn exec(&self, host: &str, user: &str, argv: &[&str]) -> Result<Output> {
         let output = self.on(host, user, argv).stdin(Stdio::null()).output();

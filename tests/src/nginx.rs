@@ -50,9 +50,10 @@ impl Nginx {
         Self::start_naming(upstream, path, prefix, None)
     }
 
-    /// The same, stating this user for every request.
+    /// Starts one that states this user for every request.
     ///
     /// # Errors
+    ///
     /// As [`Nginx::start`].
     pub fn start_naming(
         upstream: &str,

@@ -178,10 +178,11 @@ impl Pipeline {
         Self::of_topic(Topic::Job(JOB), names, initial_lines)
     }
 
-    /// The same with a feed of another topic.
+    /// Creates it with a feed of another topic.
     ///
     /// # Errors
-    /// If there is no such topic.
+    ///
+    /// If the topic does not exist.
     pub fn of_topic(
         topic: Topic,
         names: Vec<NodeName>,

@@ -92,9 +92,10 @@ impl TestRelay {
         Self::start_in(args, [])
     }
 
-    /// The same with environment variables.
+    /// Starts it with environment variables.
     ///
     /// # Errors
+    ///
     /// As [`TestRelay::start`].
     pub fn start_in<'a>(
         args: &[&str],

@@ -77,25 +77,29 @@ impl Site {
         Self::with(nodes, Logins::Free)
     }
 
-    /// The same with `pam_slurm_adopt`: users may log in to a node only while they have a job there.
+    /// Starts it with `pam_slurm_adopt`: users may log in to a node only while they have a job there.
     ///
     /// # Errors
+    ///
     /// If it does not start.
     pub fn adopting_or_skip(nodes: u32) -> Result<Option<Self>> {
         Self::with(nodes, Logins::Adopted)
     }
 
-    /// The same, and a job's processes, among them the logins that it adopts, see the job's GPUs only.
+    /// Starts it with `pam_slurm_adopt` and confinement: a job's processes, including the logins that it adopts, see
+    /// the job's GPUs only.
     ///
     /// # Errors
+    ///
     /// If it does not start.
     pub fn confining_or_skip(nodes: u32) -> Result<Option<Self>> {
         Self::with(nodes, Logins::Confined)
     }
 
-    /// The same with slurmdbd, so that sacct works.
+    /// Starts it with slurmdbd, so that sacct works.
     ///
     /// # Errors
+    ///
     /// If it does not start.
     pub fn accounting_or_skip(nodes: u32) -> Result<Option<Self>> {
         if let Some(why) = SlurmLab::why_not().or_else(SlurmLab::why_not_accounting) {
@@ -172,9 +176,10 @@ impl Site {
         self.relay_with(user, &[])
     }
 
-    /// The same with additional arguments.
+    /// Starts a relay with additional arguments.
     ///
     /// # Errors
+    ///
     /// If it prints no link.
     pub fn relay_with(&self, user: &str, args: &[&str]) -> Result<LoginRelay> {
         let argv = [&[RELAY, "--bind", "127.0.0.1:8080", "--log", "debug"], args].concat();
