@@ -71,7 +71,6 @@ impl Browser {
     /// Starts it with additional arguments for Chromium.
     ///
     /// # Errors
-    ///
     /// As [`Browser::start`].
     pub async fn start_with(arguments: &[&str]) -> Result<Option<Self>> {
         let Some([chromium, chromedriver]) = skip::programs(["chromium", "chromedriver"]) else {

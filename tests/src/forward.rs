@@ -16,7 +16,6 @@ impl Forward {
     /// Opens it on a free port.
     ///
     /// # Errors
-    ///
     /// If there is no free port.
     pub async fn open(to: &str) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("bind a port")?;

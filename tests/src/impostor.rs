@@ -43,7 +43,6 @@ impl Impostor {
     /// Starts a site that responds to every request with this page and these headers, each ending in `\r\n`.
     ///
     /// # Errors
-    ///
     /// If there is no free port.
     pub async fn site(html: &str, headers: &str) -> Result<Self> {
         let reply = format!(

@@ -173,7 +173,6 @@ impl SlurmLab {
     /// Runs a command on a host and waits for it, with any exit status.
     ///
     /// # Errors
-    ///
     /// If it cannot be run at all.
     pub fn exec(&self, host: &str, user: &str, argv: &[&str]) -> Result<Output> {
         let output = self.on(host, user, argv).stdin(Stdio::null()).output();

@@ -30,7 +30,6 @@ impl Machine {
     /// Starts it with another driver version, without newer functions.
     ///
     /// # Errors
-    ///
     /// As [`Machine::start`].
     pub fn start_with_driver(version: (u32, u32), state: &Value) -> Result<Self> {
         let driver = tempfile::tempdir().context("make a folder for the driver")?;

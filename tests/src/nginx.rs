@@ -53,7 +53,6 @@ impl Nginx {
     /// Starts one that states this user for every request.
     ///
     /// # Errors
-    ///
     /// As [`Nginx::start`].
     pub fn start_naming(
         upstream: &str,

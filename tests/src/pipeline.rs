@@ -181,7 +181,6 @@ impl Pipeline {
     /// Creates it with a feed of another topic.
     ///
     /// # Errors
-    ///
     /// If the topic does not exist.
     pub fn of_topic(
         topic: Topic,

@@ -95,7 +95,6 @@ impl TestRelay {
     /// Starts it with environment variables.
     ///
     /// # Errors
-    ///
     /// As [`TestRelay::start`].
     pub fn start_in<'a>(
         args: &[&str],

@@ -80,7 +80,6 @@ impl Site {
     /// Starts it with `pam_slurm_adopt`: users may log in to a node only while they have a job there.
     ///
     /// # Errors
-    ///
     /// If it does not start.
     pub fn adopting_or_skip(nodes: u32) -> Result<Option<Self>> {
         Self::with(nodes, Logins::Adopted)
@@ -90,7 +89,6 @@ impl Site {
     /// the job's GPUs only.
     ///
     /// # Errors
-    ///
     /// If it does not start.
     pub fn confining_or_skip(nodes: u32) -> Result<Option<Self>> {
         Self::with(nodes, Logins::Confined)
@@ -99,7 +97,6 @@ impl Site {
     /// Starts it with slurmdbd, so that sacct works.
     ///
     /// # Errors
-    ///
     /// If it does not start.
     pub fn accounting_or_skip(nodes: u32) -> Result<Option<Self>> {
         if let Some(why) = SlurmLab::why_not().or_else(SlurmLab::why_not_accounting) {
@@ -179,7 +176,6 @@ impl Site {
     /// Starts a relay with additional arguments.
     ///
     /// # Errors
-    ///
     /// If it prints no link.
     pub fn relay_with(&self, user: &str, args: &[&str]) -> Result<LoginRelay> {
         let argv = [&[RELAY, "--bind", "127.0.0.1:8080", "--log", "debug"], args].concat();
