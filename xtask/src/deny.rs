@@ -39,7 +39,7 @@ pub(crate) fn check() -> Result<()> {
         List::None => {
             println!(
                 "  SKIPPED advisories and yanked crates: the RustSec database cannot be reached, and there is \
-                 no copy of it from before; run `cargo xtask lint` once where it can be"
+                 no earlier copy; run `cargo xtask lint` once with network access"
             );
             Ok(())
         }

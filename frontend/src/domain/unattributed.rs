@@ -5,9 +5,8 @@ use nodeglass_protocol::unattributed::{HELD_MS, LEAST_BYTES};
 use nodeglass_protocol::{Cell, GpuField};
 
 /// Explanation for a tooltip.
-pub const ABOUT: &str = "More memory is in use than the processes that can be seen hold. A process in another \
-    container or of another user may hold it, or one that crashed left it behind; then only a reset of the card \
-    helps, or the end of what remains of the job.";
+pub const ABOUT: &str = "More memory is in use than the visible processes hold. A process in another container \
+    or of another user may hold it. If a crashed process left it behind, end the rest of the job, or reset the card.";
 
 /// Returns how many bytes of a GPU no visible process holds, if it is enough to report.
 pub fn bytes(node: &NodePicture, position: usize) -> Option<u64> {

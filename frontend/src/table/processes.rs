@@ -210,8 +210,8 @@ const HIDDEN: &str = "hidden: this node's /proc shows you no processes of other 
 const UNATTRIBUTED: &str = "memory held by no visible process";
 
 /// Explains, in a tooltip, a row about processes that may be missing.
-pub const ABOUT_GAPS: &str = "The driver did not list all processes of this GPU. Those that it listed before are shown \
-    as long as they run.";
+pub const ABOUT_GAPS: &str = "The driver did not list all processes of this GPU. Processes that it listed before are shown \
+    while they run.";
 /// Marks a note in place of a command, so that its first word is not taken for a program.
 const NOTE: char = '▲';
 

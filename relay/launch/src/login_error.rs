@@ -22,7 +22,7 @@ pub(super) fn too_many_keys(host: &str, tries: usize) -> LaunchError {
     LaunchError::Auth {
         why: format!("{host} ended the login after {keys} (MaxAuthTries)").into(),
         advice: format!(
-            "name the right key for {host} in ~/.ssh/config (`IdentityFile` and `IdentitiesOnly yes`), so that it is \
+            "name the right key for {host} in ~/.ssh/config (`IdentityFile` and `IdentitiesOnly yes`), so it is \
              offered first"
         )
         .into(),

@@ -67,8 +67,8 @@ fn answer(all: &[NodeGpus], args: &WaitFreeArgs, partitions: &[String]) -> anyho
         let is_unknown = placements.iter().all(|placement| placement.free.is_none());
         anyhow::ensure!(
             !is_unknown,
-            "SLURM does not state how many GPUs{} are in use (GresUsed of `scontrol --details show node`), so that \
-             free ones are not known",
+            "SLURM does not state how many GPUs{} are in use (GresUsed of `scontrol --details show node`), so the \
+             number of free ones is unknown",
             of(partitions)
         );
         return Ok(None);
