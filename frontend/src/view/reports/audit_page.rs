@@ -136,6 +136,19 @@ fn filters(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyVi
     .into_any()
 }
 
+/// Says how many entries are shown, and how many older ones the relay left out.
+fn count_text(shown: usize, omitted: u32) -> String {
+    let shown = text::count(shown, "entry", "entries");
+    match omitted {
+        0 => shown,
+        omitted => format!(
+            "{shown} of the newest {}; {} older ones are left out, see `relay audit`",
+            text::grouped(AuditLog::MAX_RECORDS as u64),
+            text::grouped(u64::from(omitted))
+        ),
+    }
+}
+
 fn table(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyView {
     let page = page.clone();
     // The length of a view that is open is shown in minutes.
@@ -144,20 +157,7 @@ fn table(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyView
         let (filter, now_ms) = (filter.get(), minute.get() * 60_000);
         log.with(|log| rows(&log.records, &filter, now_ms))
     });
-    let count = move || {
-        let (shown, omitted) = (shown.with(Vec::len), log.with(|log| log.omitted));
-        let shown = text::count(shown, "entry", "entries");
-        match omitted {
-            0 => shown,
-            omitted => {
-                format!(
-                    "{shown} of the newest {}; {} older ones are left out, see `relay audit`",
-                    text::grouped(AuditLog::MAX_RECORDS as u64),
-                    text::grouped(u64::from(omitted))
-                )
-            }
-        }
-    };
+    let count = move || count_text(shown.with(Vec::len), log.with(|log| log.omitted));
     let line = |row: AuditRow| {
         view! {
             <tr class:is-failure=row.is_failure>

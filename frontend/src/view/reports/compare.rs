@@ -45,36 +45,12 @@ pub fn Compare() -> impl IntoView {
     });
     let has_parts = Memo::new(move |_| compared.with(|all| all.iter().any(|one| one.part.is_some())));
     let is_any = Memo::new(move |_| reports.with(|reports| !reports.is_empty()));
-    let notice = {
-        let page = page.clone();
-        move || match loaded.get() {
-            Loading::Pending => Some("Loading the reports …".to_owned()),
-            Loading::Failed(why) => Some(why),
-            Loading::Ready(reports) => missing(&page, &jobs.get(), &reports),
-        }
-    };
     // Nothing can be compared yet, but another job can be chosen.
     let is_empty = Memo::new(move |_| matches!(loaded.get(), Loading::Ready(reports) if reports.is_empty()));
-    let all_jobs = page.href(&Route::AllJobs);
-    let way_out = move || {
-        let href = all_jobs.clone();
-        is_empty.get().then(|| view! { " " <a class="link" href=href>"Go to all jobs"</a> })
-    };
-    let title = move || {
-        let label_of = |job: JobId| reports.with(|reports| label_of(job, reports));
+    let title = move || match is_empty.get() {
         // Of an unknown job, there is nothing to name.
-        if is_empty.get() {
-            return "Compare jobs".to_owned();
-        }
-        compared.with(|all| heading(all, label_of))
-    };
-    let prompt = move || {
-        let text = match compared.with(Vec::len) {
-            0 => "Choose the first job. Its figures and graphs are shown beside the following jobs.",
-            1 if is_any.get() => "Choose a job, or another time of this one, to compare it with.",
-            _ => return None,
-        };
-        Some(view! { <p class="usage__sum">{text}</p> })
+        true => "Compare jobs".to_owned(),
+        false => reports.with(|reports| compared.with(|all| heading(all, |job| label_of(job, reports)))),
     };
     let difference = move || {
         let are_whole = compared.with(|all| all.iter().take(2).all(|one| one.part.is_none()));
@@ -82,18 +58,54 @@ pub fn Compare() -> impl IntoView {
             .then(|| runs.with(|reports| difference_sentence(reports.first()?, reports.get(1)?)))
             .flatten()
     };
+    let notice = notice(page.clone(), loaded, jobs, is_empty);
+    let prompt = move || prompt(compared.with(Vec::len), is_any.get());
     let figures = move || {
         let is_any = runs.with(|reports| !reports.is_empty());
         is_any.then(|| runs.with(|reports| table(&page, reports, has_parts.get())))
     };
     view! {
         <div class="head head--line"><h1>{title}</h1></div>
-        {move || notice().map(|text| view! { <p class="empty">{text} {way_out.clone()}</p> })}
+        {notice}
         {move || difference().map(|text| view! { <p class="usage__sum">{text}</p> })}
-        {prompt}
+        {move || prompt().map(|text| view! { <p class="usage__sum">{text}</p> })}
         <Show when=move || is_any.get()><Overlay compared reports/></Show>
         <Show when=move || is_any.get() || is_empty.get()><Add compared reports/></Show>
         {figures}
+    }
+}
+
+/// Missing reports, with a way to other jobs if no report is there.
+fn notice(
+    page: Page,
+    loaded: Memo<Loading<Arc<Vec<Report>>>>,
+    jobs: Memo<Vec<JobId>>,
+    is_empty: Memo<bool>,
+) -> impl Fn() -> Option<AnyView> {
+    let all_jobs = page.href(&Route::AllJobs);
+    move || {
+        let text = match loaded.get() {
+            Loading::Pending => Some("Loading the reports …".to_owned()),
+            Loading::Failed(why) => Some(why),
+            Loading::Ready(reports) => missing(&page, &jobs.get(), &reports),
+        };
+        let href = all_jobs.clone();
+        let way_out = move || {
+            let href = href.clone();
+            is_empty.get().then(|| view! { " " <a class="link" href=href>"Go to all jobs"</a> })
+        };
+        text.map(|text| view! { <p class="empty">{text} {way_out}</p> }.into_any())
+    }
+}
+
+/// The next choice, until there are two jobs to compare.
+fn prompt(count: usize, is_any: bool) -> Option<&'static str> {
+    match count {
+        0 => Some(
+            "Choose the first job. Its figures and graphs are shown beside those of the jobs that follow.",
+        ),
+        1 if is_any => Some("Choose a job, or another time of this one, to compare it with."),
+        _ => None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod audit_page;
 pub mod compare;
+mod curve_plot;
 mod curves;
 pub mod job_report;
 pub mod load;

@@ -6,9 +6,11 @@ use crate::domain::compared::{Compared, Edge, Part, TimeError, has_started};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text::{self, ABSENT};
 use crate::platform;
+use crate::state::address::Address;
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::Job;
 use nodeglass_protocol::report::{MAX_JOBS, Report};
 use std::sync::Arc;
 
@@ -64,66 +66,25 @@ fn PartRow(
     curves: RwSignal<Vec<Curves>>,
 ) -> impl IntoView {
     let page = Page::from_context();
-    let change = {
-        let address = page.address.clone();
-        move |edit: &dyn Fn(&mut Vec<Compared>)| {
-            let mut all = compared.get_untracked();
-            edit(&mut all);
-            address.replace_route(Route::Compare(all));
-        }
-    };
-    let set = {
-        let change = change.clone();
-        move |part: Option<Part>| {
-            change(&|all| {
-                if let Some(one) = all.get_mut(at) {
-                    one.part = part;
-                }
-            });
-        }
-    };
-    let remove = move |_| {
-        change(&|all| {
-            if all.len() > 1 && at < all.len() {
-                all.remove(at);
-            }
-        });
-    };
-    let label = move || {
-        let job = compared.with(|all| all.get(at).map(|one| one.job));
-        job.map(|job| reports.with(|reports| job_link(&page, job, reports)))
-    };
-    let is_part = Memo::new(move |_| compared.with(|all| all.get(at).is_some_and(|one| one.part.is_some())));
-    let is_only = Memo::new(move |_| compared.with(|all| all.len() < 2));
     let time = Memo::new(move |_| times.with(|times| times.get(at).copied().flatten()));
     let shown = Memo::new(move |_| aligned.with(|times| times.get(at).copied().flatten()));
-    let ran = Memo::new(move |_| {
-        let job = compared.with(|all| all.get(at).map(|one| one.job))?;
-        reports.with(|reports| run(job, reports))
-    });
+    let job = Memo::new(move |_| compared.with(|all| all.get(at).map(|one| one.job)));
+    let ran = Memo::new(move |_| reports.with(|reports| run(job.get()?, reports)));
+    let is_part = Memo::new(move |_| compared.with(|all| all.get(at).is_some_and(|one| one.part.is_some())));
+    let is_only = Memo::new(move |_| compared.with(|all| all.len() < 2));
+    let edit = Edit { address: page.address.clone(), compared, at };
+    let (whole_run, removed) = (edit.clone(), edit.clone());
+    let label = move || job.get().map(|job| reports.with(|reports| job_link(&page, job, reports)));
     let length =
         move || shown.get().map_or_else(|| ABSENT.to_owned(), |time| text::duration(time.length_s()));
-    // Why it differs from the times beside it, or is missing.
     let remark = move || {
-        let is_known = compared.with(|all| {
-            all.get(at)
-                .is_some_and(|one| reports.with(|reports| reports.iter().any(|report| report.job == one.job)))
-        });
-        match (is_known, time.get(), shown.get()) {
-            (false, ..) => Some("no report"),
-            (_, None, _) => Some("not within the run"),
-            (_, _, None) => Some("without the note"),
-            (_, time, shown) if time != shown => Some("from the note on"),
-            _ => None,
-        }
+        let has_report = reports.with(|reports| reports.iter().any(|report| Some(report.job) == job.get()));
+        remark(has_report, time.get(), shown.get())
     };
-    let whole = {
-        let set = set.clone();
-        move || {
-            let set = set.clone();
-            let button = move || view! { <button class="link parts__whole" on:click=move |_| set(None)>"whole run"</button> };
-            is_part.get().then(|| button().into_any())
-        }
+    let whole = move || {
+        let edit = whole_run.clone();
+        let button = || view! { <button class="link parts__whole" on:click=move |_| edit.set_part(None)>"whole run"</button> };
+        is_part.get().then(|| button().into_any())
     };
     let cells: [AnyView; FIELDS.len()] = std::array::from_fn(|field| figure_cell(curves, at, field));
     view! {
@@ -134,28 +95,87 @@ fn PartRow(
                     <span>{label}</span>
                 </span>
             </th>
-            <td class="parts__time">{time_inputs(time, ran, set)}</td>
+            <td class="parts__time">{time_inputs(time, ran, edit)}</td>
             <td class="num">{length} <small class="parts__range">{remark}</small> {whole}</td>
             {cells}
-            <td class="parts__do"><button class="btn btn--small" hidden=move || is_only.get() title="Remove from the comparison" aria-label="Remove from the comparison" on:click=remove>"×"</button></td>
+            <td class="parts__do"><button class="btn btn--small" hidden=move || is_only.get() title="Remove from the comparison" aria-label="Remove from the comparison" on:click=move |_| removed.remove()>"×"</button></td>
         </tr>
+    }
+}
+
+/// Explains why the shown time differs from the chosen one, or is missing.
+fn remark(has_report: bool, time: Option<Part>, shown: Option<Part>) -> Option<&'static str> {
+    match (has_report, time, shown) {
+        (false, ..) => Some("no report"),
+        (_, None, _) => Some("not within the run"),
+        (_, _, None) => Some("without the note"),
+        (_, time, shown) if time != shown => Some("from the note on"),
+        _ => None,
+    }
+}
+
+/// Changes a row of what is compared, in the address.
+#[derive(Clone)]
+struct Edit {
+    address: Address,
+    compared: Memo<Vec<Compared>>,
+    /// The row.
+    at: usize,
+}
+
+impl Edit {
+    /// Compares this part of the job; `None` for its whole run.
+    fn set_part(&self, part: Option<Part>) {
+        let mut all = self.compared.get_untracked();
+        if let Some(one) = all.get_mut(self.at) {
+            one.part = part;
+        }
+        self.address.replace_route(Route::Compare(all));
+    }
+
+    /// Removes the row, unless it is the only one.
+    fn remove(&self) {
+        let mut all = self.compared.get_untracked();
+        if all.len() > 1 && self.at < all.len() {
+            all.remove(self.at);
+        }
+        self.address.replace_route(Route::Compare(all));
     }
 }
 
 /// Inputs for the start and the end of a part. They apply with Enter and when they are left, so that nothing changes
 /// while a time is being typed. An invalid time stays, with what is wrong; Escape brings the valid one back.
-fn time_inputs(
-    time: Memo<Option<Part>>,
-    ran: Memo<Option<Part>>,
-    set: impl Fn(Option<Part>) + Clone + 'static,
-) -> AnyView {
+fn time_inputs(time: Memo<Option<Part>>, ran: Memo<Option<Part>>, edit: Edit) -> AnyView {
     let wrong = RwSignal::new(None::<(Edge, String)>);
     Effect::new(move || {
         time.track();
         wrong.set(None);
     });
-    let input = |edge: Edge, label: &'static str| {
-        let set = set.clone();
+    let input = |edge, label| TimeInput { edge, time, ran, wrong, edit: edit.clone() }.view(label);
+    let problem = move || wrong.get().map(|(_, text)| text);
+    view! {
+        {input(Edge::From, "From")} {input(Edge::To, "To")}
+        <small class="parts__wrong" role="alert">{problem}</small>
+    }
+    .into_any()
+}
+
+/// The input for one end of a part.
+#[derive(Clone)]
+struct TimeInput {
+    edge: Edge,
+    /// The part.
+    time: Memo<Option<Part>>,
+    /// When the job ran.
+    ran: Memo<Option<Part>>,
+    /// The invalid end, and the reason.
+    wrong: RwSignal<Option<(Edge, String)>>,
+    edit: Edit,
+}
+
+impl TimeInput {
+    fn view(self, label: &'static str) -> AnyView {
+        let Self { edge, time, wrong, .. } = self;
         let is_edited = RwSignal::new(false);
         let value =
             move || time.get().map(|time| platform::local_datetime(time.edge(edge))).unwrap_or_default();
@@ -164,25 +184,11 @@ fn time_inputs(
             Some(before) if is_edited.get() => before.clone(),
             _ => value(),
         });
-        let apply = move |input: &web_sys::HtmlInputElement| {
-            let Some((time, ran)) = time.get_untracked().zip(ran.get_untracked()) else { return };
-            let at_s = platform::parse_local_datetime(&input.value());
-            if at_s == Some(time.edge(edge)) {
-                return wrong.set(None);
-            }
-            match time.with_edge(edge, at_s, ran) {
-                Ok(part) => {
-                    wrong.set(None);
-                    set(Some(part));
-                }
-                Err(error) => wrong.set(Some((edge, error_text(error, ran)))),
-            }
-        };
-        let (left, entered) = (apply.clone(), apply);
+        let (left, entered) = (self.clone(), self);
         let on_key = move |event: web_sys::KeyboardEvent| {
             let input: web_sys::HtmlInputElement = event_target(&event);
             match event.key().as_str() {
-                "Enter" => entered(&input),
+                "Enter" => entered.apply(&input.value()),
                 "Escape" => {
                     // Escape would leave the page.
                     event.stop_propagation();
@@ -204,19 +210,30 @@ fn time_inputs(
                 prop:value=move || shown.get()
                 on:focus=move |_| is_edited.set(true)
                 on:blur=move |event| {
-                    left(&event_target(&event));
+                    left.apply(&event_target_value(&event));
                     is_edited.set(false);
                 }
                 on:keydown=on_key
             />
         }
-    };
-    let problem = move || wrong.get().map(|(_, text)| text);
-    view! {
-        {input(Edge::From, "From")} {input(Edge::To, "To")}
-        <small class="parts__wrong" role="alert">{problem}</small>
+        .into_any()
     }
-    .into_any()
+
+    /// Applies what was typed, or shows what is wrong with it.
+    fn apply(&self, typed: &str) {
+        let Some((time, ran)) = self.time.get_untracked().zip(self.ran.get_untracked()) else { return };
+        let at_s = platform::parse_local_datetime(typed);
+        if at_s == Some(time.edge(self.edge)) {
+            return self.wrong.set(None);
+        }
+        match time.with_edge(self.edge, at_s, ran) {
+            Ok(part) => {
+                self.wrong.set(None);
+                self.edit.set_part(Some(part));
+            }
+            Err(error) => self.wrong.set(Some((self.edge, error_text(error, ran)))),
+        }
+    }
 }
 
 /// Describes the problem of an entered time of a job that ran at `ran`, and a valid entry.
@@ -240,47 +257,17 @@ pub fn Add(
     reports: Memo<Arc<Vec<Report>>>,
 ) -> impl IntoView {
     let page = Page::from_context();
-    let offers = {
-        let page = page.clone();
-        Memo::new(move |_| {
-            let all = compared.get();
-            let mut offers = Vec::new();
-            let is_known = |one: &&Compared| reports.with(|reports| run(one.job, reports).is_some());
-            for one in all.iter().filter(is_known) {
-                let label = reports.with(|reports| label_of(one.job, reports));
-                let offer = (one.job, format!("Another time of {label}"));
-                if !offers.contains(&offer) {
-                    offers.push(offer);
-                }
-            }
-            let is_new = |job: JobId| all.iter().all(|one| one.job != job);
-            page.jobs.with(|jobs| {
-                let others = jobs.iter().filter(|job| has_started(job) && is_new(job.id)).take(OFFERED);
-                let short = |name: &str| name.chars().take(MAX_NAME).collect::<String>();
-                offers.extend(
-                    others.map(|job| (job.id, format!("{} {}", job.label, short(job.name.as_str())))),
-                );
-            });
-            offers
-        })
-    };
+    let jobs = page.jobs;
+    let offers =
+        Memo::new(move |_| reports.with(|reports| jobs.with(|jobs| offers(&compared.get(), reports, jobs))));
     let is_full = Memo::new(move |_| compared.with(|all| all.len() >= MAX_JOBS));
     let add = move |event: leptos::ev::Event| {
         let select: web_sys::HtmlSelectElement = event_target(&event);
         let job = select.value().parse::<JobId>().ok();
         select.set_selected_index(0);
-        let Some(job) = job else { return };
-        let mut all = compared.get_untracked();
-        if reports.with_untracked(|reports| reports.is_empty()) {
-            all.clear();
-        }
-        let newest = all.iter().rev().find(|one| one.job == job);
-        let added = match newest {
-            Some(newest) => reports.with_untracked(|reports| newest.another_time(run(job, reports))),
-            None => Some(Compared::whole(job)),
-        };
-        if let Some(added) = added {
-            all.push(added);
+        let with_job =
+            |job| reports.with_untracked(|reports| with_job(compared.get_untracked(), reports, job));
+        if let Some(all) = job.and_then(with_job) {
             page.address.replace_route(Route::Compare(all));
         }
     };
@@ -298,6 +285,33 @@ pub fn Add(
             </select>
         </p>
     }
+}
+
+/// Returns what can be added: another time of each job that is compared, then other jobs, with their labels.
+fn offers(compared: &[Compared], reports: &[Report], jobs: &[Job]) -> Vec<(JobId, String)> {
+    let mut offers = Vec::new();
+    for one in compared.iter().filter(|one| run(one.job, reports).is_some()) {
+        let offer = (one.job, format!("Another time of {}", label_of(one.job, reports)));
+        if !offers.contains(&offer) {
+            offers.push(offer);
+        }
+    }
+    let is_new = |job: JobId| compared.iter().all(|one| one.job != job);
+    let others = jobs.iter().filter(|job| has_started(job) && is_new(job.id)).take(OFFERED);
+    let short = |name: &str| name.chars().take(MAX_NAME).collect::<String>();
+    offers.extend(others.map(|job| (job.id, format!("{} {}", job.label, short(job.name.as_str())))));
+    offers
+}
+
+/// Returns what is compared once a job is added: another time of it, if it is compared already and has one.
+fn with_job(mut compared: Vec<Compared>, reports: &[Report], job: JobId) -> Option<Vec<Compared>> {
+    if reports.is_empty() {
+        compared.clear();
+    }
+    let newest = compared.iter().rev().find(|one| one.job == job);
+    let added = newest.map_or(Some(Compared::whole(job)), |newest| newest.another_time(run(job, reports)));
+    compared.push(added?);
+    Some(compared)
 }
 
 /// A field of a row: the mean, and its difference from the first row's.
