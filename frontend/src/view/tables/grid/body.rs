@@ -73,7 +73,7 @@ struct Frame {
 impl Frame {
     /// Reads the current state and subscribes to everything that may change a row.
     fn read(grid: &Grid, rendered: Memo<Vec<RowEntry>>) -> Self {
-        let second = if grid.is_in_view.get() {
+        let second = if grid.viewport.is_in_view.get() {
             grid.source.track();
             untrack(|| grid.second())
         } else {
@@ -187,35 +187,58 @@ fn row(
             {cells}
         </tr>
     };
-    // Without a version, custom cells are drawn with the first update.
-    let version: Cell<Option<Version>> = Cell::new(None);
-    let (grid, entry, shown) = (grid.clone(), entry.clone(), shown.clone());
-    updater.add(move || {
-        frame.with_value(|frame| {
-            let before = state.get_untracked();
-            let mut now = RowState {
-                selected: frame.is_selected(&entry.key),
-                index: frame.index_of(&entry.key, before.index),
-                ..before
-            };
-            let latest = Some((grid.source.revision(&entry), frame.step, frame.appearance, frame.is_tall));
-            if frame.updates(now.index) && version.get() != latest {
-                let line = RowValues::read(&grid, &entry, &shown);
-                now.row_flags = line.row_flags;
-                updates.iter().for_each(|update| update.run(&line));
-                let text = read_second_line(&grid, &entry, &shown);
-                now.has_second_line = text.is_some();
-                if second_line.with_untracked(|before| *before != text) {
-                    second_line.set(text);
-                }
-                version.set(latest);
-            }
-            if now != before {
-                state.set(now);
-            }
-        });
-    });
+    let row = DrawnRow {
+        grid: grid.clone(),
+        entry: entry.clone(),
+        shown: shown.clone(),
+        state,
+        second_line,
+        updates,
+        version: Cell::new(None),
+    };
+    updater.add(move || frame.with_value(|frame| row.update(frame)));
     drawn.into_any()
+}
+
+/// The updater of a drawn row.
+struct DrawnRow {
+    grid: Grid,
+    entry: RowEntry,
+    shown: Arc<Vec<usize>>,
+    state: RwSignal<RowState>,
+    second_line: RwSignal<Option<String>>,
+    /// One for each cell.
+    updates: Vec<Update>,
+    /// `None` at first, so that custom cells are drawn with the first update.
+    version: Cell<Option<Version>>,
+}
+
+impl DrawnRow {
+    /// Updates what differs in this frame.
+    fn update(&self, frame: &Frame) {
+        let Self { grid, entry, shown, state, .. } = self;
+        let before = state.get_untracked();
+        let mut now = RowState {
+            selected: frame.is_selected(&entry.key),
+            index: frame.index_of(&entry.key, before.index),
+            ..before
+        };
+        let latest = Some((grid.source.revision(entry), frame.step, frame.appearance, frame.is_tall));
+        if frame.updates(now.index) && self.version.get() != latest {
+            let line = RowValues::read(grid, entry, shown);
+            now.row_flags = line.row_flags;
+            self.updates.iter().for_each(|update| update.run(&line));
+            let text = read_second_line(grid, entry, shown);
+            now.has_second_line = text.is_some();
+            if self.second_line.with_untracked(|before| *before != text) {
+                self.second_line.set(text);
+            }
+            self.version.set(latest);
+        }
+        if now != before {
+            state.set(now);
+        }
+    }
 }
 
 /// Returns the second line of a row, if rows have space for one.
@@ -239,15 +262,15 @@ pub fn Footer(
 ) -> impl IntoView {
     let has_sums = shown.iter().any(|at| grid.columns[*at].sum != Sum::None);
     let several = Memo::new({
-        let matching = grid.matching;
+        let matching = grid.rows.matching;
         move |_| matching.with(|rows| rows.len() > 1)
     });
     let sums = Memo::new({
         let (grid, shown) = (grid.clone(), shown.clone());
         move |_| {
-            if grid.is_in_view.get() {
+            if grid.viewport.is_in_view.get() {
                 grid.second();
-                grid.matching.track();
+                grid.rows.matching.track();
             }
             untrack(|| summed(&grid, &shown))
         }
@@ -271,7 +294,7 @@ fn summed(grid: &Grid, shown: &[usize]) -> RowValues {
     if !with_sum.is_empty() {
         let counts = |entry: &&RowEntry| grid.source.counts_in_totals(entry);
         let rows: Vec<RowEntry> =
-            grid.matching.with_untracked(|rows| rows.iter().filter(counts).cloned().collect());
+            grid.rows.matching.with_untracked(|rows| rows.iter().filter(counts).cloned().collect());
         rows.iter().for_each(|entry| grid.source.values(entry, &with_sum, &mut all));
         own.extend(with_sum.iter().map(|at| grid.source.sum(&rows, grid.columns[*at].id)));
     }

@@ -34,9 +34,9 @@ impl Grids {
     /// Registers a table for as long as the calling owner lives.
     pub fn add(self, grid: &Grid) {
         self.0.update_untracked(|grids| grids.push(grid.clone()));
-        let (all, is_hovered) = (self.0, grid.is_hovered);
+        let (all, is_hovered) = (self.0, grid.rows.is_hovered);
         on_cleanup(move || {
-            all.try_update_untracked(|grids| grids.retain(|grid| grid.is_hovered != is_hovered));
+            all.try_update_untracked(|grids| grids.retain(|grid| grid.rows.is_hovered != is_hovered));
         });
     }
 
@@ -44,19 +44,19 @@ impl Grids {
     pub fn active(self) -> Option<Grid> {
         let focus = document().active_element();
         let has_focus = |grid: &&Grid| {
-            let outer = grid.outer.get_untracked();
+            let outer = grid.viewport.outer.get_untracked();
             outer
                 .and_then(|outer| outer.parent_element())
                 .is_some_and(|section| section.contains(focus.as_deref()))
         };
         let is_above = |one: &Grid, other: &Grid| {
-            let elements = one.outer.get_untracked().zip(other.outer.get_untracked());
+            let elements = one.viewport.outer.get_untracked().zip(other.viewport.outer.get_untracked());
             elements.is_some_and(|(one, other)| {
                 one.compare_document_position(&other) & Node::DOCUMENT_POSITION_FOLLOWING != 0
             })
         };
         let grids = self.0.get_untracked();
-        let filled = || grids.iter().filter(|grid| !grid.entries.with_untracked(Vec::is_empty));
+        let filled = || grids.iter().filter(|grid| !grid.rows.entries.with_untracked(Vec::is_empty));
         grids
             .iter()
             .find(has_focus)
@@ -72,7 +72,7 @@ impl Grids {
 
     /// Opens a menu of the table, or closes it.
     pub fn open_menu(self, menu: TableMenu) {
-        let outer = self.active().and_then(|grid| grid.outer.get_untracked());
+        let outer = self.active().and_then(|grid| grid.viewport.outer.get_untracked());
         let Some(section) = outer.and_then(|outer| outer.parent_element()) else { return };
         let place = match menu {
             TableMenu::Columns => ".grid__tools .menu:nth-of-type(1) > .btn",
@@ -88,7 +88,7 @@ impl Grids {
     /// Sorts by the column `step` further.
     pub fn sort_next(self, step: isize) {
         let Some(grid) = self.active() else { return };
-        let sort = grid.sort.get_untracked();
+        let sort = grid.rows.sort.get_untracked();
         let moved = grid.shown.with_untracked(|shown| Sort::next_column(sort, step, shown, &grid.columns));
         grid.sort_by(moved);
     }
@@ -96,7 +96,7 @@ impl Grids {
     /// Reverses the order.
     pub fn reverse_sort(self) {
         if let Some(grid) = self.active() {
-            grid.sort_by(grid.sort.get_untracked().map(Sort::reversed));
+            grid.sort_by(grid.rows.sort.get_untracked().map(Sort::reversed));
         }
     }
 }

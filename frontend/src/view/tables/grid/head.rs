@@ -42,9 +42,9 @@ fn title(grid: &Grid, at: usize) -> AnyView {
     if !column.has_value() {
         return view! { <th class=class scope="col" title=column.about>{column.title}</th> }.into_any();
     }
-    let sort = grid.sort;
+    let sort = grid.rows.sort;
     let here = move || sort.get().filter(|sort| sort.column == at);
-    let held = grid.is_held;
+    let held = grid.rows.is_held;
     let arrow = move || {
         here().map(|sort| match (sort.down, held.get()) {
             (true, false) => "↓",

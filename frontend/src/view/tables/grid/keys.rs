@@ -13,7 +13,7 @@ pub fn handle_key(grid: &Grid, event: &KeyboardEvent) {
     if event.ctrl_key() || event.meta_key() || event.alt_key() || platform::is_control(event) {
         return;
     }
-    let Some(last) = grid.order.with_untracked(Vec::len).checked_sub(1) else { return };
+    let Some(last) = grid.rows.order.with_untracked(Vec::len).checked_sub(1) else { return };
     let here = grid.selection();
     match event.key().as_str() {
         "Enter" | " " => here.into_iter().for_each(|here| grid.open(here)),

@@ -9,10 +9,12 @@ mod grids;
 mod head;
 mod keys;
 mod row_values;
+mod rows;
 mod source;
 mod state;
 mod toolbar;
 mod updater;
+mod viewport;
 
 pub use cell::{figure, link};
 pub use grids::{Grids, TableMenu};
@@ -48,8 +50,8 @@ pub fn Table(
 #[component]
 fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
     let names = grid.names;
-    let (scroll, over, out, wide) = (grid.clone(), grid.clone(), grid.clone(), grid.is_wide);
-    let (count, is_summed) = (grid.order, grid.has_room_for_sums());
+    let (viewport, is_hovered, wide) = (grid.viewport, grid.rows.is_hovered, grid.is_wide);
+    let (count, is_summed) = (grid.rows.order, grid.has_room_for_sums());
     let (key, active, width) = (grid.clone(), grid.clone(), grid.clone());
     let inside = {
         let grid = grid.clone();
@@ -68,11 +70,11 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
             class="grid__box"
             class:grid__box--wide=move || wide.get()
             class:grid__box--summed=move || is_summed.get()
-            node_ref=grid.outer
+            node_ref=viewport.outer
             hidden=move || empty.get()
-            on:scroll=move |_| scroll.on_scroll()
-            on:pointerenter=move |_| over.is_hovered.set(true)
-            on:pointerleave=move |_| out.is_hovered.set(false)
+            on:scroll=move |_| viewport.on_scroll()
+            on:pointerenter=move |_| is_hovered.set(true)
+            on:pointerleave=move |_| is_hovered.set(false)
         >
             <table
                 class="table"
@@ -94,7 +96,7 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
 /// The button below a table that shows its folded rows, or hides them again.
 #[component]
 fn Unfold(grid: Grid) -> impl IntoView {
-    let (folding, is_unfolded) = (grid.folding, grid.is_unfolded);
+    let (folding, is_unfolded) = (grid.rows.folding, grid.rows.is_unfolded);
     move || {
         let rest = folding.with(|folding| folding.as_ref().map(|folding| folding.rest.clone()))?;
         let (mark, label) = if is_unfolded.get() { ("▾", "Show fewer".to_owned()) } else { ("▸", rest) };
@@ -112,9 +114,9 @@ fn measure(grid: &Grid) {
     let (first, later) = (grid.clone(), grid.clone());
     let visibility = StoredValue::new_local(None);
     Effect::new(move || {
-        first.outer.track();
+        first.viewport.outer.track();
         first.measure();
-        visibility.set_value(first.observe_visibility());
+        visibility.set_value(first.viewport.observe());
     });
     StoredValue::new_local(Listener::new(window(), "resize", move |_| later.measure()));
 }

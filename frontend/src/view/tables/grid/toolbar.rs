@@ -16,7 +16,8 @@ pub fn Toolbar(
 ) -> impl IntoView {
     let names = grid.names;
     let empty = grid.is_empty();
-    let (entries, matching, error, filter_text) = (grid.entries, grid.matching, grid.error, grid.filter_text);
+    let (entries, matching, error, filter_text) =
+        (grid.rows.entries, grid.rows.matching, grid.rows.error, grid.rows.filter_text);
     let source = grid.source.clone();
     let count = Memo::new(move |_| {
         let (passing, all) = (matching.with(Vec::len), entries.with(Vec::len));
@@ -30,7 +31,7 @@ pub fn Toolbar(
         let notes = matching.with(|rows| rows.iter().filter(|entry| source.is_note(entry)).count());
         format!("{} of {counted}", text::grouped((passing - notes) as u64))
     });
-    let held = grid.is_held;
+    let held = grid.rows.is_held;
     let error = move || {
         error.get().map(|error| {
             // Of several terms, the position names the right one.
@@ -59,7 +60,7 @@ pub fn Toolbar(
 
 #[component]
 fn Input(grid: Grid) -> impl IntoView {
-    let (names, filter_text, error) = (grid.names, grid.filter_text, grid.error);
+    let (names, filter_text, error) = (grid.names, grid.rows.filter_text, grid.rows.error);
     let key = grid.clone();
     let handle_key = move |event: KeyboardEvent| {
         event.stop_propagation();
