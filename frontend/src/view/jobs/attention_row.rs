@@ -50,44 +50,13 @@ pub fn Row(
             entry.with(|entry| entry.as_ref().map(link))
         })
     };
-    let attention = page.attention.clone();
-    // An item that was just silenced keeps its place while the pointer or the focus is in the list.
-    let until_ms = Memo::new(move |_| {
-        let key = entry.with(|entry| entry.as_ref().map(|entry| entry.item.key.clone()))?;
-        let silenced = attention.silenced();
-        silenced.with(|items| items.iter().find(|item| item.key == key)?.silenced_until_ms)
-    });
-    let since = move || match until_ms.get() {
-        Some(until_ms) => Some(silenced_until(until_ms)),
-        None => entry.with(|entry| entry.as_ref().map(|entry| when(&entry.item))),
-    };
-    let cost = Memo::new(move |_| {
-        let now_ms = page.wall_ms();
-        let entry = entry.get().filter(|_| until_ms.get().is_none());
-        entry?.item.cost_text(now_ms)
-    });
+    let until_ms = silenced_until_ms(&page, entry);
     let link = NodeRef::new();
-    let positions =
-        Memo::new(move |_| entry.with(|entry| entry.as_ref().map(|entry| entry.item.positions.clone())));
-    let positions = move || {
-        let lines = positions.get().unwrap_or_default().into_iter();
-        lines.map(|line| small("attention__position", line)).collect_view()
-    };
     let capture = Memo::new(move |_| entry.with(|entry| entry.as_ref()?.item.capture.clone()));
-    let evidence = Memo::new(move |_| {
-        let evidence = entry.with(|entry| entry.as_ref().map(|entry| entry.item.evidence.clone()));
-        evidence.filter(|evidence| !evidence.is_empty())
-    });
-    let evidence = move || evidence.get().map(|evidence| small("attention__evidence", evidence));
     let subject =
         (!in_job).then(|| view! { <b class="attention__subject">{text(|item| item.subject.clone())}</b> });
     let title =
         text(if in_job { |item| item.title.clone() } else { |item| without(&item.subject, &item.title) });
-    let advice = Memo::new(move |_| {
-        let advice = |entry: &Entry| format!("→ {}", entry.item.advice);
-        entry.with(|entry| entry.as_ref().filter(|entry| !entry.is_resolved).map(advice))
-    });
-    let advice = move || advice.get().map(|advice| small("attention__advice", advice));
     let is_resolved = move || entry.with(|entry| entry.as_ref().is_none_or(|entry| entry.is_resolved));
     view! {
         <li>
@@ -98,15 +67,10 @@ pub fn Row(
                 {subject}
                 <span class="attention__what">
                     <span>{title}</span>
-                    {evidence}
-                    {positions}
-                    {advice}
+                    {details(entry)}
                 </span>
                 <Spark entry store/>
-                <span class="attention__since">
-                    <span>{since}</span>
-                    <small>{move || cost.get()}</small>
-                </span>
+                {since_and_cost(page, entry, until_ms)}
                 <span class="attention__go" aria-hidden="true">{move || if is_open.get() { "›" } else { "▾" }}</span>
             </a>
             {dismiss_button(entry)}
@@ -114,6 +78,61 @@ pub fn Row(
             <Show when=move || is_open.get()><Stacks capture/> <FindingTools entry/></Show>
         </li>
     }
+}
+
+/// Returns when the silence of an item ends. An item that was just silenced keeps its place while the pointer or the
+/// focus is in the list.
+fn silenced_until_ms(page: &Page, entry: Memo<Option<Entry>>) -> Memo<Option<u64>> {
+    let attention = page.attention.clone();
+    Memo::new(move |_| {
+        let key = entry.with(|entry| entry.as_ref().map(|entry| entry.item.key.clone()))?;
+        let silenced = attention.silenced();
+        silenced.with(|items| items.iter().find(|item| item.key == key)?.silenced_until_ms)
+    })
+}
+
+/// The details below the title: the evidence, the positions, and the advice while the item is active.
+fn details(entry: Memo<Option<Entry>>) -> AnyView {
+    let evidence = Memo::new(move |_| {
+        let evidence = entry.with(|entry| entry.as_ref().map(|entry| entry.item.evidence.clone()));
+        evidence.filter(|evidence| !evidence.is_empty())
+    });
+    let positions =
+        Memo::new(move |_| entry.with(|entry| entry.as_ref().map(|entry| entry.item.positions.clone())));
+    let positions = move || {
+        let lines = positions.get().unwrap_or_default().into_iter();
+        lines.map(|line| small("attention__position", line)).collect_view()
+    };
+    let advice = Memo::new(move |_| {
+        let advice = |entry: &Entry| format!("→ {}", entry.item.advice);
+        entry.with(|entry| entry.as_ref().filter(|entry| !entry.is_resolved).map(advice))
+    });
+    view! {
+        {move || evidence.get().map(|evidence| small("attention__evidence", evidence))}
+        {positions}
+        {move || advice.get().map(|advice| small("attention__advice", advice))}
+    }
+    .into_any()
+}
+
+/// When the item began and what it has cost, or until when it is silenced.
+fn since_and_cost(page: Page, entry: Memo<Option<Entry>>, until_ms: Memo<Option<u64>>) -> AnyView {
+    let since = move || match until_ms.get() {
+        Some(until_ms) => Some(silenced_until(until_ms)),
+        None => entry.with(|entry| entry.as_ref().map(|entry| when(&entry.item))),
+    };
+    let cost = Memo::new(move |_| {
+        let now_ms = page.wall_ms();
+        let entry = entry.get().filter(|_| until_ms.get().is_none());
+        entry?.item.cost_text(now_ms)
+    });
+    view! {
+        <span class="attention__since">
+            <span>{since}</span>
+            <small>{move || cost.get()}</small>
+        </span>
+    }
+    .into_any()
 }
 
 /// Returns a title without its subject, which the line has already: `Failed 2 times: out of memory`.

@@ -8,6 +8,7 @@ use super::job_nodes::JobNodes;
 use super::logs::Logs;
 use super::node_tabs::NodeTabs;
 use super::unknown_job::UnknownJob;
+use crate::domain::attention::{Entry, Item};
 use crate::domain::route::{JobTab, Route};
 use crate::fleet::{Phase, TopicStore};
 use crate::state::page::Page;
@@ -18,6 +19,7 @@ use crate::view::scope::Scope;
 use crate::view::tables::process_table::ProcessTable;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
+use std::sync::Arc;
 
 /// A job.
 #[component]
@@ -38,7 +40,7 @@ pub fn JobPage(
         let page = page.clone();
         Memo::new(move |_| page.job(id))
     };
-    let (entries, list) = (page.attention.of_job(&store, id, job), store.clone());
+    let entries = page.attention.of_job(&store, id, job);
     let silenced = page.attention.silenced_of(id);
     let route = page.route;
     let tab = Memo::new(move |_| match route.get() {
@@ -59,13 +61,7 @@ pub fn JobPage(
         }
         view! { <NodeTabs scope=scope.clone() job=id names entries/> {side.clone()} }.into_any()
     };
-    // What is read there follows below one line.
-    let is_read = Memo::new(move |_| matches!(tab.get(), JobTab::Logs | JobTab::Report | JobTab::About));
-    let is_unfolded = RwSignal::new(false);
-    let attention = move || match is_read.get() && !is_unfolded.get() {
-        true => view! { <AttentionLine entries is_unfolded/> }.into_any(),
-        false => view! { <AttentionList entries silenced store=list.clone() in_job=true/> }.into_any(),
-    };
+    let attention = attention(&store, tab, entries, silenced);
     let is_unknown = {
         let phase = page.fleet.overview().clone();
         Memo::new(move |_| {
@@ -76,6 +72,22 @@ pub fn JobPage(
     move || match is_unknown.get() {
         true => view! { <UnknownJob label=id.to_string() id=Some(id)/> }.into_any(),
         false => view! { <JobHead id entries/> {attention.clone()} {body.clone()} }.into_any(),
+    }
+}
+
+/// The attention list of the job; above text for reading, it is one line until it is unfolded.
+fn attention(
+    store: &TopicStore,
+    tab: Memo<JobTab>,
+    entries: Memo<Arc<Vec<Entry>>>,
+    silenced: Memo<Arc<Vec<Item>>>,
+) -> impl Fn() -> AnyView + Clone + use<> {
+    let store = store.clone();
+    let is_read = Memo::new(move |_| matches!(tab.get(), JobTab::Logs | JobTab::Report | JobTab::About));
+    let is_unfolded = RwSignal::new(false);
+    move || match is_read.get() && !is_unfolded.get() {
+        true => view! { <AttentionLine entries is_unfolded/> }.into_any(),
+        false => view! { <AttentionList entries silenced store=store.clone() in_job=true/> }.into_any(),
     }
 }
 

@@ -28,6 +28,30 @@ pub fn Progress(
     let count = move || known.with(|known| known.as_ref().map(progress::count));
     // How much of an epoch is done would look like how much of the program is.
     let share = Memo::new(move |_| known.with(|known| known.as_ref().and_then(JobProgress::ratio)));
+    let when = end_view(page, id, known, in_list);
+    let body = move || {
+        view! {
+            <div class="progress" class:progress--entry=in_list>
+                <span class="progress__count num">{count}</span>
+                {when.clone()}
+                <Show when=move || share.get().is_some()>
+                    <div class="progress__bar">
+                        <i style:--share=move || text::share(share.get().unwrap_or_default())></i>
+                    </div>
+                </Show>
+            </div>
+        }
+    };
+    move || is_known.get().then(|| body().into_any())
+}
+
+/// When the program will be done, marked if that may exceed the time limit of the job.
+fn end_view(
+    page: Page,
+    id: JobId,
+    known: Memo<Option<JobProgress>>,
+    in_list: bool,
+) -> impl Fn() -> Option<AnyView> + Clone {
     // Formatted to the minute, so that the memo rarely changes.
     let end = Memo::new(move |_| {
         let wall_ahead_ms = wall_ahead_ms(&page);
@@ -38,7 +62,7 @@ pub fn Progress(
         let severity = page.job(id).map_or(Severity::Ok, |job| progress::severity(end, &job, wall_ahead_ms));
         Some((if in_list { at(end.latest_at_ms) } else { progress::end(end, at) }, severity))
     });
-    let when = move || {
+    move || {
         end.get().map(|(text, severity)| {
             let (class, about) = match severity {
                 Severity::Error => ("num is-bad", "After the time limit of the job"),
@@ -49,21 +73,7 @@ pub fn Progress(
             let before = if in_list { "≈ " } else { "done ≈ " };
             view! { <span class="progress__end" title=about>{before} <span class=class>{text} {mark}</span></span> }.into_any()
         })
-    };
-    let body = move || {
-        view! {
-            <div class="progress" class:progress--entry=in_list>
-                <span class="progress__count num">{count}</span>
-                {when}
-                <Show when=move || share.get().is_some()>
-                    <div class="progress__bar">
-                        <i style:--share=move || text::share(share.get().unwrap_or_default())></i>
-                    </div>
-                </Show>
-            </div>
-        }
-    };
-    move || is_known.get().then(|| body().into_any())
+    }
 }
 
 /// Offset from the relay's clock to Unix time, in ms.

@@ -1,6 +1,7 @@
 //! A job's logs: followed or paused, searched, with errors and warnings marked.
 
-use crate::domain::log_lines::{contains, current_hit, neighbouring_hit, severity, split_matches};
+use super::log_search::{Line, LogSearch};
+use crate::domain::log_lines::{severity, split_matches};
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::fleet::{Log, LogCell};
@@ -9,13 +10,10 @@ use crate::state::page::Page;
 use crate::view::charts::sparkline::Area;
 use crate::view::scope::Scope;
 use crate::view::widgets::copy::copy_button;
-use leptos::html::{Div, Input};
+use leptos::html::Div;
 use leptos::prelude::*;
 use nodeglass_protocol::request::{LogRef, LogStream};
 use nodeglass_protocol::{GpuField, JobId};
-
-/// One line: its number in the log, and its text.
-type Line = (u64, String);
 
 /// The logs of a job.
 #[component]
@@ -92,159 +90,32 @@ fn tab(shown: RwSignal<LogStream>, stream: LogStream, cell: &LogCell, separate: 
 /// One log.
 #[component]
 fn Pane(cell: LogCell) -> impl IntoView {
+    let lines = numbered_lines(&cell);
     let (follows, wraps) = (RwSignal::new(true), RwSignal::new(true));
-    let (query, chosen) = (RwSignal::new(String::new()), RwSignal::new(None::<u64>));
-    // Whether the log was followed before it was searched.
-    let followed = StoredValue::new(true);
-    let lines: Memo<Vec<Line>> = {
-        let cell = cell.clone();
-        Memo::new(move |_| {
-            cell.read(|log| {
-                let numbered = log.lines.iter().zip(log.first_line..);
-                numbered.map(|(line, number)| (number, line.to_string())).collect()
-            })
-        })
-    };
-    // Without a search, one steps from error to error.
-    let hits: Memo<Vec<u64>> = Memo::new(move |_| {
-        query.with(|query| {
-            let found = |(_, line): &&Line| match query.is_empty() {
-                true => severity(line) == Some(Severity::Error),
-                false => contains(line, query),
-            };
-            lines.with(|lines| lines.iter().filter(found).map(|(number, _)| *number).collect())
-        })
-    });
-    let current = Memo::new(move |_| {
-        let (chosen, is_searching) = (chosen.get(), query.with(|query| !query.is_empty()));
-        if is_searching { hits.with(|hits| current_hit(hits, chosen)) } else { chosen }
-    });
-    let (scroll, field) = (NodeRef::<Div>::new(), NodeRef::<Input>::new());
-    Effect::new(move || {
-        lines.track();
-        if follows.get()
-            && let Some(element) = scroll.get()
-        {
-            platform::on_next_frame(move || element.set_scroll_top(element.scroll_height()));
-        }
-    });
-    Effect::new(move || {
-        if let Some(number) = current.get() {
-            follows.set(false);
-            platform::on_next_frame(move || platform::scroll_to_id(&format!("log-{number}")));
-        }
-    });
-    let step = move |by: isize| {
-        let next = hits.with_untracked(|hits| neighbouring_hit(hits, current.get_untracked(), by));
-        if next.is_some() {
-            chosen.set(next);
-        }
-    };
-    let log_step = Page::from_context().log_step;
-    Effect::new(move || {
-        if let Some(by) = log_step.get() {
-            log_step.set(None);
-            step(by);
-        }
-    });
-    let search = move |text: String| {
-        let was_searching = query.with_untracked(|query| !query.is_empty());
-        let is_searching = !text.is_empty();
-        if is_searching && !was_searching {
-            followed.set_value(follows.get_untracked());
-        }
-        query.set(text);
-        // Lines that arrive later do not move the search.
-        chosen.set(hits.with_untracked(|hits| hits.last().copied()).filter(|_| is_searching));
-        if was_searching && !is_searching {
-            follows.set(followed.get_value());
-        }
-    };
-    let height = StoredValue::new(0);
-    let on_scroll = move |_| {
-        if let Some(element) = scroll.get_untracked() {
-            // A window that changes its size scrolls too, such as a phone that is turned.
-            if height.get_value() != element.client_height() && follows.get_untracked() {
-                height.set_value(element.client_height());
-                element.set_scroll_top(element.scroll_height());
-                return;
-            }
-            let below = element.scroll_height() - element.scroll_top() - element.client_height();
-            if follows.get_untracked() != (below < 12) {
-                follows.set(below < 12);
-            }
-        }
-    };
-    let on_search_key = move |event: web_sys::KeyboardEvent| match event.key().as_str() {
-        "Enter" => step(if event.shift_key() { -1 } else { 1 }),
-        "Escape" => {
-            search(String::new());
-            if let Some(input) = field.get_untracked() {
-                input.set_value("");
-                let _ = input.blur();
-            }
-        }
-        _ => {}
-    };
-    let state = {
-        let cell = cell.clone();
-        move || cell.read(state_text)
-    };
-    let error = {
-        let cell = cell.clone();
-        move || {
-            cell.read(|log| log.error.clone()).map(
-                |why| view! { <div class="notice notice--attention"><span>"◆"</span><div>{why}</div></div> },
-            )
-        }
-    };
-    let partial = {
-        let cell = cell.clone();
-        move || cell.read(|log| log.partial.as_ref().map(ToString::to_string))
+    let search = LogSearch::new(lines, follows);
+    let scroll = NodeRef::<Div>::new();
+    let on_scroll = follow_end(scroll, lines, follows);
+    let (state, failed, last) = (cell.clone(), cell.clone(), cell);
+    let error = move || {
+        let notice =
+            |why| view! { <div class="notice notice--attention"><span>"◆"</span><div>{why}</div></div> };
+        failed.read(|log| log.error.clone()).map(notice)
     };
     let whole = move || {
         let text = lines.with(|lines| lines.iter().map(|(_, line)| format!("{line}\n")).collect::<String>());
         copy_button(text)
     };
-    let found = move || {
-        let (is_searching, count) = (query.with(|query| !query.is_empty()), hits.with(Vec::len));
-        let at = current.get().and_then(|line| hits.with(|hits| hits.binary_search(&line).ok()));
-        match at {
-            None if is_searching => "no matches".to_owned(),
-            None => String::new(),
-            Some(at) => {
-                let what = if is_searching { "" } else { "error " };
-                format!("{what}{} of {}", text::grouped(at as u64 + 1), text::grouped(count as u64))
-            }
-        }
-    };
-    let none = move || hits.with(Vec::is_empty);
     view! {
-        {move || error()}
+        {error}
         <div class="logs__bar">
             <button class="btn" aria-pressed=move || follows.get().to_string() on:click=move |_| follows.update(|follows| *follows = !*follows)>
                 {move || if follows.get() { "● Following" } else { "‖ Paused" }}
             </button>
             <button class="btn" aria-pressed=move || wraps.get().to_string() on:click=move |_| wraps.update(|wraps| *wraps = !*wraps)>"Wrap"</button>
-            <input
-                class="field"
-                type="search"
-                node_ref=field
-                placeholder="Search these lines  /"
-                aria-label="Search these lines"
-                on:input=move |event| search(event_target_value(&event))
-                on:keydown=on_search_key
-            />
-            <span class="logs__found" role="status">{move || found()}</span>
-            <button class="btn" title="Match above, or error while nothing is searched (N, or Shift Enter in the search field)" disabled=none on:click=move |_| step(-1)>
-                "↑ Previous " <kbd class="hide-s">"N"</kbd>
-            </button>
-            <button class="btn" title="Match below, or error while nothing is searched (n, or Enter in the search field)" disabled=none on:click=move |_| step(1)>
-                "↓ Next " <kbd class="hide-s">"n"</kbd>
-            </button>
+            {search.controls()}
             <span class="spring"></span>
-            <span class="logs__state">{move || state()}</span>
-            {move || whole()}
+            <span class="logs__state">{move || state.read(state_text)}</span>
+            {whole}
         </div>
         <div
             class="logs__box"
@@ -254,11 +125,49 @@ fn Pane(cell: LogCell) -> impl IntoView {
             aria-live="off"
             aria-label="Log lines"
             node_ref=scroll
-            on:scroll=on_scroll
+            on:scroll=move |_| on_scroll()
         >
-            <For each=move || lines.get() key=|line| line.0 children=move |line| row(line, query, current)/>
-            <div class="log log--partial">{move || partial()}</div>
+            <For each=move || lines.get() key=|line| line.0 children=move |line| row(line, search)/>
+            <div class="log log--partial">{move || last.read(|log| log.partial.as_ref().map(ToString::to_string))}</div>
         </div>
+    }
+}
+
+/// Returns the lines of a log with their numbers.
+fn numbered_lines(cell: &LogCell) -> Memo<Vec<Line>> {
+    let cell = cell.clone();
+    Memo::new(move |_| {
+        cell.read(|log| {
+            let numbered = log.lines.iter().zip(log.first_line..);
+            numbered.map(|(line, number)| (number, line.to_string())).collect()
+        })
+    })
+}
+
+/// Keeps the end in view while the log is followed. Returns what to call when the box scrolls: the log is followed while
+/// its end is in view.
+fn follow_end(scroll: NodeRef<Div>, lines: Memo<Vec<Line>>, follows: RwSignal<bool>) -> impl Fn() {
+    Effect::new(move || {
+        lines.track();
+        if follows.get()
+            && let Some(element) = scroll.get()
+        {
+            platform::on_next_frame(move || element.set_scroll_top(element.scroll_height()));
+        }
+    });
+    let height = StoredValue::new(0);
+    move || {
+        let Some(element) = scroll.get_untracked() else { return };
+        // A window that changes its size scrolls too, such as a phone that is turned.
+        if height.get_value() != element.client_height() && follows.get_untracked() {
+            height.set_value(element.client_height());
+            element.set_scroll_top(element.scroll_height());
+            return;
+        }
+        let below = element.scroll_height() - element.scroll_top() - element.client_height();
+        if follows.get_untracked() != (below < 12) {
+            follows.set(below < 12);
+        }
     }
 }
 
@@ -273,15 +182,15 @@ fn state_text(log: &Log) -> String {
     }
 }
 
-fn row((number, line): Line, query: RwSignal<String>, current: Memo<Option<u64>>) -> AnyView {
+fn row((number, line): Line, search: LogSearch) -> AnyView {
     let class = match severity(&line) {
         Some(Severity::Error) => "log log--error",
         Some(Severity::Warning) => "log log--warning",
         _ => "log",
     };
-    let is_current = Memo::new(move |_| current.get() == Some(number));
+    let is_current = Memo::new(move |_| search.current.get() == Some(number));
     let text = move || {
-        let cut = query.with(|query| split_matches(&line, query));
+        let cut = search.query.with(|query| split_matches(&line, query));
         let piece = |(piece, hit): (String, bool)| match hit {
             true => view! { <mark>{piece}</mark> }.into_any(),
             false => view! { {piece} }.into_any(),

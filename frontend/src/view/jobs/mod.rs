@@ -15,6 +15,7 @@ pub mod job_list;
 pub mod job_nodes;
 pub mod job_page;
 mod job_progress;
+mod log_search;
 pub mod logs;
 mod machine_groups;
 mod machines;

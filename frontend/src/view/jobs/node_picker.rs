@@ -27,13 +27,13 @@ pub fn NodePicker(
     names: Memo<Vec<NodeName>>,
     /// The health of each.
     health: NodeHealth,
-    /// Number of nodes that need attention and have no tab.
-    hidden_problems: Memo<usize>,
+    /// Number of nodes that need attention and have no tab, and the worst severity of them.
+    hidden_problems: Memo<(usize, Severity)>,
 ) -> impl IntoView {
     let open = RwSignal::new(false);
     let title = Signal::derive(move || match hidden_problems.get() {
-        0 => format!("{} nodes ▾", names.with(Vec::len)),
-        problems => format!("{} nodes · {problems} ◆ ▾", names.with(Vec::len)),
+        (0, _) => format!("{} nodes ▾", names.with(Vec::len)),
+        (problems, worst) => format!("{} nodes · {problems} {} ▾", names.with(Vec::len), worst.symbol()),
     });
     let inside = Arc::new(move || view! { <List job names health=health.clone() open/> }.into_any());
     view! { <Menu title about="Find a node of this job" open inside/> }
@@ -45,29 +45,19 @@ fn List(job: JobId, names: Memo<Vec<NodeName>>, health: NodeHealth, open: RwSign
     let page = Page::from_context();
     let input = NodeRef::<Input>::new();
     Effect::new(move || _ = input.get().map(|input| input.focus()));
-    let nodes: Vec<ListedNode> = untrack(|| names.get())
-        .into_iter()
-        .map(|name| {
-            let Health { severity, label } = untrack(|| health(&name));
-            (name, severity, label)
-        })
-        .collect();
-    let nodes = Arc::new(nodes);
+    let listed = |name: NodeName| {
+        let Health { severity, label } = health(&name);
+        (name, severity, label)
+    };
+    let nodes: Arc<Vec<ListedNode>> = Arc::new(untrack(|| names.get().into_iter().map(listed).collect()));
     let typed = RwSignal::new(String::new());
     let route = move |name: &NodeName| Route::Job(job, JobTab::Node(name.clone()));
     let entries = {
         let (page, nodes) = (page.clone(), nodes.clone());
         move || {
-            let entry = |(name, severity, label): ListedNode| {
-                let shown = if severity == Severity::Ok { String::new() } else { label.clone() };
-                view! {
-                    <li>
-                        <a class="menu__item picker__node" href=page.href(&route(&name)) on:click=move |_| open.set(false)>
-                            {dot(&Health { severity, label })} <b>{name.to_string()}</b> <small>{shown}</small>
-                        </a>
-                    </li>
-                }
-                .into_any()
+            let entry = |node: ListedNode| {
+                let href = page.href(&route(&node.0));
+                entry(node, href, open)
             };
             let found = typed.with(|typed| matching(&nodes, typed));
             if found.is_empty() {
@@ -100,6 +90,19 @@ fn List(job: JobId, names: Memo<Vec<NodeName>>, health: NodeHealth, open: RwSign
             <ul class="menu__list">{entries}</ul>
         </div>
     }
+}
+
+/// A node of the list.
+fn entry((name, severity, label): ListedNode, href: String, open: RwSignal<bool>) -> AnyView {
+    let shown = if severity == Severity::Ok { String::new() } else { label.clone() };
+    view! {
+        <li>
+            <a class="menu__item picker__node" href=href on:click=move |_| open.set(false)>
+                {dot(&Health { severity, label })} <b>{name.to_string()}</b> <small>{shown}</small>
+            </a>
+        </li>
+    }
+    .into_any()
 }
 
 /// Moves the focus to the entry `step` places from the focused one; from the search field, to the first.

@@ -97,36 +97,9 @@ fn offer(
             let _ = bell.focus();
         }
     };
-    let what = format!("Silence {}", silence_scope(item));
     let choices = {
         let item = item.clone();
-        move || {
-            let (page, item, what) = (page.clone(), item.clone(), what.clone());
-            let about = what.clone();
-            let choice = move |(label, for_s): (&'static str, u32)| {
-                let (page, item) = (page.clone(), item.clone());
-                let choose = move |_| {
-                    silence(page.clone(), item.silences(for_s));
-                    leave();
-                };
-                let about = format!("{about} for {label}");
-                let node_ref = if for_s == TIMES[0].1 { first } else { NodeRef::new() };
-                view! { <button class="btn btn--small" node_ref=node_ref aria-label=about on:click=choose>{label}</button> }
-            };
-            is_open.get().then(|| {
-                view! {
-                    <div class="menu__veil" on:click=move |_| close()></div>
-                    <div class="silence__choices" role="group" aria-label=what.clone()>
-                        <span class="silence__what">{what.clone()}</span>
-                        <span class="silence__times">
-                            {TIMES.into_iter().map(choice).collect_view()}
-                            <button class="silence__close" aria-label="Close" on:click=move |_| close()>"×"</button>
-                        </span>
-                    </div>
-                }
-                .into_any()
-            })
-        }
+        move || is_open.get().then(|| choices(&page, &item, first, close, leave))
     };
     let handle_key = move |event: KeyboardEvent| {
         // Letters typed in the open menu are not shortcuts of the page.
@@ -145,6 +118,39 @@ fn offer(
                 <svg viewBox="0 0 16 16" aria-hidden="true"><path d="M4 11V7a4 4 0 0 1 8 0v4l1 1H3zM7 14h2M2.5 2.5l11 11"></path></svg>
             </button>
             {choices}
+        </div>
+    }
+    .into_any()
+}
+
+/// The open menu: for how long the item can be silenced.
+fn choices(
+    page: &Page,
+    item: &Item,
+    first: NodeRef<Button>,
+    close: impl Fn() + Copy + Send + Sync + 'static,
+    leave: impl Fn() + Copy + Send + Sync + 'static,
+) -> AnyView {
+    let what = format!("Silence {}", silence_scope(item));
+    let choice = |(label, for_s): (&'static str, u32)| {
+        let (page, item) = (page.clone(), item.clone());
+        let choose = move |_| {
+            silence(page.clone(), item.silences(for_s));
+            leave();
+        };
+        let about = format!("{what} for {label}");
+        let node_ref = if for_s == TIMES[0].1 { first } else { NodeRef::new() };
+        view! { <button class="btn btn--small" node_ref=node_ref aria-label=about on:click=choose>{label}</button> }
+    };
+    let times = TIMES.into_iter().map(choice).collect_view();
+    view! {
+        <div class="menu__veil" on:click=move |_| close()></div>
+        <div class="silence__choices" role="group" aria-label=what.clone()>
+            <span class="silence__what">{what.clone()}</span>
+            <span class="silence__times">
+                {times}
+                <button class="silence__close" aria-label="Close" on:click=move |_| close()>"×"</button>
+            </span>
         </div>
     }
     .into_any()
