@@ -62,21 +62,7 @@ pub fn Graph(
     });
     let is_loading = Memo::new(move |_| plot.with(|plot| plot.is_loading));
     let none = move || if is_loading.get() { "Loading…" } else { "No data in this time" };
-    let size = RwSignal::new((0, 0));
-    let sizes = StoredValue::new_local(None);
-    Effect::new(move || {
-        let Some(canvas) = canvas.get() else { return };
-        let seen = canvas.clone();
-        let measure = move || size.set((seen.client_width(), seen.client_height()));
-        sizes.set_value(Observer::sizes(&canvas, measure));
-    });
-    let drawn = time.clone();
-    Effect::new(move || {
-        let (Some(canvas), size) = (canvas.get(), size.get()) else { return };
-        drawn.track_colours();
-        let gpu_ref = drawn.highlighted();
-        plot.with(|plot| paint(&canvas, size, plot, gpu_ref.as_ref(), hue));
-    });
+    keep_painted(&time, plot, hue, canvas);
     let ticks = move || {
         let top = plot.with(|plot| plot.top);
         let tick = |tick: f32| {
@@ -110,38 +96,12 @@ fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
             let (at, at_end) = step.map_or_else(|| plot.newest(), |step| (step, false));
             // A live range ends with the job.
             let at_end = at_end || (step.is_none() && time.is_over() && time.range().is_live());
-            let format =
-                |value: Option<f32>| value.map_or_else(|| NO_DATA.to_owned(), |value| metric.format(value));
-            let value_at = |values: &[Option<f32>]| values.get(at).copied().flatten();
-            // At the end of a job, its last readings, as in the totals: a step is a mean.
-            let value_text = |line: &Line| format(if at_end { line.now } else { value_at(&line.values) });
             let gpu_ref = gpu_ref.filter(|_| plot.lines.len() > 1);
             let highlighted_value = gpu_ref.and_then(|gpu_ref| {
-                plot.line_for(&gpu_ref).map(|(_, line)| format!("{} {}", line.name, value_text(line)))
+                plot.line_for(&gpu_ref)
+                    .map(|(_, line)| format!("{} {}", line.name, line_text(line, metric, at, at_end)))
             });
-            let spread = match &plot.band {
-                Some(_) if at_end => plot.last_readings(),
-                Some(band) => {
-                    let [low, mid, high] = [&band.low, &band.mid, &band.high].map(|values| value_at(values));
-                    low.zip(mid).zip(high).map(|((low, mid), high)| (low, mid, high))
-                }
-                None => None,
-            };
-            let all = match (&plot.band, plot.lines.as_slice()) {
-                (Some(_), _) => Some(spread.map_or_else(
-                    || NO_DATA.to_owned(),
-                    |(low, mid, high)| {
-                        let [low, mid, high] = [low, mid, high].map(|value| metric.format(value));
-                        format!("median {mid}, {low} to {high}")
-                    },
-                )),
-                (None, [one]) => Some(value_text(one)),
-                (None, [one, other]) => Some(match [value_text(one), value_text(other)] {
-                    [one, other] if one == NO_DATA && other == NO_DATA => one,
-                    [one, other] => format!("{one} and {other}"),
-                }),
-                (None, _) => None,
-            };
+            let all = all_text(plot, metric, at, at_end);
             let text = [highlighted_value, all].into_iter().flatten().collect::<Vec<_>>().join(" · ");
             if at_end { format!("at the end: {text}") } else { text }
         })
@@ -149,6 +109,59 @@ fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
     let title = move || metric.get().title_for(plot.with(|plot| plot.vendors));
     view! {
         <div class="graph__title"><b>{move || title()}</b> " " {move || sentence()}</div>
+    }
+}
+
+/// Paints the graph, and again when its lines, its size, the highlight or the colours change.
+fn keep_painted(time: &Time, plot: Plots, hue: &'static str, canvas: NodeRef<Canvas>) {
+    let (size, sizes) = (RwSignal::new((0, 0)), StoredValue::new_local(None));
+    Effect::new(move || {
+        let Some(canvas) = canvas.get() else { return };
+        let seen = canvas.clone();
+        let measure = move || size.set((seen.client_width(), seen.client_height()));
+        sizes.set_value(Observer::sizes(&canvas, measure));
+    });
+    let time = time.clone();
+    Effect::new(move || {
+        let (Some(canvas), size) = (canvas.get(), size.get()) else { return };
+        time.track_colours();
+        let gpu_ref = time.highlighted();
+        plot.with(|plot| paint(&canvas, size, plot, gpu_ref.as_ref(), hue));
+    });
+}
+
+/// Describes a line at a step. At the end of a job, its last reading, as in the totals: a step is a mean.
+fn line_text(line: &Line, metric: Metric, at: usize, at_end: bool) -> String {
+    let value = if at_end { line.now } else { line.values.get(at).copied().flatten() };
+    value.map_or_else(|| NO_DATA.to_owned(), |value| metric.format(value))
+}
+
+/// Describes all lines at a step: their values if they are one or two, or median, lowest and highest.
+fn all_text(plot: &Plot, metric: Metric, at: usize, at_end: bool) -> Option<String> {
+    let value_at = |values: &[Option<f32>]| values.get(at).copied().flatten();
+    let text = |line: &Line| line_text(line, metric, at, at_end);
+    let spread = match &plot.band {
+        Some(_) if at_end => plot.last_readings(),
+        Some(band) => {
+            let [low, mid, high] = [&band.low, &band.mid, &band.high].map(|values| value_at(values));
+            low.zip(mid).zip(high).map(|((low, mid), high)| (low, mid, high))
+        }
+        None => None,
+    };
+    match (&plot.band, plot.lines.as_slice()) {
+        (Some(_), _) => Some(spread.map_or_else(
+            || NO_DATA.to_owned(),
+            |(low, mid, high)| {
+                let [low, mid, high] = [low, mid, high].map(|value| metric.format(value));
+                format!("median {mid}, {low} to {high}")
+            },
+        )),
+        (None, [one]) => Some(text(one)),
+        (None, [one, other]) => Some(match [text(one), text(other)] {
+            [one, other] if one == NO_DATA && other == NO_DATA => one,
+            [one, other] => format!("{one} and {other}"),
+        }),
+        (None, _) => None,
     }
 }
 

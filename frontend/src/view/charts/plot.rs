@@ -50,6 +50,11 @@ pub struct Line {
 }
 
 impl Line {
+    /// Returns the line of a GPU, without values.
+    fn new(gpu_ref: GpuRef) -> Self {
+        Self { gpu_ref, name: String::new(), values: Series::new(), extremes: Default::default(), now: None }
+    }
+
     /// Keeps the cached steps and appends new ones; a GPU without data has no values.
     fn advance(&mut self, (gone, first): (usize, usize), points: &[Point], steps: usize) {
         self.values.drain(..gone.min(self.values.len()));
@@ -71,19 +76,8 @@ impl Plot {
         window: Window,
         history_revision: u64,
     ) -> (Self, bool) {
-        let mut plot = before.filter(|before| before.metric == metric).unwrap_or_else(|| Self {
-            window,
-            top: 0.0,
-            lines: Vec::new(),
-            vendors: Vendors::Unknown,
-            band: None,
-            is_loading: false,
-            outliers: Vec::new(),
-            is_over: false,
-            metric,
-            cache: WindowCache::default(),
-            programs: 0,
-        });
+        let same = before.filter(|before| before.metric == metric);
+        let mut plot = same.unwrap_or_else(|| Self::empty(metric, window));
         let Some(step) = plot.cache.advance(window, history_revision) else { return (plot, false) };
         plot.window = window;
         let is_loaded = |field| store.long_history().covers(field, &window);
@@ -97,43 +91,56 @@ impl Plot {
         let all = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
         let mut lines = std::mem::take(&mut plot.lines).into_iter().filter(|_| step.1 > 0);
         let line = |(group, gpu): (&NodeGroup, &GpuEntry)| {
-            let mut line = lines.next().unwrap_or_else(|| Line {
-                gpu_ref: group.gpu_ref(gpu),
-                name: String::new(),
-                values: Series::new(),
-                extremes: Default::default(),
-                now: None,
-            });
+            let mut line = lines.next().unwrap_or_else(|| Line::new(group.gpu_ref(gpu)));
             if !same_names {
                 line.name = group.name(store, gpu);
             }
             let (top, points) = group.values(store, gpu, metric, &window, step.1);
             plot.top = top.unwrap_or(0.0).max(plot.top);
             line.advance(step, &points, window.steps());
-            let extreme = |extreme| {
-                let points = group.long_values(store, gpu, metric, &window, 0, extreme);
-                points.into_iter().map(Point::value).collect()
-            };
             line.extremes = match window.is_long() {
-                true => (extreme(Extreme::Low), extreme(Extreme::High)),
+                true => extremes(group, store, gpu, metric, &window),
                 false => Default::default(),
             };
             line.now = group.now(store, gpu, metric);
             line
         };
         plot.lines = all.map(line).collect();
-        let rows = || plot.lines.iter().map(|line| line.values.as_slice());
-        plot.band = (plot.lines.len() > 2).then(|| {
-            let mut band = plot.band.take().filter(|_| step.1 > 0).unwrap_or_default();
-            band.advance(step, rows());
-            if window.is_long() {
-                band.widen(plot.lines.iter().map(|line| (&*line.extremes.0, &*line.extremes.1)));
-            }
-            band
-        });
+        plot.update_band(step);
         // The only GPU of a graph has nothing there to stand out from.
         plot.outliers = if plot.lines.len() > 1 { outliers(store, groups) } else { Vec::new() };
         (plot, true)
+    }
+
+    /// Returns a plot without lines.
+    fn empty(metric: Metric, window: Window) -> Self {
+        Self {
+            window,
+            top: 0.0,
+            lines: Vec::new(),
+            vendors: Vendors::Unknown,
+            band: None,
+            is_loading: false,
+            outliers: Vec::new(),
+            is_over: false,
+            metric,
+            cache: WindowCache::default(),
+            programs: 0,
+        }
+    }
+
+    /// Updates minimum, median and maximum from the lines.
+    fn update_band(&mut self, step: (usize, usize)) {
+        let before = self.band.take().filter(|_| step.1 > 0);
+        let rows = || self.lines.iter().map(|line| line.values.as_slice());
+        self.band = (self.lines.len() > 2).then(|| {
+            let mut band = before.unwrap_or_default();
+            band.advance(step, rows());
+            if self.window.is_long() {
+                band.widen(self.lines.iter().map(|line| (&*line.extremes.0, &*line.extremes.1)));
+            }
+            band
+        });
     }
 
     /// Returns whether each GPU has its line.
@@ -172,6 +179,21 @@ impl Plot {
     pub fn line_for(&self, gpu_ref: &GpuRef) -> Option<(usize, &Line)> {
         self.lines.iter().enumerate().find(|(_, line)| line.gpu_ref == *gpu_ref)
     }
+}
+
+/// Returns the lowest and the highest values of a GPU in the steps of the long-term history.
+fn extremes(
+    group: &NodeGroup,
+    store: &TopicStore,
+    gpu: &GpuEntry,
+    metric: Metric,
+    window: &Window,
+) -> (Series, Series) {
+    let extreme = |extreme| {
+        let points = group.long_values(store, gpu, metric, window, 0, extreme);
+        points.into_iter().map(Point::value).collect()
+    };
+    (extreme(Extreme::Low), extreme(Extreme::High))
 }
 
 /// Returns the positions of the outliers among the GPUs of some nodes, and their deviation in %.

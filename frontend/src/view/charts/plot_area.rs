@@ -86,28 +86,15 @@ pub fn PlotArea(
     /// The canvas.
     children: Children,
 ) -> impl IntoView {
-    static GRAPHS: AtomicU32 = AtomicU32::new(0);
-    let area = Area {
-        time: Time::from_context(),
-        window,
-        handlers,
-        number: GRAPHS.fetch_add(1, Relaxed),
-        pointers: StoredValue::new(ActivePointers::default()),
-        selected: RwSignal::new(None),
-    };
+    let area = Area::new(window, handlers);
     let on = |run: fn(&Area, &PointerEvent)| {
         let area = area.clone();
         move |event: PointerEvent| run(&area, &event)
     };
     let (press, drag, release) = (on(Area::press), on(Area::drag), on(Area::release));
     let (cancel, leave) = (on(Area::cancel), on(Area::leave));
-    let (clicked, twice, wheeled, keyed, gone, noted) =
-        (area.clone(), area.clone(), area.clone(), area.clone(), area.clone(), area.clone());
-    on_cleanup(move || {
-        if untrack(|| gone.time.tooltip(gone.number)).is_some() {
-            gone.time.leave();
-        }
-    });
+    let (clicked, twice, wheeled, keyed, noted) =
+        (area.clone(), area.clone(), area.clone(), area.clone(), area.clone());
     let text = {
         let area = area.clone();
         Signal::derive(move || area.tooltip_text())
@@ -148,6 +135,20 @@ pub fn PlotArea(
 }
 
 impl Area {
+    /// Creates the area of a graph, which takes its tooltip along when it is removed.
+    fn new(window: Memo<Window>, handlers: PlotHandlers) -> Self {
+        static GRAPHS: AtomicU32 = AtomicU32::new(0);
+        let (time, number) = (Time::from_context(), GRAPHS.fetch_add(1, Relaxed));
+        let left = time.clone();
+        on_cleanup(move || {
+            if untrack(|| left.tooltip(number)).is_some() {
+                left.leave();
+            }
+        });
+        let (pointers, selected) = (StoredValue::new(ActivePointers::default()), RwSignal::new(None));
+        Self { time, window, handlers, number, pointers, selected }
+    }
+
     /// Returns the moment under a pointer, in ms of the relay's clock.
     fn moment(&self, event: &PointerEvent) -> u64 {
         let window = self.window.get_untracked();

@@ -43,21 +43,8 @@ pub fn MiniChart(
     /// Says since when values are collected, until there is a line to draw.
     since: String,
 ) -> impl IntoView {
-    let hovered = move || series.with(|series| Some((cursor.get()? * series.len() as f64) as usize));
-    let value = move || {
-        series.with(|series| {
-            let last = series.len().saturating_sub(1);
-            let Some(at) = hovered() else {
-                let value = series.last().copied().flatten();
-                return value.map_or_else(|| text::ABSENT.to_owned(), |share| format(share * top.get()));
-            };
-            let before = text::span(last.saturating_sub(at) as u64);
-            match series.get(at).copied().flatten() {
-                Some(share) => format!("{} · {before} ago", format(share * top.get())),
-                None => format!("no data · {before} ago"),
-            }
-        })
-    };
+    let value =
+        move || series.with(|series| value_text(series, cursor.get(), |share| format(share * top.get())));
     let is_empty = Memo::new(move |_| series.with(|series| series.iter().flatten().count() < 2));
     let plot = move || match is_empty.get() {
         true => view! { <p class="mini__since">{since.clone()}</p> }.into_any(),
@@ -65,21 +52,17 @@ pub fn MiniChart(
             let transform =
                 move || cursor.get().map(|at| format!("translateX({}%)", text::tenths(at * 100.0)));
             view! {
-                <small class="mini__top">{move || format(top.get())}</small>
+                <small class="mini__top">"0–" {move || format(top.get())}</small>
                 {spark(move || series.with(spark_line), hue)}
                 <span class="stage__veil"><i class="stage__cursor" hidden=move || cursor.get().is_none() style:transform=transform></i></span>
             }
             .into_any()
         }
     };
-    let point = move |event: web_sys::PointerEvent| {
-        let width = event.current_target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
-        let width = width.map_or(1.0, |element| f64::from(element.client_width()).max(1.0));
-        cursor.set(Some((f64::from(event.offset_x()) / width).clamp(0.0, 0.999)));
-    };
+    let point = move |event: web_sys::PointerEvent| cursor.set(Some(share_of(&event)));
     view! {
         <div class="mini">
-            <div class="mini__head"><span>{title}</span> <b>{move || value()}</b></div>
+            <div class="mini__head"><span>{title}</span> <b>{value}</b></div>
             <div
                 class="mini__plot"
                 on:pointermove=point
@@ -90,6 +73,27 @@ pub fn MiniChart(
             </div>
         </div>
     }
+}
+
+/// Describes the last value, or the one under the cursor, which is a share of the width.
+fn value_text(series: &Series, cursor: Option<f64>, format: impl Fn(f32) -> String) -> String {
+    let Some(cursor) = cursor else {
+        let value = series.last().copied().flatten();
+        return value.map_or_else(|| text::ABSENT.to_owned(), format);
+    };
+    let (at, last) = ((cursor * series.len() as f64) as usize, series.len().saturating_sub(1));
+    let before = text::span(last.saturating_sub(at) as u64);
+    match series.get(at).copied().flatten() {
+        Some(share) => format!("{} · {before} ago", format(share)),
+        None => format!("no data · {before} ago"),
+    }
+}
+
+/// Returns the place of a pointer over a chart, as a share of its width.
+fn share_of(event: &web_sys::PointerEvent) -> f64 {
+    let chart = event.current_target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
+    let width = chart.map_or(1.0, |chart| f64::from(chart.client_width()).max(1.0));
+    (f64::from(event.offset_x()) / width).clamp(0.0, 0.999)
 }
 
 /// A line of the last ten minutes with a filled area below it, for a tile.

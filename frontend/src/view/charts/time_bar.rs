@@ -11,8 +11,8 @@ use crate::state::time::Time;
 use crate::view::widgets::menu::Menu;
 use leptos::html::Div;
 use leptos::prelude::*;
-use nodeglass_protocol::GpuField;
 use nodeglass_protocol::replay::ReplayStatus;
+use nodeglass_protocol::{GpuField, JobId};
 use std::sync::Arc;
 
 /// The time bar.
@@ -23,96 +23,12 @@ pub fn TimeBar() -> impl IntoView {
         let time = time.clone();
         Memo::new(move |_| time.range())
     };
-    let replay = page.replay();
-    let sentence = {
-        let (time, page) = (time.clone(), page.clone());
-        Memo::new(move |_| {
-            let (range, span) = (range.get(), text::span(range.get().span_ms() / 1_000));
-            page.second.track();
-            let now_ms = time.now_ms();
-            let (start_ms, end_ms) = (range.start_ms(now_ms), range.end_ms(now_ms));
-            // The day matters once the range is not today's.
-            let days_s = now_ms.saturating_sub(start_ms) / 1_000;
-            let (start, end) = (time.axis_clock(start_ms, days_s), time.axis_clock(end_ms, days_s));
-            match (range.is_live(), time.is_over()) {
-                (true, false) if !page.feed.is_live() => format!("Stopped at {end} · {span} until then"),
-                (true, false) => format!("{} · last {span}", source_text(replay.get().as_ref())),
-                (true, true) => format!("Ended · last {span}, {start}–{end}"),
-                (false, true) => format!("Ended · {start}–{end}, {span}"),
-                (false, false) => format!("Paused · {start}–{end}, {span}"),
-            }
-        })
-    };
-    // These are always there, so that nothing moves when the range changes.
-    let live = {
-        let time = time.clone();
-        let is_live = Memo::new(move |_| range.get().is_live());
-        let label = move || if replay.with(Option::is_some) { "Follow recording" } else { "Back to live" };
-        view! {
-            <button class="btn btn--primary" title="Follow the current time again" aria-disabled=move || is_live.get().to_string()
-                tabindex=move || is_live.get().then_some("-1") on:click=move |_| time.zoom(|range, _| range.live())>{label}</button>
-        }
-        .into_any()
-    };
     let chosen = {
         let time = time.clone();
         Memo::new(move |_| time.chosen_range())
     };
     let is_default = Memo::new(move |_| chosen.get() == Range::default());
-    let reset = {
-        let time = time.clone();
-        view! {
-            <button class="btn btn--primary" title="Show the last 10 min: 0, or double-click" aria-disabled=move || is_default.get().to_string()
-                tabindex=move || is_default.get().then_some("-1") on:click=move |_| time.zoom(|_, _| Range::default())>"Reset zoom"</button>
-        }
-        .into_any()
-    };
-    let compare = {
-        let (time, page) = (time.clone(), page.clone());
-        let open = move |job| {
-            let (range, now_ms) = (range.get_untracked(), time.now_ms());
-            let [from_s, to_s] =
-                [range.start_ms(now_ms), range.end_ms(now_ms)].map(|at_ms| time.wall_s(at_ms));
-            let listed = page.jobs.with_untracked(|jobs| jobs.iter().find(|one| one.id == job).cloned());
-            let run = listed.and_then(|job| Part::new(job.start?, job.ended.unwrap_or(to_s)));
-            let shown = Part::new(from_s, to_s);
-            let part = shown.and_then(|shown| run.map_or(Some(shown), |run| shown.within(run)));
-            page.address.navigate(Route::Compare(vec![Compared { job, part }]));
-        };
-        let page = Page::from_context();
-        move || {
-            let job = page.route.get().job()?;
-            let open = open.clone();
-            let open = move |_| {
-                if !is_default.get_untracked() {
-                    open(job)
-                }
-            };
-            Some(
-                view! {
-                    <button class="btn" title="Compare this time with another one, or with another job" aria-disabled=move || is_default.get().to_string()
-                        tabindex=move || is_default.get().then_some("-1") on:click=open>
-                        "Compare"
-                    </button>
-                }
-                .into_any(),
-            )
-        }
-    };
-    let preset = |span_ms: u64| {
-        let time = time.clone();
-        let span = text::span(span_ms / 1_000);
-        let is_chosen = move || chosen.get() == Range::last(span_ms);
-        view! {
-            <button
-                title=format!("Show the last {span}")
-                aria-pressed=move || if is_chosen() { "true" } else { "false" }
-                on:click=move |_| time.zoom(|_, _| Range::last(span_ms))
-            >
-                {span.clone()}
-            </button>
-        }
-    };
+    let sentence = range_sentence(&page, &time, range);
     let menu = {
         let (page, time, open) = (page.clone(), time.clone(), RwSignal::new(false));
         let limits = limits(&page, &time, range);
@@ -122,13 +38,112 @@ pub fn TimeBar() -> impl IntoView {
     view! {
         <div class="time-bar" class:time-bar--paused=move || !range.get().is_live()>
             <span class="time-bar__text" role="status" title=move || sentence.get()>{sentence}</span>
-            <span class="time-bar__back">{live} {compare} {reset}</span>
+            <span class="time-bar__back">
+                {live_button(&page, &time, range)} {compare_button(&page, &time, range, is_default)} {reset_button(&time, is_default)}
+            </span>
             <span class="time-bar__turns">
-                <span class="segments" role="group" aria-label="Time range">{Range::PRESETS_MS.map(preset)}</span>
+                <span class="segments" role="group" aria-label="Time range">{Range::PRESETS_MS.map(|span_ms| preset(&time, chosen, span_ms))}</span>
                 {menu}
             </span>
         </div>
     }
+}
+
+/// Returns which time the graphs show, updated once a second.
+fn range_sentence(page: &Page, time: &Time, range: Memo<Range>) -> Memo<String> {
+    let (time, page, replay) = (time.clone(), page.clone(), page.replay());
+    Memo::new(move |_| {
+        let (range, span) = (range.get(), text::span(range.get().span_ms() / 1_000));
+        page.second.track();
+        let now_ms = time.now_ms();
+        let (start_ms, end_ms) = (range.start_ms(now_ms), range.end_ms(now_ms));
+        // The day matters once the range is not today's.
+        let days_s = now_ms.saturating_sub(start_ms) / 1_000;
+        let (start, end) = (time.axis_clock(start_ms, days_s), time.axis_clock(end_ms, days_s));
+        match (range.is_live(), time.is_over()) {
+            (true, false) if !page.feed.is_live() => format!("Stopped at {end} · {span} until then"),
+            (true, false) => format!("{} · last {span}", source_text(replay.get().as_ref())),
+            (true, true) => format!("Ended · last {span}, {start}–{end}"),
+            (false, true) => format!("Ended · {start}–{end}, {span}"),
+            (false, false) => format!("Paused · {start}–{end}, {span}"),
+        }
+    })
+}
+
+/// The button back to the current time. Like [`reset_button`], it is always there, so that nothing moves when the range
+/// changes.
+fn live_button(page: &Page, time: &Time, range: Memo<Range>) -> AnyView {
+    let (time, replay) = (time.clone(), page.replay());
+    let is_live = Memo::new(move |_| range.get().is_live());
+    let label = move || if replay.with(Option::is_some) { "Follow recording" } else { "Back to live" };
+    view! {
+        <button class="btn btn--primary" title="Follow the current time again" aria-disabled=move || is_live.get().to_string()
+            tabindex=move || is_live.get().then_some("-1") on:click=move |_| time.zoom(|range, _| range.live())>{label}</button>
+    }
+    .into_any()
+}
+
+/// The button back to the last ten minutes.
+fn reset_button(time: &Time, is_default: Memo<bool>) -> AnyView {
+    let time = time.clone();
+    view! {
+        <button class="btn btn--primary" title="Show the last 10 min: 0, or double-click" aria-disabled=move || is_default.get().to_string()
+            tabindex=move || is_default.get().then_some("-1") on:click=move |_| time.zoom(|_, _| Range::default())>"Reset zoom"</button>
+    }
+    .into_any()
+}
+
+/// The button that compares the shown time of the job, if the page shows one.
+fn compare_button(
+    page: &Page,
+    time: &Time,
+    range: Memo<Range>,
+    is_default: Memo<bool>,
+) -> impl Fn() -> Option<AnyView> + use<> {
+    let (page, time) = (page.clone(), time.clone());
+    move || {
+        let job = page.route.get().job()?;
+        let (page, time) = (page.clone(), time.clone());
+        let open = move |_| {
+            if !is_default.get_untracked() {
+                let part = shown_part(&page, &time, range, job);
+                page.address.navigate(Route::Compare(vec![Compared { job, part }]));
+            }
+        };
+        let button = view! {
+            <button class="btn" title="Compare this time with another one, or with another job" aria-disabled=move || is_default.get().to_string()
+                tabindex=move || is_default.get().then_some("-1") on:click=open>
+                "Compare"
+            </button>
+        };
+        Some(button.into_any())
+    }
+}
+
+/// Returns the part of a job's run that the graphs show; does not subscribe.
+fn shown_part(page: &Page, time: &Time, range: Memo<Range>, job: JobId) -> Option<Part> {
+    let (range, now_ms) = (range.get_untracked(), time.now_ms());
+    let [from_s, to_s] = [range.start_ms(now_ms), range.end_ms(now_ms)].map(|at_ms| time.wall_s(at_ms));
+    let listed = page.jobs.with_untracked(|jobs| jobs.iter().find(|one| one.id == job).cloned());
+    let run = listed.and_then(|job| Part::new(job.start?, job.ended.unwrap_or(to_s)));
+    let shown = Part::new(from_s, to_s);
+    shown.and_then(|shown| run.map_or(Some(shown), |run| shown.within(run)))
+}
+
+/// The button that shows the last `span_ms`.
+fn preset(time: &Time, chosen: Memo<Range>, span_ms: u64) -> AnyView {
+    let (time, span) = (time.clone(), text::span(span_ms / 1_000));
+    let is_chosen = move || chosen.get() == Range::last(span_ms);
+    view! {
+        <button
+            title=format!("Show the last {span}")
+            aria-pressed=move || if is_chosen() { "true" } else { "false" }
+            on:click=move |_| time.zoom(|_, _| Range::last(span_ms))
+        >
+            {span.clone()}
+        </button>
+    }
+    .into_any()
 }
 
 /// The items of the menu: what has a key as well, and is done less often than choosing a range.
