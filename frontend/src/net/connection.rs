@@ -94,18 +94,7 @@ impl Connection {
         }
         let mut probing = false;
         loop {
-            let event = {
-                let (received, command) = (self.socket.next(), inbox.next());
-                let silence = TimeoutFuture::new(SILENCE_TIMEOUT_MS).fuse();
-                pin_mut!(silence);
-                match select(select(received, command), silence).await {
-                    Either::Left((Either::Left((received, _)), _)) => {
-                        Event::Received(received.and_then(Result::ok))
-                    }
-                    Either::Left((Either::Right((command, _)), _)) => Event::Command(command),
-                    Either::Right(_) => Event::Silence,
-                }
-            };
+            let event = next_event(&mut self.socket, inbox).await;
             let reply = match event {
                 // A message changes the fleet.
                 Event::Received(message) => {
@@ -148,6 +137,18 @@ enum Event {
     Received(Option<Message>),
     Command(Option<FeedCommand>),
     Silence,
+}
+
+/// Waits for a message or a command, and reports silence after [`SILENCE_TIMEOUT_MS`].
+async fn next_event(socket: &mut WebSocket, inbox: &mut UnboundedReceiver<FeedCommand>) -> Event {
+    let (received, command) = (socket.next(), inbox.next());
+    let silence = TimeoutFuture::new(SILENCE_TIMEOUT_MS).fuse();
+    pin_mut!(silence);
+    match select(select(received, command), silence).await {
+        Either::Left((Either::Left((received, _)), _)) => Event::Received(received.and_then(Result::ok)),
+        Either::Left((Either::Right((command, _)), _)) => Event::Command(command),
+        Either::Right(_) => Event::Silence,
+    }
 }
 
 /// The wire form that the page requests.

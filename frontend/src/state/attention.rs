@@ -7,6 +7,7 @@ use crate::net::{Feed, LinkState};
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
+use nodeglass_protocol::picture::Picture;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The list of what needs attention, shared by all views.
@@ -32,45 +33,56 @@ pub struct Attention {
     visited: StoredValue<Option<String>>,
 }
 
+/// The sources of the items.
+#[derive(Clone)]
+struct Source {
+    feed: Feed,
+    store: TopicStore,
+    assessment: RwSignal<u64>,
+}
+
+impl Source {
+    /// Returns what `find` finds with each assessment. Without a connection, and while `held`, it stays as it was.
+    fn items(
+        &self,
+        held: Option<RwSignal<bool>>,
+        find: fn(&[Job], &Picture) -> Vec<Item>,
+    ) -> Memo<Arc<Vec<Item>>> {
+        let source = self.clone();
+        Memo::new(move |known: Option<&Arc<Vec<Item>>>| {
+            source.assessment.track();
+            let is_held = held.is_some_and(|held| held.get());
+            match known {
+                Some(known) if is_held || !is_current(&source.feed, &source.store) => known.clone(),
+                _ => Arc::new(source.store.read(|picture| find(&picture.jobs, picture))),
+            }
+        })
+    }
+}
+
+/// Returns what needs attention, and what did a moment ago; while `held`, nothing changes its place.
+fn found_entries(source: &Source, held: RwSignal<bool>) -> Memo<Arc<Vec<Entry>>> {
+    let (Source { feed, store, assessment }, tracker) = (source.clone(), Mutex::new(Tracker::default()));
+    Memo::new(move |_| {
+        assessment.track();
+        store.jobs().track();
+        let mut tracker = lock(&tracker);
+        if is_current(&feed, &store) {
+            let found = store.read(|picture| attention::all(&picture.jobs, picture));
+            tracker.update(found, held.get());
+        }
+        Arc::new(tracker.entries().to_vec())
+    })
+}
+
 impl Attention {
     /// Starts to follow the overview; updated with `assessment`.
     pub fn new(fleet: &Fleet, feed: &Feed, assessment: RwSignal<u64>) -> Self {
         let (held, jobs_held) = (RwSignal::new(false), RwSignal::new(false));
-        let store = fleet.overview().clone();
-        let all = {
-            let (feed, store) = (feed.clone(), store.clone());
-            let tracker = Mutex::new(Tracker::default());
-            Memo::new(move |_| {
-                assessment.track();
-                store.jobs().track();
-                let mut tracker = lock(&tracker);
-                if is_current(&feed, &store) {
-                    let found = store.read(|picture| attention::all(&picture.jobs, picture));
-                    tracker.update(found, held.get());
-                }
-                Arc::new(tracker.entries().to_vec())
-            })
-        };
-        let resolved = {
-            let feed = feed.clone();
-            Memo::new(move |known: Option<&Arc<Vec<Item>>>| {
-                assessment.track();
-                match known {
-                    Some(known) if held.get() || !is_current(&feed, &store) => known.clone(),
-                    _ => Arc::new(store.read(|picture| attention::resolved(&picture.jobs, picture))),
-                }
-            })
-        };
-        let silenced = {
-            let (feed, store) = (feed.clone(), fleet.overview().clone());
-            Memo::new(move |known: Option<&Arc<Vec<Item>>>| {
-                assessment.track();
-                match known {
-                    Some(known) if !is_current(&feed, &store) => known.clone(),
-                    _ => Arc::new(store.read(|picture| attention::silenced(&picture.jobs, picture))),
-                }
-            })
-        };
+        let source = Source { feed: feed.clone(), store: fleet.overview().clone(), assessment };
+        let all = found_entries(&source, held);
+        let resolved = source.items(Some(held), attention::resolved);
+        let silenced = source.items(None, attention::silenced);
         let dismissed = RwSignal::new(dismissal::load());
         let is_dismissed =
             move |entry: &Entry| entry.item.is_past && dismissed.with(|keys| keys.contains(&entry.item.key));

@@ -38,28 +38,7 @@ pub fn NodeHead(
         move || if page.has_jobs() { "All jobs" } else { "Machines" }
     };
     let (title, all_jobs) = (name.to_string(), page.href(&Route::AllJobs));
-    let job_links = move || {
-        let link = |id: JobId, job_name: String| {
-            let href = page.href(&Route::Job(id, JobTab::Node(name.clone())));
-            view! { <a class="link" href=href>{job_name}</a> }.into_any()
-        };
-        let has_jobs = page.has_jobs();
-        let jobs: Vec<AnyView> = page.jobs.with(|jobs| {
-            let here = jobs.iter().filter(|job| job.is_active() && job.nodes.contains(&name));
-            let here: Vec<&Job> = here.collect();
-            // Tasks of an array have the same name.
-            let is_unique = |job: &Job| here.iter().filter(|other| other.name == job.name).count() == 1;
-            let name = |job: &Job| {
-                if is_unique(job) { job.name.to_string() } else { format!("{} {}", job.name, job.label) }
-            };
-            here.iter().map(|job| link(job.id, name(job))).collect()
-        });
-        match jobs.len() {
-            0 if !has_jobs => ().into_any(),
-            0 => "no job of yours".into_any(),
-            count => view! { <span>{text::count(count, "job", "jobs")}":"</span> {jobs} }.into_any(),
-        }
-    };
+    let job_links = move || job_links(&page, &name);
     view! {
         <div class="head">
             <div class="head__what">
@@ -72,6 +51,30 @@ pub fn NodeHead(
                 </p>
             </div>
         </div>
+    }
+}
+
+/// Links to the jobs that run on a node.
+fn job_links(page: &Page, name: &NodeName) -> AnyView {
+    let link = |id: JobId, job_name: String| {
+        let href = page.href(&Route::Job(id, JobTab::Node(name.clone())));
+        view! { <a class="link" href=href>{job_name}</a> }.into_any()
+    };
+    let has_jobs = page.has_jobs();
+    let jobs: Vec<AnyView> = page.jobs.with(|jobs| {
+        let here = jobs.iter().filter(|job| job.is_active() && job.nodes.contains(name));
+        let here: Vec<&Job> = here.collect();
+        // Tasks of an array have the same name.
+        let is_unique = |job: &Job| here.iter().filter(|other| other.name == job.name).count() == 1;
+        let name = |job: &Job| {
+            if is_unique(job) { job.name.to_string() } else { format!("{} {}", job.name, job.label) }
+        };
+        here.iter().map(|job| link(job.id, name(job))).collect()
+    });
+    match jobs.len() {
+        0 if !has_jobs => ().into_any(),
+        0 => "no job of yours".into_any(),
+        count => view! { <span>{text::count(count, "job", "jobs")}":"</span> {jobs} }.into_any(),
     }
 }
 

@@ -75,18 +75,7 @@ pub fn NodePage(
             store.node(&cell, is_unreachable) == Some(true)
         })
     };
-    // A shell on the node, for viewers who come from one of its jobs.
-    let ways = {
-        let (page, name, job) = (page.clone(), cell.name().clone(), scope.job);
-        move || {
-            // A guest cannot enter another user's job.
-            let lines = page
-                .job(job.filter(|_| page.is_owner())?)
-                .map(|job| on_node(&job, &name))
-                .filter(|lines| !lines.is_empty())?;
-            Some(view! { <div class="ways">{commands(lines)}</div> }.into_any())
-        }
-    };
+    let ways = ways(page, cell.name().clone(), scope.job);
     view! {
         <NodeNotice store=store.clone() node=cell.clone()/>
         <div class="node" class:is-stale=move || stale.get() hidden=move || unreachable.get()>
@@ -96,8 +85,20 @@ pub fn NodePage(
             {later(scope.clone(), cell.clone())}
         </div>
         <Topology store=store.clone() node=cell.clone()/>
-        {move || ways()}
+        {ways}
         <Facts store node=cell/>
+    }
+}
+
+/// Commands for a shell on the node, for viewers who come from one of its jobs.
+fn ways(page: Page, name: NodeName, job: Option<JobId>) -> impl Fn() -> Option<AnyView> {
+    move || {
+        // A guest cannot enter another user's job.
+        let lines = page
+            .job(job.filter(|_| page.is_owner())?)
+            .map(|job| on_node(&job, &name))
+            .filter(|lines| !lines.is_empty())?;
+        Some(view! { <div class="ways">{commands(lines)}</div> }.into_any())
     }
 }
 

@@ -94,28 +94,7 @@ struct Details {
 
 fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
     let is_glance = Some(&store) == Some(page.fleet.overview());
-    let read = {
-        let (store, node, gpu) = (store.clone(), node.clone(), gpu.clone());
-        move || store.gpu(&node, &gpu, without_stale_readings).unwrap_or_default()
-    };
-    let title = {
-        let read = read.clone();
-        move || {
-            let gpu = read();
-            let name = gpu.facts.name.value().map(|name| text::model(name.as_str()).to_owned());
-            format!("{} · {}", gpu.facts.label(), name.unwrap_or_else(|| "unknown model".to_owned()))
-        }
-    };
-    let details = {
-        let (page, store, node) = (page.clone(), store.clone(), node.clone());
-        Memo::new(move |_| {
-            node.head().track();
-            node.gpu_health().track();
-            node.gpus().track();
-            let gpu = read();
-            store.node(&node, |picture| details(&page, picture, &gpu))
-        })
-    };
+    let (title, details) = (title(&store, &node, &gpu), watched_details(page, &store, &node, &gpu));
     let status = Signal::derive(move || {
         details
             .with(|details| details.as_ref().map(|details| details.status.clone()))
@@ -140,7 +119,7 @@ fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
     });
     let charts = (!is_glance).then(|| charts(&store, &node, &gpu));
     view! {
-        <h2 class="sheet__title">{move || title()}</h2>
+        <h2 class="sheet__title">{title}</h2>
         <p class="sheet__where">{node.name().to_string()}</p>
         <StatusLine status advice/>
         <Stacks capture/>
@@ -149,6 +128,28 @@ fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
         <div class="facts-columns">{move || groups()}</div>
     }
     .into_any()
+}
+
+/// Names a GPU and its model.
+fn title(store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> impl Fn() -> String + use<> {
+    let (store, node, gpu) = (store.clone(), node.clone(), gpu.clone());
+    move || {
+        let gpu = store.gpu(&node, &gpu, without_stale_readings).unwrap_or_default();
+        let name = gpu.facts.name.value().map(|name| text::model(name.as_str()).to_owned());
+        format!("{} · {}", gpu.facts.label(), name.unwrap_or_else(|| "unknown model".to_owned()))
+    }
+}
+
+/// Returns what is known of a GPU besides its readings, updated with its facts and health.
+fn watched_details(page: &Page, store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> Memo<Option<Details>> {
+    let (page, store, node, gpu) = (page.clone(), store.clone(), node.clone(), gpu.clone());
+    Memo::new(move |_| {
+        node.head().track();
+        node.gpu_health().track();
+        node.gpus().track();
+        let gpu = store.gpu(&node, &gpu, without_stale_readings).unwrap_or_default();
+        store.node(&node, |picture| details(&page, picture, &gpu))
+    })
 }
 
 /// Graphs of the most important readings, over the time range of the page.

@@ -29,89 +29,21 @@ pub fn NoteSheet() -> impl IntoView {
 }
 
 fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
-    let (field, at_field) = (NodeRef::<Input>::new(), NodeRef::<Input>::new());
+    let label_of = |id| page.job(id).map(|job| job.label.to_string());
+    let of = untrack(|| subject_text(draft.job, draft.node.as_ref(), label_of));
+    let known = draft.text.clone();
+    let form = NoteForm::new(page, draft);
+    let NoteForm { field, at_field, typed_at, waits, is_deleted, .. } = form;
     // What is typed continues the text; browsers begin at its start.
     Effect::new(move |_| {
         field.get().into_iter().for_each(|field| drop(field.set_selection_range(u32::MAX, u32::MAX)));
     });
-    let waits = RwSignal::new(false);
-    let label_of = |id| page.job(id).map(|job| job.label.to_string());
-    let of = untrack(|| subject_text(draft.job, draft.node.as_ref(), label_of));
-    let clock = |at_ms: u64| platform::local_datetime((at_ms / 1_000).cast_signed());
-    let shown_at = clock(draft.at_ms);
-    let typed_at = RwSignal::new(shown_at.clone());
     let age = {
         let page = page.clone();
         move || age_text(platform::parse_local_datetime(&typed_at.get())?, page.wall_s())
     };
-    // The notes are those of the same job or node, as long as the form is open.
-    let (notes, edited) = (page.notes, draft.id);
-    let is_deleted = Memo::new(move |_| {
-        edited.is_some_and(|id| notes.with(|notes| notes.iter().all(|note| note.id != id)))
-    });
-    // What was wrong, and whether that was an edit: it does not matter once the note is known to be deleted.
-    let wrong = RwSignal::new((String::new(), false));
-    let complaint = move || {
-        let (text, of_edit) = wrong.get();
-        if of_edit && is_deleted.get() { String::new() } else { text }
-    };
-    let refuse_time = move |why: String| {
-        wrong.set((why, false));
-        at_field.get_untracked().into_iter().for_each(|field| drop(field.focus()));
-    };
-    let (page, known) = (page.clone(), draft.text.clone());
-    let submit = move |event: web_sys::SubmitEvent| {
-        event.prevent_default();
-        let read =
-            |field: NodeRef<Input>| field.get_untracked().map(|field| field.value()).unwrap_or_default();
-        // A time that was not changed keeps its milliseconds.
-        let at_ms = match read(at_field) {
-            same if same.trim() == shown_at => Some(draft.at_ms),
-            typed => milliseconds(&typed),
-        };
-        let Some(at_ms) = at_ms else {
-            return refuse_time("Enter a time such as 2026-11-25 09:14:03.".to_owned());
-        };
-        let job = untrack(|| draft.job.and_then(|id| page.job(id)));
-        // The relay refuses it as well, but with times in UTC: it does not know the time zone of the browser.
-        if let Some(why) = job.and_then(|job| outside_text(&job, at_ms, clock)) {
-            return refuse_time(why);
-        }
-        let id = draft.id.filter(|_| !is_deleted.get_untracked());
-        let typed = read(field);
-        let text = match note::text(&typed) {
-            Ok(text) if text.as_str().is_empty() => {
-                field.get_untracked().into_iter().for_each(|field| drop(field.focus()));
-                return wrong.set(("Enter what happened.".to_owned(), false));
-            }
-            Ok(text) => text,
-            Err(_) => return wrong.set((too_long_text(&typed), false)),
-        };
-        let request = request(&draft, id, at_ms, text);
-        let page = page.clone();
-        waits.set(true);
-        leptos::task::spawn_local(async move {
-            let answer = page.request(Request::Note(request)).await;
-            // The sheet may be closed by now.
-            waits.try_set(false);
-            match answer {
-                Response::Note(saved) => {
-                    page.note_draft.set(None);
-                    // Data of a simulated cluster is not stored.
-                    let is_simulated = page.fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Demo);
-                    if !saved.is_stored && !is_simulated {
-                        let text = "The note is shown, but could not be stored yet.";
-                        show_toast(page, text.to_owned(), false);
-                    }
-                }
-                Response::Refused(why) => _ = wrong.try_set((text::sentence(why.as_str()), id.is_some())),
-                _ => {
-                    let text = "The relay answered something else; reload the page and try again.";
-                    _ = wrong.try_set((text.to_owned(), false));
-                }
-            }
-        });
-    };
+    let wrong = form.wrong;
+    let complaint = move || wrong.with(|wrong| wrong.text(is_deleted.get()));
     let deleted = move || {
         is_deleted.get().then(|| {
             let text =
@@ -120,7 +52,11 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
         })
     };
     let save = move || if is_deleted.get() { "Add as new note" } else { "Save note" };
-    let draft = Page::from_context().note_draft;
+    let submit = move |event: web_sys::SubmitEvent| {
+        event.prevent_default();
+        form.submit();
+    };
+    let draft = page.note_draft;
     view! {
         <form class="note-form" on:submit=submit>
             <h2>{title}</h2>
@@ -140,6 +76,146 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
         </form>
     }
     .into_any()
+}
+
+/// Reason for not saving a note.
+#[derive(Clone, Default)]
+struct Mistake {
+    text: String,
+    /// Whether the relay refused to edit the note: this does not matter once the note is known to be deleted.
+    of_edit: bool,
+    /// The input in which it is.
+    input: Option<NodeRef<Input>>,
+}
+
+impl Mistake {
+    fn text(&self, is_deleted: bool) -> String {
+        if self.of_edit && is_deleted { String::new() } else { self.text.clone() }
+    }
+}
+
+/// A note that is being written, until it is saved.
+#[derive(Clone)]
+struct NoteForm {
+    page: Page,
+    draft: NoteDraft,
+    /// The input for the text.
+    field: NodeRef<Input>,
+    /// The input for the time.
+    at_field: NodeRef<Input>,
+    typed_at: RwSignal<String>,
+    /// Whether the note that is edited was deleted in the meantime.
+    is_deleted: Memo<bool>,
+    /// Whether it is being saved.
+    waits: RwSignal<bool>,
+    wrong: RwSignal<Mistake>,
+}
+
+impl NoteForm {
+    fn new(page: &Page, draft: NoteDraft) -> Self {
+        // While the form is open, the notes belong to the same job or node.
+        let (notes, edited) = (page.notes, draft.id);
+        let is_deleted = Memo::new(move |_| {
+            edited.is_some_and(|id| notes.with(|notes| notes.iter().all(|note| note.id != id)))
+        });
+        Self {
+            field: NodeRef::new(),
+            at_field: NodeRef::new(),
+            typed_at: RwSignal::new(local_clock(draft.at_ms)),
+            is_deleted,
+            waits: RwSignal::new(false),
+            wrong: RwSignal::new(Mistake::default()),
+            page: page.clone(),
+            draft,
+        }
+    }
+
+    /// Saves the note, or shows what is wrong with it.
+    fn submit(&self) {
+        match self.entered() {
+            Ok((at_ms, text)) => self.save(at_ms, text),
+            Err(mistake) => {
+                let input = mistake.input.and_then(|input| input.get_untracked());
+                self.wrong.set(mistake);
+                input.into_iter().for_each(|input| drop(input.focus()));
+            }
+        }
+    }
+
+    /// Reads the time, in ms since 1970, and the text.
+    fn entered(&self) -> Result<(u64, Text), Mistake> {
+        let at_ms = self.entered_time().map_err(|text| Mistake {
+            text,
+            of_edit: false,
+            input: Some(self.at_field),
+        })?;
+        let typed = value_of(self.field);
+        match note::text(&typed) {
+            Ok(text) if text.as_str().is_empty() => Err(Mistake {
+                text: "Enter what happened.".to_owned(),
+                of_edit: false,
+                input: Some(self.field),
+            }),
+            Ok(text) => Ok((at_ms, text)),
+            Err(_) => Err(Mistake { text: too_long_text(&typed), ..Mistake::default() }),
+        }
+    }
+
+    fn entered_time(&self) -> Result<u64, String> {
+        // A time that was not changed keeps its milliseconds.
+        let at_ms = match value_of(self.at_field) {
+            same if same.trim() == local_clock(self.draft.at_ms) => Some(self.draft.at_ms),
+            typed => milliseconds(&typed),
+        };
+        let at_ms = at_ms.ok_or_else(|| "Enter a time such as 2026-11-25 09:14:03.".to_owned())?;
+        let job = untrack(|| self.draft.job.and_then(|id| self.page.job(id)));
+        // The relay refuses it as well, but with times in UTC: it does not know the time zone of the browser.
+        job.and_then(|job| outside_text(&job, at_ms, local_clock)).map_or(Ok(at_ms), Err)
+    }
+
+    /// Sends the note to the relay, and closes the form once it is saved.
+    fn save(&self, at_ms: u64, text: Text) {
+        let id = self.draft.id.filter(|_| !self.is_deleted.get_untracked());
+        let request = request(&self.draft, id, at_ms, text);
+        let (page, waits, wrong) = (self.page.clone(), self.waits, self.wrong);
+        waits.set(true);
+        leptos::task::spawn_local(async move {
+            let answer = page.request(Request::Note(request)).await;
+            // The sheet may be closed by now.
+            waits.try_set(false);
+            let refused = match answer {
+                Response::Note(saved) => return close_saved(page, saved.is_stored),
+                Response::Refused(why) => Mistake {
+                    text: text::sentence(why.as_str()),
+                    of_edit: id.is_some(),
+                    ..Mistake::default()
+                },
+                _ => Mistake {
+                    text: "The relay answered something else; reload the page and try again.".to_owned(),
+                    ..Mistake::default()
+                },
+            };
+            wrong.try_set(refused);
+        });
+    }
+}
+
+/// Closes the form of a note that was saved.
+fn close_saved(page: Page, is_stored: bool) {
+    page.note_draft.set(None);
+    // Data of a simulated cluster is not stored.
+    let is_simulated = page.fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Demo);
+    if !is_stored && !is_simulated {
+        show_toast(page, "The note is shown, but could not be stored yet.".to_owned(), false);
+    }
+}
+
+fn value_of(field: NodeRef<Input>) -> String {
+    field.get_untracked().map(|field| field.value()).unwrap_or_default()
+}
+
+fn local_clock(at_ms: u64) -> String {
+    platform::local_datetime((at_ms / 1_000).cast_signed())
 }
 
 /// Parses a time of day with its date; `None` if it is none, or before 1970.

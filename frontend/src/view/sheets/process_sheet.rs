@@ -14,7 +14,7 @@ use crate::view::charts::sparkline::MiniChart;
 use crate::view::widgets::actions::{Toasts, offers};
 use crate::view::widgets::copy::{commands, copy_button_of};
 use crate::view::widgets::fact_list::fact_groups;
-use crate::view::widgets::sheet::Sheet;
+use crate::view::widgets::sheet::{Keys, Sheet};
 use crate::view::widgets::status_line::StatusLine;
 use leptos::prelude::*;
 use nodeglass_protocol::picture::ProcessPicture;
@@ -81,36 +81,9 @@ pub fn ProcessSheet() -> impl IntoView {
 fn open(page: &Page, query: ProcessQuery) -> AnyView {
     let address = page.address.clone();
     let close = Arc::new(move || address.set_query(PROCESS, None));
-    let found: Memo<Option<(TopicStore, NodeCell)>> = {
-        let (page, name) = (page.clone(), query.node.clone());
-        Memo::new(move |_| {
-            let store = page.fleet.detail()?;
-            let node = store.cell(&name)?;
-            Some((store, node))
-        })
-    };
-    let process: Memo<Option<ProcessPicture>> = {
-        let query = query.clone();
-        Memo::new(move |_| {
-            let (store, node) = found.get()?;
-            node.processes().track();
-            store.node(&node, |node| {
-                node.processes.iter().find(|process| matches_query(process, &query)).cloned()
-            })?
-        })
-    };
-    let keys = {
-        let (page, query) = (page.clone(), query.clone());
-        Arc::new(move |key: &str| {
-            let Some(process) = process.get_untracked().filter(|process| is_own(&page, process)) else {
-                return;
-            };
-            let intents = pending_action::for_process(&process, &query.node);
-            if let Some((_, intent)) = intents.into_iter().find(|(its, _)| *its == key) {
-                page.propose(intent);
-            }
-        })
-    };
+    let found = find_node(page, &query);
+    let process = find_process(found, &query);
+    let keys = signal_keys(page, process, &query.node);
     let title = {
         let query = query.clone();
         let name = move || {
@@ -119,12 +92,8 @@ fn open(page: &Page, query: ProcessQuery) -> AnyView {
         };
         move || format!("{} · {}", name().unwrap_or_else(|| "process".to_owned()), query.process.pid)
     };
-    let status = Signal::derive(move || match (process.get(), found.get()) {
-        (Some(process), _) => status(&process),
-        (None, None) => (Severity::Pending, "Waiting for the processes of its node".to_owned()),
-        (None, Some(_)) => {
-            (Severity::Ended, "No longer among the processes on these GPUs: it has ended".to_owned())
-        }
+    let status = Signal::derive(move || {
+        process.get().map_or_else(|| absence(found.get().is_some()), |process| status(&process))
     });
     let label = format!("Process {}", query.process.pid);
     let (actions, sparks) = (actions(page, process, &query), sparks(page, process));
@@ -147,6 +116,51 @@ fn open(page: &Page, query: ProcessQuery) -> AnyView {
         </Sheet>
     }
     .into_any()
+}
+
+/// A node, and the store that has it.
+type FoundNode = Memo<Option<(TopicStore, NodeCell)>>;
+
+/// Returns the node of the process, once it is known.
+fn find_node(page: &Page, query: &ProcessQuery) -> FoundNode {
+    let (page, name) = (page.clone(), query.node.clone());
+    Memo::new(move |_| {
+        let store = page.fleet.detail()?;
+        let node = store.cell(&name)?;
+        Some((store, node))
+    })
+}
+
+/// Returns the process, while it runs.
+fn find_process(found: FoundNode, query: &ProcessQuery) -> Memo<Option<ProcessPicture>> {
+    let query = query.clone();
+    Memo::new(move |_| {
+        let (store, node) = found.get()?;
+        node.processes().track();
+        store.node(&node, |node| {
+            node.processes.iter().find(|process| matches_query(process, &query)).cloned()
+        })?
+    })
+}
+
+/// Returns the keys that propose the signals of a process.
+fn signal_keys(page: &Page, process: Memo<Option<ProcessPicture>>, node: &NodeName) -> Keys {
+    let (page, node) = (page.clone(), node.clone());
+    Arc::new(move |key: &str| {
+        let own = process.get_untracked().filter(|process| is_own(&page, process));
+        let intents = own.map(|process| pending_action::for_process(&process, &node)).unwrap_or_default();
+        if let Some((_, intent)) = intents.into_iter().find(|(its, _)| *its == key) {
+            page.propose(intent);
+        }
+    })
+}
+
+/// Says why there is no process: its node is not known yet, or it has ended.
+fn absence(is_node_known: bool) -> (Severity, String) {
+    match is_node_known {
+        false => (Severity::Pending, "Waiting for the processes of its node".to_owned()),
+        true => (Severity::Ended, "No longer among the processes on these GPUs: it has ended".to_owned()),
+    }
 }
 
 fn matches_query(process: &ProcessPicture, query: &ProcessQuery) -> bool {
@@ -256,26 +270,7 @@ fn detail_view(page: &Page, process: Memo<Option<ProcessPicture>>, query: Proces
     let state = RwSignal::new(DetailState::default());
     let ask = {
         let (page, query) = (page.clone(), query.clone());
-        move |environment: bool| {
-            let page = page.clone();
-            let request = Request::Process { node: query.node.clone(), process: query.process, environment };
-            leptos::task::spawn_local(async move {
-                let answer = match page.request(request).await {
-                    Response::Process(detail) => DetailState::Detail(Arc::from(detail)),
-                    Response::Refused(why) => DetailState::Refused(why.to_string()),
-                    Response::Done(_)
-                    | Response::Tail(_)
-                    | Response::Share(_)
-                    | Response::Audit(_)
-                    | Response::Note(_)
-                    | Response::Capture(_) => {
-                        DetailState::Refused("Unexpected reply from the relay.".to_owned())
-                    }
-                };
-                // The sheet may be closed by now.
-                state.try_set(answer);
-            });
-        }
+        move |environment: bool| request_detail(page.clone(), &query, environment, state)
     };
     // The sheet may be opened by a link before the page is connected.
     let (first, feed) = (ask.clone(), page.feed.clone());
@@ -311,6 +306,25 @@ fn detail_view(page: &Page, process: Memo<Option<ProcessPicture>>, query: Proces
     .into_any()
 }
 
+/// Requests the details of a process, with its environment if `environment`.
+fn request_detail(page: Page, query: &ProcessQuery, environment: bool, state: RwSignal<DetailState>) {
+    let request = Request::Process { node: query.node.clone(), process: query.process, environment };
+    leptos::task::spawn_local(async move {
+        let answer = match page.request(request).await {
+            Response::Process(detail) => DetailState::Detail(Arc::from(detail)),
+            Response::Refused(why) => DetailState::Refused(why.to_string()),
+            Response::Done(_)
+            | Response::Tail(_)
+            | Response::Share(_)
+            | Response::Audit(_)
+            | Response::Note(_)
+            | Response::Capture(_) => DetailState::Refused("Unexpected reply from the relay.".to_owned()),
+        };
+        // The sheet may be closed by now.
+        state.try_set(answer);
+    });
+}
+
 fn detail_content(detail: &ProcessDetail, pid: u32, ask: impl Fn(bool) + Clone + Send + 'static) -> AnyView {
     let branch = |branch: process::Branch| {
         view! {
@@ -324,7 +338,7 @@ fn detail_content(detail: &ProcessDetail, pid: u32, ask: impl Fn(bool) + Clone +
         .args
         .value()
         .map(|args| args.to_string())
-        .map(|args| copy_button_of(move || args.clone(), "Copy command line", "✓ copied"));
+        .map(|args| copy_button_of(move || args.clone(), "Copy command line", "✓ Copied"));
     let environment = match &detail.environment {
         Reading::Value(variables) => {
             let variable = |variable: &nodeglass_protocol::process::Variable| {

@@ -3,7 +3,7 @@
 use crate::domain::colour_scheme::ColourScheme;
 use crate::platform::{self, Permission};
 use crate::state::page::Page;
-use crate::state::settings::Theme;
+use crate::state::settings::{Settings, Theme};
 use crate::view::widgets::sheet::Sheet;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -66,10 +66,7 @@ fn Colours() -> impl IntoView {
             move || settings.set_scheme(scheme),
         )
     };
-    let bounds = move || match settings.scheme() {
-        ColourScheme::Custom(light, heavy) => (light, heavy),
-        _ => (30, 80),
-    };
+    let bounds = move || thresholds(settings.scheme());
     let custom = choice(
         "scheme",
         "Custom thresholds".to_owned(),
@@ -79,36 +76,49 @@ fn Colours() -> impl IntoView {
             settings.set_scheme(ColourScheme::custom(light, heavy));
         },
     );
-    let bound = move |label: &'static str, first: bool| {
-        let set = move |event: web_sys::Event| {
-            let input = event.target().and_then(|target| target.dyn_into::<HtmlInputElement>().ok());
-            let Some(value) = input.and_then(|input| input.value().parse::<u8>().ok()) else { return };
-            let (light, heavy) = untrack(bounds);
-            settings.set_scheme(if first {
-                ColourScheme::custom(value, heavy)
-            } else {
-                ColourScheme::custom(light, value)
-            });
-        };
-        let value = move || if first { bounds().0 } else { bounds().1 };
-        view! {
-            <label>
-                {label}
-                <input class="field field--short" type="number" min="1" max="100" on:change=set
-                    prop:value=move || value().to_string()/> "%"
-            </label>
-        }
-    };
     view! {
         <fieldset>
             <legend>"Utilisation colours " <kbd>"c"</kbd></legend>
             {ColourScheme::NAMED.map(scheme).into_iter().collect_view()}
             {custom}
-            <div class="settings__bounds">{bound("yellow from", true)} {bound("red from", false)}</div>
+            <div class="settings__bounds">{threshold(settings, "yellow from", true)} {threshold(settings, "red from", false)}</div>
             <p class="settings__why">"Single colour: busy is good, and amber and red are kept for problems. "
                 "The others use the colours of the tools that they are named after."</p>
         </fieldset>
     }
+}
+
+/// Returns the utilisations from which on the colours are yellow and red, in %.
+fn thresholds(scheme: ColourScheme) -> (u8, u8) {
+    match scheme {
+        ColourScheme::Custom(light, heavy) => (light, heavy),
+        _ => (30, 80),
+    }
+}
+
+/// The input for one of the thresholds, which chooses custom ones.
+fn threshold(settings: Settings, label: &'static str, first: bool) -> AnyView {
+    let set = move |event: web_sys::Event| {
+        let input = event.target().and_then(|target| target.dyn_into::<HtmlInputElement>().ok());
+        let Some(value) = input.and_then(|input| input.value().parse::<u8>().ok()) else { return };
+        let (light, heavy) = untrack(|| thresholds(settings.scheme()));
+        settings.set_scheme(match first {
+            true => ColourScheme::custom(value, heavy),
+            false => ColourScheme::custom(light, value),
+        });
+    };
+    let value = move || {
+        let (light, heavy) = thresholds(settings.scheme());
+        if first { light } else { heavy }
+    };
+    view! {
+        <label>
+            {label}
+            <input class="field field--short" type="number" min="1" max="100" on:change=set
+                prop:value=move || value().to_string()/> "%"
+        </label>
+    }
+    .into_any()
 }
 
 #[component]

@@ -49,10 +49,8 @@ pub fn ShareList(
     let entry = move |share| entry(&page, share, sharing, gone);
     let none = move || shares.with(Vec::is_empty).then_some("Nothing is shared.");
     let own = move || {
-        let own = sharing.with(|sharing| viewers(&sharing.visitors, None));
-        let text: Vec<String> =
-            own.iter().map(|viewer| viewer_text(viewer, &platform::time_of_day)).collect();
-        (!text.is_empty()).then(|| format!("With your own key: {}.", text.join("; ")))
+        let text = sharing.with(|sharing| viewers_text(sharing, None));
+        (!text.is_empty()).then(|| format!("With your own key: {text}."))
     };
     view! {
         <section class="shares" aria-label="Shares and viewers">
@@ -96,26 +94,15 @@ fn entry(
     };
     let who = {
         let id = id.clone();
-        move || {
-            let viewers = sharing.with(|sharing| viewers(&sharing.visitors, Some(&id)));
-            let text: Vec<String> =
-                viewers.iter().map(|viewer| viewer_text(viewer, &platform::time_of_day)).collect();
-            if text.is_empty() { "○ no viewers".to_owned() } else { format!("◉ {}", text.join("; ")) }
+        move || match sharing.with(|sharing| viewers_text(sharing, Some(&id))) {
+            text if text.is_empty() => "○ no viewers".to_owned(),
+            text => format!("◉ {text}"),
         }
     };
     let state = RwSignal::new(EntryState::default());
     let show = {
         let (page, id) = (page.clone(), id.clone());
-        move |_| {
-            let (page, id) = (page.clone(), id.clone());
-            leptos::task::spawn_local(async move {
-                state.try_set(match page.request(Request::ShareLink(id)).await {
-                    Response::Share(link) => EntryState::Link(*link),
-                    Response::Refused(why) => EntryState::Refused(why.to_string()),
-                    _ => EntryState::Refused("Unexpected reply from the relay.".to_owned()),
-                });
-            });
-        }
+        move |_| show_link(page.clone(), id.clone(), state)
     };
     let below = {
         let page = page.clone();
@@ -140,6 +127,25 @@ fn entry(
         </li>
     }
     .into_any()
+}
+
+/// Requests the link of a share.
+fn show_link(page: Page, id: ShareId, state: RwSignal<EntryState>) {
+    leptos::task::spawn_local(async move {
+        state.try_set(match page.request(Request::ShareLink(id)).await {
+            Response::Share(link) => EntryState::Link(*link),
+            Response::Refused(why) => EntryState::Refused(why.to_string()),
+            _ => EntryState::Refused("Unexpected reply from the relay.".to_owned()),
+        });
+    });
+}
+
+/// Describes the viewers of a share, or those with the owner's key.
+fn viewers_text(sharing: &Sharing, share: Option<&ShareId>) -> String {
+    let viewers = viewers(&sharing.visitors, share);
+    let text: Vec<String> =
+        viewers.iter().map(|viewer| viewer_text(viewer, &platform::time_of_day)).collect();
+    text.join("; ")
 }
 
 /// The button that revokes a share when pressed twice.

@@ -2,7 +2,7 @@
 
 use super::share_link::link_lines;
 use super::share_list::ShareList;
-use crate::describe::share::{DURATIONS, HIDEABLE_PARTS, audience_text, expiry_text, offers};
+use crate::describe::share::{DURATIONS, HIDEABLE_PARTS, Offer, audience_text, expiry_text, offers};
 use crate::platform;
 use crate::state::page::{Page, ShareSheetView};
 use crate::view::widgets::sheet::Sheet;
@@ -54,29 +54,52 @@ fn form(page: &Page, created: RwSignal<Option<ShareLink>>, first: bool) -> AnyVi
         event.prevent_default();
         let form = event.target().and_then(|form| form.dyn_into::<HtmlFormElement>().ok());
         let filled = form.and_then(|form| FormData::new_with_form(&form).ok());
-        let request = match filled.and_then(|filled| request(&filled, &scopes)) {
-            Some(Ok(request)) => request,
-            Some(Err(error)) => return wrong.set(format!("Failed to {error}.")),
-            None => return,
-        };
-        let page = page.clone();
-        waits.set(true);
-        leptos::task::spawn_local(async move {
-            let answer = page.request(Request::Share(Box::new(request))).await;
-            // The sheet may be closed by now.
-            waits.try_set(false);
-            let why = match answer {
-                Response::Share(link) => {
-                    created.try_set(Some(*link));
-                    return;
-                }
-                Response::Refused(why) => why.to_string(),
-                _ => "Unexpected reply from the relay.".to_owned(),
-            };
-            wrong.try_set(why);
-        });
+        match filled.and_then(|filled| request(&filled, &scopes)) {
+            Some(Ok(request)) => create(page.clone(), request, created, wrong, waits),
+            Some(Err(error)) => wrong.set(format!("Failed to {error}.")),
+            None => {}
+        }
     };
-    let scope = |(at, offer): (usize, crate::describe::share::Offer)| {
+    view! {
+        <form class="share settings" on:submit=submit>
+            <h2 class="sheet__title">"Share"</h2>
+            <p class="settings__why">"Anyone with the link sees this page live, through a tunnel of their own, and cannot change anything."</p>
+            {fields(offers, first)}
+            <p class="gate__wrong" role="alert">{move || wrong.get()}</p>
+            <button class="btn btn--primary" type="submit" disabled=move || waits.get()>"Create link"</button>
+        </form>
+    }
+    .into_any()
+}
+
+/// Asks the relay for the share, whose link replaces the form.
+fn create(
+    page: Page,
+    request: ShareRequest,
+    created: RwSignal<Option<ShareLink>>,
+    wrong: RwSignal<String>,
+    waits: RwSignal<bool>,
+) {
+    waits.set(true);
+    leptos::task::spawn_local(async move {
+        let answer = page.request(Request::Share(Box::new(request))).await;
+        // The sheet may be closed by now.
+        waits.try_set(false);
+        let why = match answer {
+            Response::Share(link) => {
+                created.try_set(Some(*link));
+                return;
+            }
+            Response::Refused(why) => why.to_string(),
+            _ => "Unexpected reply from the relay.".to_owned(),
+        };
+        wrong.try_set(why);
+    });
+}
+
+/// The fields of the form.
+fn fields(offers: Vec<Offer>, first: bool) -> AnyView {
+    let scope = |(at, offer): (usize, Offer)| {
         view! {
             <label class="choice">
                 <input type="radio" name="scope" value=at.to_string() checked=at == 0 autofocus=first && at == 0/>
@@ -93,32 +116,26 @@ fn form(page: &Page, created: RwSignal<Option<ShareLink>>, first: bool) -> AnyVi
         view! { <label class="choice"><input type="checkbox" name=name checked=is_hidden/> {what}</label> }
     };
     view! {
-        <form class="share settings" on:submit=submit>
-            <h2 class="sheet__title">"Share"</h2>
-            <p class="settings__why">"Anyone with the link sees this page live, through a tunnel of their own, and cannot change anything."</p>
-            <fieldset>
-                <legend>"Show"</legend>
-                {offers.into_iter().enumerate().map(scope).collect_view()}
-            </fieldset>
-            <fieldset>
-                <legend>"Hide"</legend>
-                <div class="share__hides">{HIDEABLE_PARTS.map(hide).into_iter().collect_view()}</div>
-                <p class="settings__why">"Process environments are never shared."</p>
-            </fieldset>
-            <div class="share__fields">
-                <label><span>"Duration"</span>
-                    <select class="field" name="lasts">{DURATIONS.into_iter().enumerate().map(lasts).collect_view()}</select>
-                </label>
-                <label><span>"Restrict to user"</span>
-                    <input class="field" name="to" maxlength="64" autocomplete="off" autocapitalize="none" spellcheck="false" placeholder="login name; empty: anyone with the link"/>
-                </label>
-                <label><span>"Note (only you see it)"</span>
-                    <input class="field" name="label" maxlength="120" autocomplete="off" placeholder="such as: for Bob, slow rank"/>
-                </label>
-            </div>
-            <p class="gate__wrong" role="alert">{move || wrong.get()}</p>
-            <button class="btn btn--primary" type="submit" disabled=move || waits.get()>"Create link"</button>
-        </form>
+        <fieldset>
+            <legend>"Show"</legend>
+            {offers.into_iter().enumerate().map(scope).collect_view()}
+        </fieldset>
+        <fieldset>
+            <legend>"Hide"</legend>
+            <div class="share__hides">{HIDEABLE_PARTS.map(hide).into_iter().collect_view()}</div>
+            <p class="settings__why">"Process environments are never shared."</p>
+        </fieldset>
+        <div class="share__fields">
+            <label><span>"Duration"</span>
+                <select class="field" name="lasts">{DURATIONS.into_iter().enumerate().map(lasts).collect_view()}</select>
+            </label>
+            <label><span>"Restrict to user"</span>
+                <input class="field" name="to" maxlength="64" autocomplete="off" autocapitalize="none" spellcheck="false" placeholder="login name; empty: anyone with the link"/>
+            </label>
+            <label><span>"Note (only you see it)"</span>
+                <input class="field" name="label" maxlength="120" autocomplete="off" placeholder="such as: for Bob, slow rank"/>
+            </label>
+        </div>
     }
     .into_any()
 }

@@ -23,42 +23,46 @@ pub fn CommandPalette() -> impl IntoView {
     move || open.get().then(|| view! { <Search/> }.into_any())
 }
 
-#[component]
-fn Search() -> impl IntoView {
-    let (page, grids) = (Page::from_context(), Grids::from_context());
-    let open = page.command_palette;
-    let typed = RwSignal::new(String::new());
-    let selected = RwSignal::new(0_usize);
+/// Returns what matches the typed text, numbered.
+fn found(page: &Page, typed: RwSignal<String>) -> Memo<Vec<(usize, PaletteEntry)>> {
     let known = Memo::new({
         let page = page.clone();
         move |_| entries(&page)
     });
-    let found = Memo::new({
-        let page = page.clone();
-        move |_| {
-            let typed = typed.get();
-            let mut all = known.get();
-            all.extend(ranks_elsewhere(&page, &typed));
-            let mut found = search(&typed, all, |entry| (&entry.name, &entry.words));
-            found.truncate(MAX_ENTRIES);
-            found.into_iter().enumerate().collect::<Vec<_>>()
-        }
-    });
-    let activate = {
-        let page = page.clone();
-        move |target: Target| {
-            open.set(false);
-            match target {
-                Target::Route(route, query) => page.address.navigate_with(route, query),
-                Target::Gpu(uuid) => page.address.push_query(query::GPU, Some(uuid)),
-                Target::Silence(item) => silence(page.clone(), item.silences(SILENCE_S)),
-                Target::Command(command) => {
-                    if let Some(route) = run_command(&page, grids, command) {
-                        page.address.navigate(route);
-                    }
-                }
+    let page = page.clone();
+    Memo::new(move |_| {
+        let typed = typed.get();
+        let mut all = known.get();
+        all.extend(ranks_elsewhere(&page, &typed));
+        let mut found = search(&typed, all, |entry| (&entry.name, &entry.words));
+        found.truncate(MAX_ENTRIES);
+        found.into_iter().enumerate().collect()
+    })
+}
+
+/// Goes to an entry, or runs its command.
+fn activate(page: &Page, grids: Grids, target: Target) {
+    match target {
+        Target::Route(route, query) => page.address.navigate_with(route, query),
+        Target::Gpu(uuid) => page.address.push_query(query::GPU, Some(uuid)),
+        Target::Silence(item) => silence(page.clone(), item.silences(SILENCE_S)),
+        Target::Command(command) => {
+            if let Some(route) = run_command(page, grids, command) {
+                page.address.navigate(route);
             }
         }
+    }
+}
+
+#[component]
+fn Search() -> impl IntoView {
+    let (page, grids) = (Page::from_context(), Grids::from_context());
+    let open = page.command_palette;
+    let (typed, selected) = (RwSignal::new(String::new()), RwSignal::new(0_usize));
+    let found = found(&page, typed);
+    let activate = move |target: Target| {
+        open.set(false);
+        activate(&page, grids, target);
     };
     let on_input = move |event: web_sys::Event| {
         let input = event.target().and_then(|target| target.dyn_into::<HtmlInputElement>().ok());

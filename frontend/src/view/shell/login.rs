@@ -20,11 +20,29 @@ pub fn Login(
         (Some(why), _) => message(why, &platform::authority()),
         (None, no_key) => no_key_message(no_key.as_ref().unwrap_or(&NoKeyReason::NeverHad)),
     };
-    let command = match &why {
+    let way = way(why.as_ref(), no_key.as_ref());
+    let or_impostor = matches!(why, Some(DisconnectReason::Unverified))
+        .then(|| view! { <p class="gate__aside">{OR_IMPOSTOR}</p> });
+    view! {
+        <main class="gate">
+            <div class="gate__card">
+                <p class="brand">"nodeglass"</p>
+                <h1>{head}</h1>
+                <p>{rest}</p>
+                {way}
+                {or_impostor}
+            </div>
+        </main>
+    }
+}
+
+/// The way in after a failed attempt, or without a key.
+fn way(why: Option<&DisconnectReason>, no_key: Option<&NoKeyReason>) -> AnyView {
+    let command = match why {
         Some(DisconnectReason::NotByProxy { .. } | DisconnectReason::TabLinkExpired) => "relay link --tab",
         _ => "relay link",
     };
-    let way = match &why {
+    match why {
         Some(DisconnectReason::Version | DisconnectReason::NoRandom) => {
             view! { <button class="btn btn--primary" on:click=|_| platform::reload()>"Reload the page"</button> }.into_any()
         }
@@ -38,7 +56,7 @@ pub fn Login(
             <Paste/>
         }
         .into_any(),
-        why if why.as_ref().is_some_and(DisconnectReason::concerns_share)
+        why if why.is_some_and(DisconnectReason::concerns_share)
             || matches!(no_key, Some(NoKeyReason::ShareOver(_))) =>
         {
             view! { <p>"If you have another link, paste it here:"</p> <Paste/> }.into_any()
@@ -53,19 +71,6 @@ pub fn Login(
             </ol>
         }
         .into_any(),
-    };
-    let or_impostor = matches!(why, Some(DisconnectReason::Unverified))
-        .then(|| view! { <p class="gate__aside">{OR_IMPOSTOR}</p> });
-    view! {
-        <main class="gate">
-            <div class="gate__card">
-                <p class="brand">"nodeglass"</p>
-                <h1>{head}</h1>
-                <p>{rest}</p>
-                {way}
-                {or_impostor}
-            </div>
-        </main>
     }
 }
 

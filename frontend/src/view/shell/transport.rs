@@ -17,98 +17,118 @@ pub fn Transport() -> impl IntoView {
     move || exists.get().then(|| controls(&page, status))
 }
 
-fn controls(page: &Page, status: Memo<Option<ReplayStatus>>) -> AnyView {
-    let read = move || status.get().unwrap_or_default();
-    // While the slider is dragged, it stays where the pointer is.
-    let dragged = RwSignal::new(None::<u64>);
-    // What plays again after a pause.
-    let speed_pct = RwSignal::new(REAL_TIME_PCT);
-    Effect::new(move || match read().speed_pct {
-        0 => {}
-        playing => speed_pct.set(playing),
-    });
-    let at_ms = {
-        let page = page.clone();
-        move || {
-            let ReplayStatus { from_ms, to_ms, .. } = read();
-            dragged.get().unwrap_or_else(|| page.now_ms()).clamp(from_ms, to_ms.max(from_ms))
-        }
-    };
-    let position = {
-        let (page, at_ms) = (page.clone(), at_ms.clone());
-        move || {
-            let ReplayStatus { from_ms, to_ms, .. } = read();
-            let ahead_s = (at_ms().cast_signed() - page.now_ms().cast_signed()) / 1_000;
-            let day = platform::clock_of_day(page.wall_s() + ahead_s);
-            format!(
-                "{day} · {}",
-                position_text(at_ms().saturating_sub(from_ms), to_ms.saturating_sub(from_ms))
-            )
-        }
-    };
-    let cut_short = move || {
-        read().is_cut_short.then(|| {
-            view! { <span class="foot__stale" title="The rest of the file is damaged or incomplete">"◆ incomplete file"</span> }
-        })
-    };
-    let is_owner = page.is_owner();
-    let buttons = is_owner.then(|| {
-        let (toggle, choose) = (page.clone(), page.clone());
-        let is_paused = move || read().speed_pct == 0;
+/// A recording that is being played.
+#[derive(Clone)]
+struct Player {
+    page: Page,
+    status: Memo<Option<ReplayStatus>>,
+    /// The place of the slider while it is dragged.
+    dragged: RwSignal<Option<u64>>,
+    /// The speed after a pause.
+    speed_pct: RwSignal<u32>,
+}
+
+impl Player {
+    fn status(&self) -> ReplayStatus {
+        self.status.get().unwrap_or_default()
+    }
+
+    fn is_paused(&self) -> bool {
+        self.status().speed_pct == 0
+    }
+
+    /// Returns the position, in ms of the relay's clock.
+    fn at_ms(&self) -> u64 {
+        let ReplayStatus { from_ms, to_ms, .. } = self.status();
+        self.dragged.get().unwrap_or_else(|| self.page.now_ms()).clamp(from_ms, to_ms.max(from_ms))
+    }
+
+    /// Returns the position as a time of day, and as a part of the whole.
+    fn position_text(&self) -> String {
+        let (at_ms, ReplayStatus { from_ms, to_ms, .. }) = (self.at_ms(), self.status());
+        let ahead_s = (at_ms.cast_signed() - self.page.now_ms().cast_signed()) / 1_000;
+        let day = platform::clock_of_day(self.page.wall_s() + ahead_s);
+        format!("{day} · {}", position_text(at_ms.saturating_sub(from_ms), to_ms.saturating_sub(from_ms)))
+    }
+
+    /// The button that pauses, and the choice of the speed.
+    fn buttons(&self) -> AnyView {
+        let (player, toggle, choose, speed_pct) = (self.clone(), self.clone(), self.clone(), self.speed_pct);
+        let is_paused = Memo::new(move |_| player.is_paused());
         let option = move |speed: u32| {
             view! { <option value=speed.to_string() selected=move || speed_pct.get() == speed>{speed_text(speed)}</option> }
         };
         view! {
-            <button class="btn transport__play" aria-label=move || if is_paused() { "Play" } else { "Pause" }
+            <button class="btn transport__play" aria-label=move || if is_paused.get() { "Play" } else { "Pause" }
                 on:click=move |_| {
-                    let speed = if is_paused() { speed_pct.get_untracked() } else { 0 };
-                    send(toggle.clone(), ReplayCommand::Speed(speed));
-                }>{move || if is_paused() { "▶\u{fe0e}" } else { "❚❚" }}</button>
+                    let speed = if is_paused.get_untracked() { speed_pct.get_untracked() } else { 0 };
+                    toggle.send(ReplayCommand::Speed(speed));
+                }>{move || if is_paused.get() { "▶\u{fe0e}" } else { "❚❚" }}</button>
             <select class="btn transport__speed" aria-label="Speed"
                 on:change=move |event| {
                     let chosen = event_target_value(&event).parse().unwrap_or(REAL_TIME_PCT);
                     speed_pct.set(chosen);
-                    if !is_paused() {
-                        send(choose.clone(), ReplayCommand::Speed(chosen));
+                    if !is_paused.get_untracked() {
+                        choose.send(ReplayCommand::Speed(chosen));
                     }
                 }>{SPEEDS_PCT.map(option).collect_view()}</select>
         }
         .into_any()
-    });
-    let slider = {
-        let page = page.clone();
-        let value = at_ms.clone();
+    }
+
+    /// The slider for the position; a guest cannot move it.
+    fn slider(&self, is_owner: bool) -> AnyView {
+        let (first, last, value, seek, dragged) =
+            (self.clone(), self.clone(), self.clone(), self.clone(), self.dragged);
         view! {
             <input class="transport__slider" type="range" aria-label="Position" disabled=!is_owner
-                min=move || read().from_ms.to_string() max=move || read().to_ms.to_string() step="1000"
-                prop:value=move || value().to_string()
+                min=move || first.status().from_ms.to_string() max=move || last.status().to_ms.to_string() step="1000"
+                prop:value=move || value.at_ms().to_string()
                 on:input=move |event| dragged.set(event_target_value(&event).parse().ok())
                 on:change=move |event| {
                     if let Ok(at_ms) = event_target_value(&event).parse() {
-                        send_then(page.clone(), ReplayCommand::Seek(at_ms), move || dragged.set(None));
+                        seek.send_then(ReplayCommand::Seek(at_ms), move || dragged.set(None));
                     }
                 }/>
         }
         .into_any()
+    }
+
+    fn send(&self, command: ReplayCommand) {
+        self.send_then(command, || {});
+    }
+
+    /// Sends a command, and shows why it was refused.
+    fn send_then(&self, command: ReplayCommand, done: impl FnOnce() + 'static) {
+        let page = self.page.clone();
+        leptos::task::spawn_local(async move {
+            if let Response::Refused(why) = page.request(Request::Replay(command)).await {
+                actions::show_toast(page, why.to_string(), false);
+            }
+            done();
+        });
+    }
+}
+
+fn controls(page: &Page, status: Memo<Option<ReplayStatus>>) -> AnyView {
+    let speed_pct = RwSignal::new(REAL_TIME_PCT);
+    let player = Player { page: page.clone(), status, dragged: RwSignal::new(None), speed_pct };
+    Effect::new(move || match status.with(|status| status.as_ref().map_or(0, |status| status.speed_pct)) {
+        0 => {}
+        playing => speed_pct.set(playing),
+    });
+    let is_owner = page.is_owner();
+    let buttons = is_owner.then(|| player.buttons());
+    let slider = player.slider(is_owner);
+    let cut_short = move || {
+        status.with(|status| status.as_ref().is_some_and(|status| status.is_cut_short)).then(|| {
+            view! { <span class="foot__stale" title="What follows in the file is damaged or incomplete">"◆ incomplete file"</span> }
+        })
     };
     view! {
         <span class="transport" role="group" aria-label="Recording">
-            {buttons} {slider} <span class="num-prose">{move || position()}</span> {move || cut_short()}
+            {buttons} {slider} <span class="num-prose">{move || player.position_text()}</span> {cut_short}
         </span>
     }
     .into_any()
-}
-
-fn send(page: Page, command: ReplayCommand) {
-    send_then(page, command, || {});
-}
-
-/// Sends a command, and shows why it was refused.
-fn send_then(page: Page, command: ReplayCommand, done: impl FnOnce() + 'static) {
-    leptos::task::spawn_local(async move {
-        if let Response::Refused(why) = page.request(Request::Replay(command)).await {
-            actions::show_toast(page, why.to_string(), false);
-        }
-        done();
-    });
 }

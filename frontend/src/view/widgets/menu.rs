@@ -20,18 +20,7 @@ pub fn Menu(
     inside: Arc<dyn Fn() -> AnyView + Send + Sync>,
 ) -> impl IntoView {
     let button = NodeRef::<Button>::new();
-    // The focus is in the menu, or nowhere once it is gone: it returns to the button.
-    Effect::watch(
-        move || open.get(),
-        move |is_open, _, _| {
-            let menu = button.get_untracked().and_then(|button| button.parent_element());
-            let focused = document().active_element();
-            if !is_open && (focus::is_lost() || menu.is_some_and(|menu| menu.contains(focused.as_deref()))) {
-                button.get_untracked().into_iter().for_each(|button| drop(button.focus()));
-            }
-        },
-        false,
-    );
+    return_focus(button, open);
     let handle_key = move |event: KeyboardEvent| {
         // Letters typed in an open menu are not shortcuts of the page; those typed on its button are.
         if !open.get_untracked() {
@@ -67,4 +56,19 @@ pub fn Menu(
             {move || body()}
         </div>
     }
+}
+
+/// Returns the focus to the button when the menu closes, if the focus is in the menu, or nowhere once the menu is gone.
+fn return_focus(button: NodeRef<Button>, open: RwSignal<bool>) {
+    Effect::watch(
+        move || open.get(),
+        move |is_open, _, _| {
+            let menu = button.get_untracked().and_then(|button| button.parent_element());
+            let focused = document().active_element();
+            if !is_open && (focus::is_lost() || menu.is_some_and(|menu| menu.contains(focused.as_deref()))) {
+                button.get_untracked().into_iter().for_each(|button| drop(button.focus()));
+            }
+        },
+        false,
+    );
 }

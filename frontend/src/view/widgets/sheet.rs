@@ -29,49 +29,20 @@ pub fn Sheet(
     children: Children,
 ) -> impl IntoView {
     let dialog = NodeRef::<Dialog>::new();
-    Effect::new(move || {
-        if let Some(dialog) = dialog.get()
-            && !dialog.open()
-        {
-            let _ = dialog.show_modal();
-        }
-    });
-    // Closed before it is removed: only then does the browser return the focus.
-    on_cleanup(move || {
-        if let Some(dialog) = dialog.get_untracked() {
-            dialog.close();
-        }
-    });
+    show_modal(dialog);
+    if let Some(keys) = keys {
+        pass_keys(dialog, keys);
+    }
     let (by_escape, by_click, by_button) = (close.clone(), close.clone(), close);
     let on_cancel = move |event: web_sys::Event| {
         event.prevent_default();
         by_escape();
     };
     let on_click = move |event: web_sys::MouseEvent| {
-        let on_veil = event.target().is_some_and(|target| {
-            target.dyn_into::<web_sys::Element>().is_ok_and(|target| target.tag_name() == "DIALOG")
-        });
-        if on_veil {
+        if has_tag(&event, "DIALOG") {
             by_click();
         }
     };
-    let handle_key = move |event: &web_sys::KeyboardEvent| {
-        let typing = event.target().is_some_and(|target| {
-            target.dyn_into::<web_sys::Element>().is_ok_and(|target| target.tag_name() == "INPUT")
-        });
-        if let Some(keys) = keys.as_ref().filter(|_| !typing && !event.ctrl_key() && !event.meta_key()) {
-            keys(&event.key());
-        }
-    };
-    // On the document, which also receives keys when the focused element has disappeared, such as a button after its
-    // answer. The page's own shortcuts leave an open sheet alone.
-    StoredValue::new_local(Listener::new(document(), "keydown", move |event| {
-        let Some(event) = event.dyn_ref::<web_sys::KeyboardEvent>() else { return };
-        let own = dialog.get_untracked().map(web_sys::Element::from);
-        if own.is_some() && platform::top_sheet() == own {
-            handle_key(event);
-        }
-    }));
     view! {
         <dialog
             class=class
@@ -86,4 +57,40 @@ pub fn Sheet(
             </div>
         </dialog>
     }
+}
+
+/// Opens a dialog once it is there, and closes it before it is removed: only then does the browser return the focus.
+fn show_modal(dialog: NodeRef<Dialog>) {
+    Effect::new(move || {
+        if let Some(dialog) = dialog.get()
+            && !dialog.open()
+        {
+            let _ = dialog.show_modal();
+        }
+    });
+    on_cleanup(move || {
+        if let Some(dialog) = dialog.get_untracked() {
+            dialog.close();
+        }
+    });
+}
+
+/// Passes the keys on that are pressed while a dialog is the topmost, except those typed in a field.
+fn pass_keys(dialog: NodeRef<Dialog>, keys: Keys) {
+    // On the document, which also receives keys when the focused element has disappeared, such as a button after its
+    // answer. The page's own shortcuts leave an open sheet alone.
+    StoredValue::new_local(Listener::new(document(), "keydown", move |event| {
+        let Some(event) = event.dyn_ref::<web_sys::KeyboardEvent>() else { return };
+        let own = dialog.get_untracked().map(web_sys::Element::from);
+        let is_top = own.is_some() && platform::top_sheet() == own;
+        if is_top && !has_tag(event, "INPUT") && !event.ctrl_key() && !event.meta_key() {
+            keys(&event.key());
+        }
+    }));
+}
+
+/// Returns whether the target of an event is an element with this tag.
+fn has_tag(event: &web_sys::Event, tag: &str) -> bool {
+    let target = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
+    target.is_some_and(|target| target.tag_name() == tag)
 }
