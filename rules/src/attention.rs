@@ -1,15 +1,12 @@
 //! Folds findings that say the same into one entry: a slow GPU and why its clock is lowered, and repeated failures of a job.
 
 use crate::text;
-use nodeglass_protocol::finding::{self, Finding, FindingKind};
+use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingTrait};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{GpuUuid, JobId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Kinds about a lowered clock, which explain a slow GPU.
-const LOWERED_CLOCK: [FindingKind; 3] =
-    [FindingKind::Thermal, FindingKind::PowerBrake, FindingKind::Slowdown];
 /// The end of the line of evidence that states which GPUs a slow one delays.
 pub const MAY_WAIT: &str = "may wait for it";
 /// Maximum number of earlier failures that the evidence names.
@@ -185,7 +182,7 @@ fn fold_clocks(findings: Vec<&Finding>) -> Vec<Folded<'_>> {
     let (slow, rest): (Vec<_>, Vec<_>) =
         findings.into_iter().partition(|finding| finding.kind == FindingKind::Straggler);
     let (causes, rest): (Vec<_>, Vec<_>) =
-        rest.into_iter().partition(|finding| LOWERED_CLOCK.contains(&finding.kind));
+        rest.into_iter().partition(|finding| finding.kind.is(FindingTrait::LowersClock));
     let mut slow: Vec<Folded<'_>> = slow.into_iter().map(Folded::alone).collect();
     // The title of a slow GPU states its cause, and its evidence the temperature.
     let mut listed: Vec<Folded<'_>> = Vec::new();

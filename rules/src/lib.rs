@@ -18,7 +18,6 @@ pub mod health;
 pub mod job_events;
 pub mod job_names;
 pub mod limits;
-pub mod node_faults;
 pub mod outcome;
 pub mod ownership;
 pub mod peers;

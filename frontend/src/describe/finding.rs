@@ -67,7 +67,7 @@ fn in_graph_at(item: &Item, when: &str) -> String {
 
 /// Returns what a silence of an item covers: `“GPU too hot” of llama3-8b-pretrain`, `“disk full” of all jobs`.
 pub fn silence_scope(item: &Item) -> String {
-    let mut kinds: Vec<&str> = item.sources.iter().map(|source| kind_label(source.kind)).collect();
+    let mut kinds: Vec<&str> = item.sources.iter().map(|source| source.kind.label()).collect();
     kinds.dedup();
     let kinds: Vec<String> = kinds.into_iter().map(|kind| format!("“{kind}”")).collect();
     format!("{} of {}", kinds.join(" and "), silenced_jobs(item, item.only_job()))
@@ -76,7 +76,7 @@ pub fn silence_scope(item: &Item) -> String {
 /// Returns what a request silences or shows again: `“GPU too hot” of all jobs`, `every finding of job 17`.
 pub fn request_scope(item: &Item, request: &SilenceRequest) -> String {
     let kind =
-        request.kind.map_or_else(|| "every finding".to_owned(), |kind| format!("“{}”", kind_label(kind)));
+        request.kind.map_or_else(|| "every finding".to_owned(), |kind| format!("“{}”", kind.label()));
     format!("{kind} of {}", silenced_jobs(item, request.job))
 }
 
@@ -86,48 +86,6 @@ fn silenced_jobs(item: &Item, job: Option<JobId>) -> String {
         None => "all jobs".to_owned(),
         Some(job) if item.jobs == [job] => item.subject.clone(),
         Some(job) => format!("job {job}"),
-    }
-}
-
-/// Returns what findings of a kind are about, in a few words: `GPU too hot`.
-pub fn kind_label(kind: FindingKind) -> &'static str {
-    match kind {
-        FindingKind::UnusedGpus => "unused GPUs",
-        FindingKind::IdleGpus => "idle GPUs",
-        FindingKind::NoProcess => "no process on the GPUs",
-        FindingKind::CollectiveHang => "looks hung",
-        FindingKind::Straggler => "GPU slower than its peers",
-        FindingKind::InputBound => "waits for input",
-        FindingKind::LowEfficiency => "low efficiency",
-        FindingKind::GpuMemoryForecast => "GPU memory fills up",
-        FindingKind::JobMemoryForecast => "memory limit",
-        FindingKind::HostMemory => "memory of a node",
-        FindingKind::Swapping => "swapping",
-        FindingKind::DiskFull => "disk full",
-        FindingKind::HeldMemory => "held GPU memory",
-        FindingKind::Thermal => "GPU too hot",
-        FindingKind::PowerBrake => "power brake",
-        FindingKind::Slowdown => "GPU slowed down by the hardware",
-        FindingKind::MemoryErrors => "GPU memory errors",
-        FindingKind::Xid => "Xid",
-        FindingKind::GpuLost => "GPU lost",
-        FindingKind::NvlinkDown => "NVLink down",
-        FindingKind::PcieNarrow => "PCIe lanes missing",
-        FindingKind::Unlicensed => "no vGPU license",
-        FindingKind::StuckProcess => "stuck process",
-        FindingKind::NodeUnreachable => "node unreachable",
-        FindingKind::DriverHang => "GPU driver hangs",
-        FindingKind::NoGpu => "no GPU found",
-        FindingKind::PendingForever => "pending forever",
-        FindingKind::TimeLimit => "time limit",
-        FindingKind::Failed => "failed",
-        FindingKind::LogMessage => "message in the log",
-        FindingKind::CommunicationBound => "limited by communication",
-        FindingKind::MemoryBound => "limited by GPU memory bandwidth",
-        FindingKind::SlowerThanModel => "slower than others of its model",
-        FindingKind::OutsideJob => "process outside of a job",
-        FindingKind::ClockSkew => "clock of a node",
-        FindingKind::CustomRule => "own rule",
     }
 }
 

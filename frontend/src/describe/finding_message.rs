@@ -5,7 +5,6 @@ use crate::domain::severity::Severity;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::job::Job;
-use nodeglass_rules::node_faults::is_node_fault;
 
 /// Most UUIDs that a message lists.
 const MAX_UUIDS: usize = 8;
@@ -39,7 +38,7 @@ pub fn message(item: &Item, job: Option<&Job>, when: &str, cost: Option<&str>, l
 
 /// Returns the nodes whose hardware a finding blames, so that a new start of the job should avoid them.
 pub fn blamed_nodes(item: &Item) -> &[NodeName] {
-    let is_fault = is_node_fault(item.kind, item.severity == Severity::Error);
+    let is_fault = item.kind.is_fault(item.severity == Severity::Error);
     let is_hardware = is_fault || item.kind == FindingKind::DiskFull;
     if is_hardware { &item.nodes } else { &[] }
 }

@@ -1,7 +1,10 @@
 //! Findings: what the relay concludes from readings, each with its evidence, meaning and advice.
 
+mod catalogue;
+
 use crate::capture::FindingCapture;
 use crate::{GpuField, GpuUuid, JobId, LongText, NodeName, Text};
+pub use catalogue::{FindingKind, FindingTrait};
 use serde::{Deserialize, Serialize};
 use std::cmp::{Ordering, Reverse};
 
@@ -9,131 +12,6 @@ use std::cmp::{Ordering, Reverse};
 pub const MAX_FINDINGS: usize = 512;
 /// Maximum number of lines of evidence of a finding.
 pub const MAX_EVIDENCE: usize = 8;
-
-/// Defines [`FindingKind`] with its names.
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
-        /// What a finding is about.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-        #[serde(rename_all = "snake_case")]
-        pub enum FindingKind {
-            $($(#[$doc])* $kind,)*
-        }
-
-        impl FindingKind {
-            /// All kinds.
-            pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
-
-            /// Returns its name in the API, in metrics and on the command line: `idle_gpus`.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$kind => $name,)* }
-            }
-        }
-    };
-}
-
-// Their numbers are part of the wire: new ones are added at the end.
-kinds! {
-    /// Some GPUs of a job do nothing while others work, or all have done nothing since its start.
-    UnusedGpus = "unused_gpus",
-    /// All GPUs of a job worked, and do nothing any more.
-    IdleGpus = "idle_gpus",
-    /// No process runs on the GPUs of a job.
-    NoProcess = "no_process",
-    /// All GPUs of a job report full utilisation at the power of a busy-wait.
-    CollectiveHang = "collective_hang",
-    /// A GPU of a job works less than its peers.
-    Straggler = "straggler",
-    /// The GPUs of a job wait for input most of the time.
-    InputBound = "input_bound",
-    /// The GPUs of a job are busy but do little work, by their power or their SMs' activity.
-    LowEfficiency = "low_efficiency",
-    /// The memory of a GPU will be exhausted.
-    GpuMemoryForecast = "gpu_memory_forecast",
-    /// The memory of a job on a node is close to its limit, or will reach it.
-    JobMemoryForecast = "job_memory_forecast",
-    /// The memory of a node is almost exhausted, or will be.
-    HostMemory = "host_memory",
-    /// A node swaps.
-    Swapping = "swapping",
-    /// A local disk or `/dev/shm` is almost full.
-    DiskFull = "disk_full",
-    /// Memory of a GPU that no visible process holds.
-    HeldMemory = "held_memory",
-    /// Heat lowers the clock of a GPU.
-    Thermal = "thermal",
-    /// The power supply lowers the clock of a GPU.
-    PowerBrake = "power_brake",
-    /// The hardware lowers the clock of a GPU without a reason.
-    Slowdown = "slowdown",
-    /// Errors or pending repairs of the memory of a GPU.
-    MemoryErrors = "memory_errors",
-    /// The driver reported an Xid.
-    Xid = "xid",
-    /// A GPU cannot be read any more.
-    GpuLost = "gpu_lost",
-    /// NVLinks of a GPU are down.
-    NvlinkDown = "nvlink_down",
-    /// A GPU has fewer PCIe lanes than it could.
-    PcieNarrow = "pcie_narrow",
-    /// A virtual GPU without a license.
-    Unlicensed = "unlicensed",
-    /// A process on a GPU is a zombie, or cannot be killed.
-    StuckProcess = "stuck_process",
-    /// A node does not answer, or refuses the connection.
-    NodeUnreachable = "node_unreachable",
-    /// The GPU driver of a node does not answer.
-    DriverHang = "driver_hang",
-    /// No GPU of a node can be read, although a job has some.
-    NoGpu = "no_gpu",
-    /// A pending job will not start by itself.
-    PendingForever = "pending_forever",
-    /// A job is about to reach its time limit.
-    TimeLimit = "time_limit",
-    /// A job ended abnormally.
-    Failed = "failed",
-    /// The log of a job has a message that explains a problem.
-    LogMessage = "log_message",
-    /// Communication between its GPUs limits a job.
-    CommunicationBound = "communication_bound",
-    /// The bandwidth of the GPUs' memory limits a job.
-    MemoryBound = "memory_bound",
-    /// The GPUs of a job on a node are slower than others of their model.
-    SlowerThanModel = "slower_than_model",
-    /// A process outside of a job uses its GPUs, or a GPU that no job has.
-    OutsideJob = "outside_job",
-    /// The clock of a node is wrong.
-    ClockSkew = "clock_skew",
-    /// A rule of the settings holds.
-    CustomRule = "custom_rule",
-}
-
-impl FindingKind {
-    /// Returns whether it is about a node as a whole: it affects every job there, and its texts name none.
-    pub fn is_of_node(self) -> bool {
-        matches!(
-            self,
-            Self::NodeUnreachable
-                | Self::DriverHang
-                | Self::NoGpu
-                | Self::HostMemory
-                | Self::Swapping
-                | Self::DiskFull
-                | Self::ClockSkew
-        )
-    }
-
-    /// Returns whether it is about an event, which expires, and not about a condition, which ends.
-    pub fn is_event(self) -> bool {
-        matches!(self, Self::Failed | Self::Xid)
-    }
-
-    /// Returns the kind with a name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.name() == name)
-    }
-}
 
 /// Severity of a finding, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -301,19 +179,5 @@ impl FindingGpu {
         use crate::field::Field as _;
         let metric = field.map(|field| Text::new(field.metric().name));
         Self { node: node.clone(), uuid: uuid.clone(), metric }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_kind_is_that_of_its_json_form() {
-        for kind in FindingKind::ALL {
-            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
-            assert_eq!(FindingKind::from_name(kind.name()), Some(*kind));
-        }
-        assert_eq!(FindingKind::from_name("none"), None);
     }
 }

@@ -2,7 +2,6 @@
 
 use super::Timestamp;
 use super::capture::Capture;
-use nodeglass_findings::catalogue;
 use nodeglass_protocol::finding::{self, FindingGpu, FindingKind, FindingSeverity};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Text};
 use serde::{Deserialize, Serialize};
@@ -83,7 +82,7 @@ impl Finding {
             title: finding.title.to_string(),
             reason: finding.reason.to_string(),
             evidence: finding.evidence.iter().map(ToString::to_string).collect(),
-            meaning: catalogue::info(finding.kind).meaning.to_owned(),
+            meaning: finding.kind.meaning().to_owned(),
             advice: finding.advice.to_string(),
             since: Timestamp::from_millis(finding.since_ms),
             or_earlier: finding.or_earlier,

@@ -5,7 +5,6 @@
 //! what they see. A reading that is missing is never evidence: it neither confirms nor resolves anything.
 
 pub mod capture;
-pub mod catalogue;
 mod detect;
 mod held_rules;
 mod input;
@@ -24,7 +23,7 @@ use held_rules::HeldRules;
 use input::DetectorInput;
 use job_log::JobLogs;
 use nodeglass_protocol::capture::FindingCapture;
-use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity, Silence};
+use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity, FindingTrait, Silence};
 use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
@@ -251,14 +250,12 @@ impl Findings {
 /// owner's words, or is made from logs, whose lines may contain anything. The failure of a job stays, without its
 /// evidence, which may also name jobs that it depends on.
 pub fn for_guests(mut finding: Finding) -> Option<Finding> {
-    match finding.kind {
-        FindingKind::LogMessage | FindingKind::OutsideJob | FindingKind::CustomRule => return None,
-        // One that is more than a reminder has the progress in its title.
-        FindingKind::TimeLimit if finding.severity > FindingSeverity::Info => return None,
-        FindingKind::Failed => finding.evidence.clear(),
-        _ => {}
+    // A time limit that is more than a reminder has the progress of the job in its title.
+    let has_progress = finding.kind == FindingKind::TimeLimit && finding.severity > FindingSeverity::Info;
+    if finding.kind.is(FindingTrait::PrivateEvidence) {
+        finding.evidence.clear();
     }
-    Some(finding)
+    (!finding.kind.is(FindingTrait::Private) && !has_progress).then_some(finding)
 }
 
 #[cfg(test)]

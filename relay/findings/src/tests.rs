@@ -9,6 +9,7 @@ use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, Owner, ProcessGap,
 use nodeglass_protocol::process::{ProcessFacts, ProcessKind};
 use nodeglass_protocol::{Cell, Field as _, GpuField, GpuUuid, HostField, JobId, ProcessField, Reading, Row};
 
+mod document;
 mod hangs;
 mod nodes;
 mod rules;

@@ -1,6 +1,5 @@
 //! Thresholds of the detectors, which the settings may change, the kinds that are turned off, and own rules.
 
-use super::catalogue;
 use super::rule::Rule;
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_rules::limits::{ACTIVITY_PCT, CLOCK_PCT, IDLE_PCT};
@@ -195,7 +194,7 @@ impl Thresholds {
             }
             _ => 0,
         };
-        catalogue::info(kind).found_within_ms + u64::from(more_minutes) * 60_000 + self.extra_confirm_ms(kind)
+        kind.found_within_ms() + u64::from(more_minutes) * 60_000 + self.extra_confirm_ms(kind)
     }
 
     /// Additional confirmation time of a kind, in ms: of `idle-minutes`, what exceeds the ten minutes of readings that are

@@ -1,30 +1,15 @@
 //! Confirms what detectors see, keeps it while it lasts, and resolves it when it is over.
 
-use super::catalogue;
 use super::now::Now;
 use super::series::STEP_MS;
 use super::thresholds::Thresholds;
 use nodeglass_protocol::finding::{
-    self, Finding, FindingGpu, FindingKind, FindingSeverity, MAX_EVIDENCE, MAX_FINDINGS,
+    self, Finding, FindingGpu, FindingKind, FindingSeverity, FindingTrait, MAX_EVIDENCE, MAX_FINDINGS,
 };
 use nodeglass_protocol::{JobId, LongText, NodeName, Text};
 use nodeglass_rules::text;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Kinds that the newest readings of a GPU alone show.
-const MOMENTARY: [FindingKind; 10] = [
-    FindingKind::Thermal,
-    FindingKind::PowerBrake,
-    FindingKind::Slowdown,
-    FindingKind::HeldMemory,
-    FindingKind::StuckProcess,
-    FindingKind::MemoryErrors,
-    FindingKind::NvlinkDown,
-    FindingKind::PcieNarrow,
-    FindingKind::Unlicensed,
-    FindingKind::GpuLost,
-];
 
 /// For how long something that is not confirmed yet may be absent, in ms: in one examination.
 const MAX_GAP_MS: u64 = 15_000;
@@ -66,12 +51,12 @@ pub struct Detection {
 }
 
 impl Detection {
-    /// A detection without details.
-    pub fn new(kind: FindingKind, subject: String, severity: FindingSeverity, title: String) -> Self {
+    /// A detection without details, as severe as its kind usually is.
+    pub fn new(kind: FindingKind, subject: String, title: String) -> Self {
         Self {
             kind,
             subject,
-            severity,
+            severity: kind.severity(),
             confidence_pct: 95,
             jobs: Vec::new(),
             nodes: Vec::new(),
@@ -98,7 +83,7 @@ pub struct Detections {
     pub seen: Vec<Detection>,
     /// Prefixes of keys about which nothing is known at the moment, because readings are missing.
     pub unknown: Vec<String>,
-    /// Nodes that are not read, about whose GPUs the kinds of [`MOMENTARY`] are not known.
+    /// Nodes that are not read, about whose GPUs [momentary](FindingTrait::Momentary) findings are not known.
     pub unread: BTreeSet<NodeName>,
     /// Nodes that are read.
     pub read: BTreeSet<NodeName>,
@@ -246,7 +231,7 @@ impl Tracker {
             if track.last_ms == now_ms || track.finding.ended_ms.is_some() {
                 continue;
             }
-            let is_unread = MOMENTARY.contains(&track.finding.kind)
+            let is_unread = track.finding.kind.is(FindingTrait::Momentary)
                 && track.finding.nodes.iter().any(|node| unread.contains(node));
             if is_unread || unknown.iter().any(|prefix| is_of(key, prefix)) {
                 // What cannot be seen neither goes on nor ends.
@@ -258,7 +243,7 @@ impl Tracker {
                 continue;
             }
             let absent_ms = now_ms.saturating_sub(track.last_ms);
-            let clear_ms = catalogue::info(track.finding.kind).clear_ms;
+            let clear_ms = track.finding.kind.clear_ms();
             if absent_ms >= if track.is_confirmed { clear_ms } else { clear_ms.min(MAX_GAP_MS) } {
                 // If it is seen again later, it is a new finding.
                 self.earlier.remove(key);
@@ -304,20 +289,19 @@ impl Tracker {
             }
             let Some(kind) = key.split('/').next().and_then(FindingKind::from_name) else { return false };
             let since_ms = *earlier.absent_since_ms.get_or_insert(now_ms);
-            let found_again_ms = thresholds.found_within_ms(kind) + catalogue::info(kind).clear_ms;
+            let found_again_ms = thresholds.found_within_ms(kind) + kind.clear_ms();
             now_ms.saturating_sub(since_ms) < found_again_ms
         });
     }
 
     /// Enters one detection; returns whether the list changed.
     fn observe(&mut self, detection: Detection, extra_ms: u64, now: Now) -> bool {
-        let timing = catalogue::info(detection.kind);
         let key = detection.key();
         let (known, before) = self.take_known(&key);
         let first_ms = known.as_ref().map_or(now.relay_ms, |track| track.first_ms);
         let was_confirmed = known.as_ref().is_some_and(|track| track.is_confirmed);
         let is_confirmed =
-            was_confirmed || now.relay_ms.saturating_sub(first_ms) >= timing.confirm_ms + extra_ms;
+            was_confirmed || now.relay_ms.saturating_sub(first_ms) >= detection.kind.confirm_ms() + extra_ms;
         let cause = match (&detection.cause, &known) {
             (Some(cause), _) => Some((cause.clone(), now.relay_ms)),
             (None, Some(track)) => track.cause.clone(),
@@ -433,7 +417,7 @@ fn is_of(key: &str, prefix: &str) -> bool {
 
 /// The finding of a detection.
 fn listed(detection: Detection, key: &str, since: (u64, bool), found_ms: u64) -> Finding {
-    let advice = detection.advice.unwrap_or_else(|| catalogue::info(detection.kind).advice.to_owned());
+    let advice = detection.advice.unwrap_or_else(|| detection.kind.advice().to_owned());
     Finding {
         key: Text::new(key),
         kind: detection.kind,

@@ -3,7 +3,7 @@
 use super::NotifyOn;
 use super::notice::{JobSummary, Notice};
 use nodeglass_protocol::Text;
-use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind, FindingSeverity, FindingTrait};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_rules::job_events::{JobEvent, JobPhases};
 use std::collections::BTreeMap;
@@ -36,9 +36,6 @@ enum Known {
     /// The notice of the straggler that it causes stands for it.
     Covered,
 }
-
-/// What slows a GPU down: if it makes a straggler of the GPU, one notice suffices.
-const CAUSES: [FindingKind; 3] = [FindingKind::Thermal, FindingKind::PowerBrake, FindingKind::Slowdown];
 
 impl NoticeSelector {
     pub(super) fn new(selection: Selection, since_ms: u64) -> Self {
@@ -144,7 +141,7 @@ impl NoticeSelector {
         let is_slow =
             |gpu| stragglers.iter().flat_map(|straggler| &straggler.gpus).any(|slow| slow.uuid == gpu);
         let is_covered = |finding: &Finding| {
-            CAUSES.contains(&finding.kind)
+            finding.kind.is(FindingTrait::LowersClock)
                 && !finding.gpus.is_empty()
                 && finding.gpus.iter().all(|gpu| is_slow(gpu.uuid.clone()))
         };
@@ -159,7 +156,7 @@ fn combined(found: Vec<&Finding>) -> Vec<Vec<&Finding>> {
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
     for finding in found {
         let is_same = |group: &&mut Vec<&Finding>| group.iter().all(|other| other.kind == finding.kind);
-        match groups.iter_mut().find(|group| finding.kind.is_of_node() && is_same(group)) {
+        match groups.iter_mut().find(|group| finding.kind.is(FindingTrait::OfNode) && is_same(group)) {
             Some(group) => group.push(finding),
             None => groups.push(vec![finding]),
         }

@@ -3,7 +3,6 @@
 use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity};
 use nodeglass_protocol::report::Report;
 use nodeglass_protocol::{GpuUuid, JobId, NodeName};
-use nodeglass_rules::node_faults::is_node_fault;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +54,7 @@ impl NodeFaults {
     /// Adds what was found during a job.
     pub fn add(&mut self, report: &Report) {
         let is_fault =
-            |finding: &&Finding| is_node_fault(finding.kind, finding.severity == FindingSeverity::Error);
+            |finding: &&Finding| finding.kind.is_fault(finding.severity == FindingSeverity::Error);
         for finding in report.findings.iter().filter(is_fault) {
             for node in &finding.nodes {
                 let here = finding.gpus.iter().filter(|gpu| gpu.node == *node);

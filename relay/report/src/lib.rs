@@ -17,7 +17,7 @@ mod usage;
 pub use chat::{Chat, code_block, message};
 pub use faults::{NodeFault, NodeFaults};
 use nodeglass_protocol::field::{Field as _, Row};
-use nodeglass_protocol::finding::{Finding, FindingKind};
+use nodeglass_protocol::finding::{Finding, FindingTrait};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::note::{self, MAX_PER_JOB, Note};
 use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
@@ -205,9 +205,8 @@ impl JobRecord {
         }
         let names_only_shown = |finding: &Finding| {
             // Those of nodes, and of what processes leave behind, may be made from what a share hides.
-            let is_of_work = !finding.kind.is_of_node()
-                && !matches!(finding.kind, FindingKind::HeldMemory | FindingKind::StuckProcess);
-            is_of_work
+            !finding.kind.is(FindingTrait::OfNode)
+                && !finding.kind.is(FindingTrait::OfProcesses)
                 && finding.jobs == [self.job.id]
                 && finding.nodes.iter().all(|node| self.job.nodes.contains(node))
         };

@@ -1,9 +1,8 @@
 //! Access policy: filters what a share's holder is sent, before it is encoded.
 
-use nodeglass_findings::catalogue;
 use nodeglass_fleet::Fleet;
 use nodeglass_history::{Span, VisibleNode};
-use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind};
+use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind, FindingTrait};
 use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::Job;
@@ -299,7 +298,7 @@ impl Visibility {
         let jobs = fleet.jobs();
         // Stacks, arguments and paths of the owner's processes; what the owner silenced is for the owner alone.
         let mut finding = Finding { capture: None, silenced_until_ms: None, ..finding.clone() };
-        if finding.kind.is_of_node() && !finding.jobs.is_empty() {
+        if finding.kind.is(FindingTrait::OfNode) && !finding.jobs.is_empty() {
             // Its texts name the node alone.
             finding.jobs.retain(|job| self.shows_job(*job, jobs));
             if finding.jobs.is_empty() {
@@ -314,18 +313,17 @@ impl Visibility {
             return None;
         }
         let are_hosts_shown = || finding.nodes.iter().all(|node| self.shows_host(node, fleet));
+        let is = |what| finding.kind.is(what);
+        if is(FindingTrait::OfHost) && !are_hosts_shown() || is(FindingTrait::NamesPaths) && self.hidden.paths {
+            return None;
+        }
         match finding.kind {
-            FindingKind::HostMemory | FindingKind::Swapping if !are_hosts_shown() => return None,
-            // Names the directory for scratch files.
-            FindingKind::DiskFull if self.hidden.paths || !are_hosts_shown() => return None,
             FindingKind::HeldMemory if !self.shows_unattributed() => return None,
             // Names a process.
             FindingKind::StuckProcess if !self.shows_processes_on(&finding.gpus, fleet) => return None,
-            // May contain output of a login shell.
-            FindingKind::NodeUnreachable => finding.evidence.clear(),
             // SLURM's explanation may name other jobs.
             FindingKind::PendingForever if self.scope != Scope::All => {
-                finding.advice = catalogue::info(finding.kind).advice.into();
+                finding.advice = finding.kind.advice().into();
             }
             _ => {}
         }

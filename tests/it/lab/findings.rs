@@ -6,7 +6,6 @@ mod leak;
 use super::page::LabPage;
 use anyhow::{Context, Result, ensure};
 use leak::Leak;
-use nodeglass_findings::catalogue;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::frame::Form;
@@ -102,7 +101,7 @@ async fn follow(
     jobs: &Jobs,
     leak: &Leak,
 ) -> Result<BTreeMap<FindingKind, Duration>> {
-    let within = |kind| Duration::from_millis(catalogue::info(kind).found_within_ms);
+    let within = |kind: FindingKind| Duration::from_millis(kind.found_within_ms());
     let kinds = [FindingKind::Straggler, FindingKind::CollectiveHang];
     let last = kinds.map(within).into_iter().max().unwrap_or_default();
     let (began, mut saves) = (Instant::now(), true);

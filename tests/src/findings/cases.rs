@@ -4,7 +4,6 @@ mod hosts;
 mod jobs;
 
 use crate::findings::{Observed, Play};
-use nodeglass_findings::catalogue;
 use nodeglass_protocol::finding::FindingKind as Kind;
 use std::fmt::Write as _;
 
@@ -76,7 +75,7 @@ impl Expected {
 
     /// Returns for how long after the end of its cause it may be listed as active, in s.
     fn resolved_within_s(&self) -> i64 {
-        (catalogue::info(self.kind).clear_ms / 1_000).cast_signed() + RESOLVE_SLACK_S
+        (self.kind.clear_ms() / 1_000).cast_signed() + RESOLVE_SLACK_S
     }
 }
 
@@ -110,7 +109,7 @@ impl Case {
         for expected in &self.expected {
             let kind = expected.kind;
             let of_kind = || observed.iter().filter(|found| expected.is_met_by(found));
-            let promised_s = (catalogue::info(kind).found_within_ms / 1_000).cast_signed();
+            let promised_s = (kind.found_within_ms() / 1_000).cast_signed();
             let within_s = expected.within_s.unwrap_or(promised_s);
             match of_kind().map(|found| found.found_s).min() {
                 None => faults.push((kind, Fault::Missed)),

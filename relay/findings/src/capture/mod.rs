@@ -10,7 +10,7 @@ mod group;
 use super::now::Now;
 pub use group::{NodeAnswer, summary};
 use nodeglass_protocol::capture::{FindingCapture, MAX_PROCESSES};
-use nodeglass_protocol::finding::{Finding, FindingKind};
+use nodeglass_protocol::finding::{Finding, FindingKind, FindingTrait};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::request::ProcessRef;
@@ -18,9 +18,6 @@ use nodeglass_protocol::{JobId, LongText, NodeName};
 use nodeglass_rules::ownership;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Findings at whose beginning the processes are captured: those of work that stopped.
-const KINDS: [FindingKind; 4] =
-    [FindingKind::CollectiveHang, FindingKind::IdleGpus, FindingKind::NoProcess, FindingKind::StuckProcess];
 /// A job is captured at most once in this time, in ms.
 const SPACING_MS: u64 = 600_000;
 /// A finding that is older is not at its beginning, in ms: an earlier relay found it.
@@ -93,7 +90,8 @@ impl Captures {
     ) -> Vec<CaptureOrder> {
         self.forget(findings, now.relay_ms);
         let mut orders = Vec::new();
-        for finding in findings.iter().filter(|finding| finding.is_active() && KINDS.contains(&finding.kind))
+        for finding in
+            findings.iter().filter(|finding| finding.is_active() && finding.kind.is(FindingTrait::Captured))
         {
             let key = finding.key.as_str();
             let is_known = self.seen.insert(key.to_owned(), finding.found_ms) == Some(finding.found_ms);

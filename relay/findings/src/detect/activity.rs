@@ -6,7 +6,7 @@ use crate::job_log::JobLog;
 use crate::series::{NodeSeries, STEP_MS, WAITING_SM_PCT, waiting_power};
 use crate::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
-use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::picture::ProcessGap;
 use std::collections::BTreeMap;
 
@@ -103,19 +103,22 @@ fn hang(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) ->
         // Compilation and loading of data occupy the host.
         return None;
     }
-    let has_worked = input.was_hung(job.job.id)
-        || job.units.iter().any(|unit| unit.series.worked_ms().is_some_and(|at_ms| at_ms > job.started_ms));
-    if !has_worked {
-        // Small kernels in a loop look the same. A program that never worked and writes nothing either does not.
-        let is_silent = log.is_some_and(|log| quiet_ms(log, now_ms) >= IDLE_STEPS as u64 * STEP_MS);
-        if !is_silent || !waiting.iter().all(|unit| waits(unit, IDLE_STEPS, now_ms)) {
-            found.unknown(&[FindingKind::CollectiveHang], &job.job.id.to_string());
-            return None;
-        }
+    if !input.was_hung(job.job.id) && !is_no_loop(job, &waiting, log, now_ms) {
+        found.unknown(&[FindingKind::CollectiveHang], &job.job.id.to_string());
+        return None;
     }
     let silent_log = log.filter(|log| quiet_ms(log, now_ms) >= window_ms);
     let since = Some((since_ms, or_earlier));
     Some(Detection { since, ..hung(job, &waiting, &others, silent_log, steps, now_ms) })
+}
+
+/// Returns whether GPUs that seem to wait do not run small kernels in a loop, which look the same: the job has worked, or
+/// writes nothing either.
+fn is_no_loop(job: &JobGpus<'_>, waiting: &[JobGpu<'_>], log: Option<&JobLog>, now_ms: u64) -> bool {
+    let has_worked = |unit: &JobGpu<'_>| unit.series.worked_ms().is_some_and(|at_ms| at_ms > job.started_ms);
+    let is_silent = || log.is_some_and(|log| quiet_ms(log, now_ms) >= IDLE_STEPS as u64 * STEP_MS);
+    job.units.iter().any(has_worked)
+        || is_silent() && waiting.iter().all(|unit| waits(unit, IDLE_STEPS, now_ms))
 }
 
 /// The detection of a hang, without its start.
@@ -136,8 +139,7 @@ fn hung(
             locations(others)
         ),
     };
-    let mut detection =
-        of_job(FindingKind::CollectiveHang, FindingSeverity::Error, job, &job.units, GpuField::Power, title);
+    let mut detection = of_job(FindingKind::CollectiveHang, job, &job.units, GpuField::Power, title);
     let shows_activity = waiting.iter().all(|unit| unit.value(GpuField::SmActive).is_some());
     detection.confidence_pct = if shows_activity { 95 } else { 80 };
     detection.reason = "looks hung".to_owned();
@@ -247,25 +249,15 @@ fn idle(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     let idle_pct = input.thresholds.idle_pct as f32;
     let is_idle = |unit: &JobGpu<'_>| is_idle(unit, idle_pct, now_ms);
     let idle: Vec<JobGpu<'_>> = job.units.iter().copied().filter(is_idle).collect();
-    let first = idle.first()?;
     let (count, all) = (idle.len(), job.units.len());
-    let since = idle.iter().filter_map(|unit| {
-        let steps = unit.series.of(activity(unit), IDLE_STEPS, now_ms);
-        let (at_ms, _) = run_start(steps, |_, active| active <= idle_pct)?;
-        // The steps before are not examined, but the end of the last work is known.
-        let is_start = unit.series.used_ms().is_some_and(|used_ms| used_ms.abs_diff(at_ms) <= 2 * STEP_MS);
-        Some((at_ms, !is_start))
-    });
     // An interactive job uses its GPUs now and then; which of them it needs is not known.
     let is_used = |unit: &&JobGpu<'_>| {
         unit.series.mean(activity(unit), IDLE_STEPS, now_ms).is_some_and(|active| active >= OTHERS_PCT)
     };
     let used = job.units.iter().filter(is_used).count();
-    if count < all && 2 * used < all - count {
+    if count == 0 || count < all && 2 * used < all - count {
         return None;
     }
-    // Of several that idle, the last to become idle counts.
-    let since = since.max_by_key(|(at_ms, _)| *at_ms).unwrap_or((now_ms.saturating_sub(window_ms), true));
     let has_used = |unit: &JobGpu<'_>| unit.series.used_ms().is_some_and(|used_ms| used_ms > job.started_ms);
     // A job that was not read from its start on has usually worked.
     let is_read_from_start = |unit: &JobGpu<'_>| {
@@ -274,6 +266,35 @@ fn idle(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     };
     let has_worked = job.units.iter().any(has_used) || !job.units.iter().all(is_read_from_start);
     let kind = if has_worked && count == all { FindingKind::IdleGpus } else { FindingKind::UnusedGpus };
+    let title = idle_title(&idle, all);
+    let mut detection = of_job(kind, job, &idle, GpuField::Util, title);
+    detection.reason = if count == all { "idle".to_owned() } else { format!("{count} of {all} GPUs idle") };
+    detection.evidence.extend(idle_evidence(&idle, now_ms));
+    if count == all {
+        let job = &job.job.label;
+        detection.advice =
+            Some(format!("See the log; if the work is done, release the GPUs with scancel {job}"));
+    } else if idle.iter().any(has_used) {
+        detection.advice = Some("See in the log whether the ranks on these GPUs still run".to_owned());
+    }
+    // Of several that idle, the last to become idle counts.
+    let since = idle.iter().filter_map(|unit| idle_since(unit, idle_pct, now_ms)).max_by_key(|since| since.0);
+    detection.since = Some(since.unwrap_or((now_ms.saturating_sub(window_ms), true)));
+    detection.wasted_gpus = count;
+    Some(detection)
+}
+
+/// Returns since when a GPU is idle, and whether it may have been earlier.
+fn idle_since(unit: &JobGpu<'_>, idle_pct: f32, now_ms: u64) -> Option<(u64, bool)> {
+    let steps = unit.series.of(activity(unit), IDLE_STEPS, now_ms);
+    let (at_ms, _) = run_start(steps, |_, active| active <= idle_pct)?;
+    // The steps before are not examined, but the end of the last work is known.
+    let is_start = unit.series.used_ms().is_some_and(|used_ms| used_ms.abs_diff(at_ms) <= 2 * STEP_MS);
+    Some((at_ms, !is_start))
+}
+
+fn idle_title(idle: &[JobGpu<'_>], all: usize) -> String {
+    let count = idle.len();
     let whose = match (count, all) {
         (1, 1) => "The GPU is".to_owned(),
         (2, 2) => "Both GPUs are".to_owned(),
@@ -281,31 +302,22 @@ fn idle(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
         (1, _) => format!("1 of {all} GPUs is"),
         _ => format!("{count} of {all} GPUs are"),
     };
-    let title = if count == all {
-        format!("{whose} idle")
-    } else {
-        format!("{whose} idle while the others work: {}", locations(&idle))
-    };
-    let mut detection = of_job(kind, FindingSeverity::Warning, job, &idle, GpuField::Util, title);
-    detection.reason = if count == all { "idle".to_owned() } else { format!("{count} of {all} GPUs idle") };
+    match count == all {
+        true => format!("{whose} idle"),
+        false => format!("{whose} idle while the others work: {}", locations(idle)),
+    }
+}
+
+fn idle_evidence(idle: &[JobGpu<'_>], now_ms: u64) -> impl Iterator<Item = String> {
+    let active = idle.first().map(|first| {
+        let name = if activity(first) == GpuField::Util { "utilisation" } else { "SM activity" };
+        let active = first.series.mean(activity(first), IDLE_STEPS, now_ms).unwrap_or(0.0);
+        format!("{name} {active:.1} % on average over ten minutes")
+    });
     let held: u64 = idle.iter().filter_map(|unit| unit.value(GpuField::MemUsed)).fold(0, u64::saturating_add);
-    let name = if activity(first) == GpuField::Util { "utilisation" } else { "SM activity" };
-    let active = first.series.mean(activity(first), IDLE_STEPS, now_ms).unwrap_or(0.0);
-    detection.evidence.push(format!("{name} {active:.1} % on average over ten minutes"));
-    if held >= 1 << 30 {
-        detection.evidence.push(format!("{} GiB of GPU memory held", nodeglass_rules::text::gib(held)));
-    }
-    if count == all {
-        detection.advice = Some(format!(
-            "See the log; if the work is done, release the GPUs with scancel {}",
-            job.job.label
-        ));
-    } else if idle.iter().any(has_used) {
-        detection.advice = Some("See in the log whether the ranks on these GPUs still run".to_owned());
-    }
-    detection.since = Some(since);
-    detection.wasted_gpus = count;
-    Some(detection)
+    let held =
+        (held >= 1 << 30).then(|| format!("{} GiB of GPU memory held", nodeglass_rules::text::gib(held)));
+    active.into_iter().chain(held)
 }
 
 fn is_idle(unit: &JobGpu<'_>, idle_pct: f32, now_ms: u64) -> bool {
@@ -342,8 +354,7 @@ fn no_process(job: &JobGpus<'_>) -> Option<Detection> {
         "No process on {}",
         if count == 1 { "the GPU".to_owned() } else { format!("any of {count} GPUs") }
     );
-    let mut detection =
-        of_job(FindingKind::NoProcess, FindingSeverity::Warning, job, &job.units, GpuField::MemUsed, title);
+    let mut detection = of_job(FindingKind::NoProcess, job, &job.units, GpuField::MemUsed, title);
     detection.reason = "no process on its GPUs".to_owned();
     detection.wasted_gpus = count;
     Some(detection)

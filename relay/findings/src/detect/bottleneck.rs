@@ -5,7 +5,7 @@ use super::of_job;
 use crate::input::{DetectorInput, JobGpu, JobGpus};
 use crate::series::STEP_MS;
 use crate::tracker::{Detection, Detections};
-use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::{GpuField, HostField, JobField};
 
 /// A job is inefficient, or limited by communication or bandwidth, after this many steps.
@@ -119,8 +119,7 @@ fn input_bound(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection
     }
     let why = if cpus_are_busy { "the CPUs of the job are saturated" } else { "its node waits for a disk" };
     let title = format!("Input-bound: GPU utilisation is only {mean:.0} % while {why}");
-    let mut detection =
-        of_job(FindingKind::InputBound, FindingSeverity::Info, job, &job.units, GpuField::Util, title);
+    let mut detection = of_job(FindingKind::InputBound, job, &job.units, GpuField::Util, title);
     detection.reason = "waits for input".to_owned();
     detection.confidence_pct = 75;
     detection.evidence.push(format!("utilisation {mean:.0} % on average over five minutes"));
@@ -172,14 +171,7 @@ fn communication_bound(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<D
         _ => format!("power {:.0} W", mean(GpuField::Power)?),
     };
     let title = format!("Communication-bound: {traffic} at {activity}");
-    let mut detection = of_job(
-        FindingKind::CommunicationBound,
-        FindingSeverity::Info,
-        job,
-        &job.units,
-        GpuField::SmActive,
-        title,
-    );
+    let mut detection = of_job(FindingKind::CommunicationBound, job, &job.units, GpuField::SmActive, title);
     detection.reason = "limited by communication".to_owned();
     detection.confidence_pct = if by_sms { 75 } else { 60 };
     detection.evidence = vec![format!("utilisation {util:.0} % over ten minutes"), activity, traffic];
@@ -263,8 +255,7 @@ fn memory_bound(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detectio
     let mean = |field| mean_of(&job.units, field, now_ms);
     let dram = mean(GpuField::DramActive)?;
     let title = format!("Memory-bound: DRAM bandwidth {dram:.0} %");
-    let mut detection =
-        of_job(FindingKind::MemoryBound, FindingSeverity::Info, job, &job.units, GpuField::DramActive, title);
+    let mut detection = of_job(FindingKind::MemoryBound, job, &job.units, GpuField::DramActive, title);
     detection.reason = "limited by memory bandwidth".to_owned();
     detection.confidence_pct = 85;
     detection.evidence = vec![format!("DRAM bandwidth {dram:.0} % of its peak over ten minutes")];
@@ -335,8 +326,7 @@ fn low_efficiency(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detect
     };
     let util = mean(first, GpuField::Util)?;
     let title = format!("{util:.0} % utilisation, but low activity: {evidence}");
-    let mut detection =
-        of_job(FindingKind::LowEfficiency, FindingSeverity::Info, job, &job.units, GpuField::SmActive, title);
+    let mut detection = of_job(FindingKind::LowEfficiency, job, &job.units, GpuField::SmActive, title);
     detection.reason = "little work".to_owned();
     detection.confidence_pct = if by_sms { 90 } else { 60 };
     detection.evidence = vec![format!("utilisation {util:.0} % over ten minutes"), evidence];

@@ -51,8 +51,8 @@ pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
     }
 }
 
-fn of(job: &Job, kind: FindingKind, severity: FindingSeverity, title: String) -> Detection {
-    let mut detection = Detection::new(kind, job.id.to_string(), severity, title);
+fn of(job: &Job, kind: FindingKind, title: String) -> Detection {
+    let mut detection = Detection::new(kind, job.id.to_string(), title);
     detection.jobs = vec![job.id];
     detection
 }
@@ -62,7 +62,7 @@ fn pending(job: &Job) -> Option<Detection> {
     let reason = reason.as_str().replace('_', " ");
     let code = NEVER.into_iter().find(|code| reason.starts_with(code))?;
     let title = format!("{} will not start without a change: {code}", job_names::first(job));
-    let mut detection = of(job, FindingKind::PendingForever, FindingSeverity::Warning, title);
+    let mut detection = of(job, FindingKind::PendingForever, title);
     detection.reason = "will not start".to_owned();
     detection.advice = job.reason_text.as_ref().map(ToString::to_string);
     Some(detection)
@@ -96,7 +96,7 @@ fn time_limit(input: &DetectorInput<'_>, job: &Job, wall_s: u64) -> Option<Detec
         0 => format!("{name} is over its time limit of {limit}"),
         _ => format!("{name} reaches its time limit of {limit} soon"),
     };
-    let mut detection = of(job, FindingKind::TimeLimit, FindingSeverity::Info, title);
+    let mut detection = of(job, FindingKind::TimeLimit, title);
     detection.reason = "time limit".to_owned();
     detection.nodes.clone_from(&job.nodes);
     Some(detection)
@@ -135,7 +135,8 @@ fn too_slow(
     // A chain of jobs resumes from checkpoints: each is meant to reach its limit.
     let goes_on = input.jobs.iter().any(|next| follows(next, job));
     let severity = if goes_on { FindingSeverity::Info } else { FindingSeverity::Warning };
-    let mut detection = of(job, FindingKind::TimeLimit, severity, title);
+    let mut detection = of(job, FindingKind::TimeLimit, title);
+    detection.severity = severity;
     detection.reason = "too slow for its time limit".to_owned();
     detection.confidence_pct = 80;
     detection.nodes.clone_from(&job.nodes);
@@ -164,7 +165,8 @@ fn failed(input: &DetectorInput<'_>, job: &Job, wall_s: u64) -> Option<Detection
         _ => FindingSeverity::Warning,
     };
     let title = format!("{} ended: {}", job_names::first(job), failure.label);
-    let mut detection = of(job, FindingKind::Failed, severity, title);
+    let mut detection = of(job, FindingKind::Failed, title);
+    detection.severity = severity;
     // A requeued job may fail again.
     detection.subject = format!("{}/{ended_s}", job.id);
     detection.reason = failure.label;

@@ -74,7 +74,8 @@ fn of(job: &Job, message: &LogMessage) -> Detection {
     let pattern = &message.pattern;
     let title = format!("{}: {}", job_names::first(job), pattern.summary);
     let subject = format!("{}/{}", job.id, pattern.name);
-    let mut detection = Detection::new(FindingKind::LogMessage, subject, pattern.severity, title);
+    let mut detection = Detection::new(FindingKind::LogMessage, subject, title);
+    detection.severity = pattern.severity;
     detection.jobs = vec![job.id];
     detection.nodes.clone_from(&job.nodes);
     detection.reason = pattern.summary.to_string();

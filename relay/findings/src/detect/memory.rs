@@ -5,7 +5,7 @@ use super::of_job;
 use crate::input::{DetectorInput, JobGpu, JobGpus};
 use crate::series::{JobSeries, STEPS};
 use crate::tracker::{Detection, Detections};
-use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{GpuField, JobField};
 use nodeglass_rules::{job_names, limits, text};
@@ -39,14 +39,7 @@ fn leak(input: &DetectorInput<'_>, job: &JobGpus<'_>, unit: &JobGpu<'_>) -> Opti
     let forecast = growth.reaches(total - reserved, input.thresholds.forecast_hours)?;
     let title = format!("{} will run out of memory in about {}", unit.title(), forecast.likely);
     let units = [*unit];
-    let mut detection = of_job(
-        FindingKind::GpuMemoryForecast,
-        FindingSeverity::Warning,
-        job,
-        &units,
-        GpuField::MemUsed,
-        title,
-    );
+    let mut detection = of_job(FindingKind::GpuMemoryForecast, job, &units, GpuField::MemUsed, title);
     detection.subject = format!("{}/{}", job.job.id, unit.gpu.facts.uuid);
     detection.reason = format!("{} memory grows", unit.gpu.facts.label());
     detection.confidence_pct = growth.confidence_pct();
@@ -85,8 +78,7 @@ fn limit(input: &DetectorInput<'_>, job: &JobGpus<'_>, node: &NodePicture) -> Op
             format!("{name} uses {used} of {limit} GiB of memory on {}", node.name)
         }
     };
-    let mut detection =
-        of_job(FindingKind::JobMemoryForecast, FindingSeverity::Warning, job, &[], GpuField::MemUsed, title);
+    let mut detection = of_job(FindingKind::JobMemoryForecast, job, &[], GpuField::MemUsed, title);
     detection.subject = format!("{}/{}", job.job.id, node.name);
     detection.nodes = vec![node.name.clone()];
     detection.reason = if is_close { "close to its memory limit" } else { "memory grows" }.to_owned();

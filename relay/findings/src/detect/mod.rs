@@ -17,7 +17,7 @@ mod rules;
 use super::input::{DetectorInput, JobGpu, JobGpus};
 use super::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
-use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingTrait};
 use nodeglass_protocol::job::JobState;
 
 /// Runs all detectors.
@@ -45,34 +45,18 @@ pub fn all(input: &DetectorInput<'_>) -> Detections {
     found
 }
 
-/// Kinds that are judged by what a job does; a suspended one does nothing.
-const KINDS_OF_WORK: [FindingKind; 13] = [
-    FindingKind::UnusedGpus,
-    FindingKind::IdleGpus,
-    FindingKind::NoProcess,
-    FindingKind::CollectiveHang,
-    FindingKind::Straggler,
-    FindingKind::SlowerThanModel,
-    FindingKind::InputBound,
-    FindingKind::CommunicationBound,
-    FindingKind::MemoryBound,
-    FindingKind::LowEfficiency,
-    FindingKind::GpuMemoryForecast,
-    FindingKind::JobMemoryForecast,
-    FindingKind::LogMessage,
-];
-
 /// Marks the activity of suspended jobs as unknown.
 fn suspended(input: &DetectorInput<'_>, found: &mut Detections) {
+    let of_work: Vec<FindingKind> =
+        FindingKind::ALL.iter().copied().filter(|kind| kind.is(FindingTrait::OfWork)).collect();
     for job in input.jobs.iter().filter(|job| job.state == JobState::Suspended) {
-        found.unknown(&KINDS_OF_WORK, &job.id.to_string());
+        found.unknown(&of_work, &job.id.to_string());
     }
 }
 
 /// The detection of something that concerns a job as a whole or some of its GPUs.
 fn of_job(
     kind: FindingKind,
-    severity: FindingSeverity,
     job: &JobGpus<'_>,
     units: &[JobGpu<'_>],
     field: GpuField,
@@ -85,6 +69,6 @@ fn of_job(
         jobs: vec![job.job.id],
         nodes,
         gpus: gpus.collect(),
-        ..Detection::new(kind, job.job.id.to_string(), severity, title)
+        ..Detection::new(kind, job.job.id.to_string(), title)
     }
 }

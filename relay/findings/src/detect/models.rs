@@ -3,7 +3,7 @@
 use crate::input::{DetectorInput, JobGpu};
 use crate::thresholds::Thresholds;
 use crate::tracker::{Detection, Detections};
-use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{FindingGpu, FindingKind};
 use nodeglass_protocol::{GpuField, JobId, NodeName};
 use nodeglass_rules::peers::median;
 use nodeglass_rules::text;
@@ -127,8 +127,7 @@ fn one(group: &Group<'_>, quantity: &Quantity, own: f32, middle: f32, others: us
         amount(middle)
     );
     let subject = subject(group, quantity);
-    let mut detection =
-        Detection::new(FindingKind::SlowerThanModel, subject, FindingSeverity::Warning, title);
+    let mut detection = Detection::new(FindingKind::SlowerThanModel, subject, title);
     detection.jobs = vec![group.job];
     detection.nodes = vec![node.clone()];
     let gpu = |unit: &JobGpu<'_>| FindingGpu::new(node, &unit.gpu.facts.uuid, Some(quantity.field));

@@ -50,22 +50,16 @@ pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
 }
 
 /// A problem of a node, and what it is in a few words.
-fn problem(
-    kind: FindingKind,
-    severity: FindingSeverity,
-    node: &NodePicture,
-    title: String,
-    reason: String,
-) -> Detection {
-    Detection { reason, ..Detection::new(kind, node.name.to_string(), severity, title) }
+fn problem(kind: FindingKind, node: &NodePicture, title: String, reason: String) -> Detection {
+    Detection { reason, ..Detection::new(kind, node.name.to_string(), title) }
 }
 
 /// Returns why a node, or its GPUs, cannot be read.
 fn link(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job]) -> Option<Detection> {
-    let (name, error) = (&node.name, FindingSeverity::Error);
+    let name = &node.name;
     let unreachable = |title: String, reason: String| {
         let since = node.sampled_at_ms.map(|at_ms| (at_ms, false));
-        Detection { since, ..problem(FindingKind::NodeUnreachable, error, node, title, reason) }
+        Detection { since, ..problem(FindingKind::NodeUnreachable, node, title, reason) }
     };
     let is_of_jobs = !jobs.is_empty();
     match &node.head.link {
@@ -120,20 +114,20 @@ fn advice_on(name: &NodeName, reason: &str, is_of_jobs: bool) -> String {
 
 /// Returns why the GPUs of a node that is connected cannot be read.
 fn unreadable_gpus(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job]) -> Option<Detection> {
-    let (name, error) = (&node.name, FindingSeverity::Error);
+    let name = &node.name;
     if let Some(stuck_ms) = node.head.driver_stuck_ms {
         let library = node.head.vendor().library();
         let title = format!("{library} on {name} does not respond");
         let reason = format!("{library} hangs on {name}");
         let since = Some((input.now.relay_ms.saturating_sub(stuck_ms), false));
-        return Some(Detection { since, ..problem(FindingKind::DriverHang, error, node, title, reason) });
+        return Some(Detection { since, ..problem(FindingKind::DriverHang, node, title, reason) });
     }
     let why = node.head.no_gpu.as_ref()?;
     jobs.iter().any(|job| ownership::has_gpus_on(job, name)).then(|| {
         let title = format!("No GPU can be read on {name}");
         let reason = format!("no GPU on {name}");
         let evidence = vec![why.to_string()];
-        Detection { evidence, ..problem(FindingKind::NoGpu, error, node, title, reason) }
+        Detection { evidence, ..problem(FindingKind::NoGpu, node, title, reason) }
     })
 }
 
@@ -155,7 +149,7 @@ fn memory_forecast(input: &DetectorInput<'_>, node: &NodePicture) -> Option<Dete
     let title = format!("The memory of {} will be exhausted in about {}", node.name, forecast.likely);
     let in_use = format!("{} of {} GiB in use", text::gib(used), text::gib(total));
     let reason = format!("{} memory growing", node.name);
-    let growing = problem(FindingKind::HostMemory, FindingSeverity::Warning, node, title, reason);
+    let growing = problem(FindingKind::HostMemory, node, title, reason);
     Some(Detection { evidence: vec![growth.text(), in_use, forecast.text()], ..growing })
 }
 
@@ -173,7 +167,7 @@ fn clock_skew(input: &DetectorInput<'_>, node: &NodePicture) -> Option<Detection
             _ => FindingSeverity::Warning,
         };
         let title = format!("The clock of {name} is {span} {side} the login node's");
-        problem(FindingKind::ClockSkew, severity, node, title, format!("{name} clock skew"))
+        Detection { severity, ..problem(FindingKind::ClockSkew, node, title, format!("{name} clock skew")) }
     })
 }
 
@@ -205,7 +199,7 @@ fn full_memory(input: &DetectorInput<'_>, node: &NodePicture) -> Option<Detectio
     (pct >= u64::from(input.thresholds.host_memory_pct)).then(|| {
         let title = format!("The memory of {} is almost exhausted: {}", node.name, gib_of(used, total));
         let reason = format!("{} memory almost full", node.name);
-        let full = problem(FindingKind::HostMemory, FindingSeverity::Warning, node, title, reason);
+        let full = problem(FindingKind::HostMemory, node, title, reason);
         Detection { evidence: vec![format!("{pct} % in use")], ..full }
     })
 }
@@ -216,7 +210,7 @@ fn swapping(node: &NodePicture) -> Option<Detection> {
     let title = format!("{} swaps: {} GiB", node.name, text::gib(swap));
     let reason = format!("{} swapping", node.name);
     let evidence = vec![format!("processes wait for memory {waiting_pct} % of the time")];
-    let swapping = problem(FindingKind::Swapping, FindingSeverity::Warning, node, title, reason);
+    let swapping = problem(FindingKind::Swapping, node, title, reason);
     Some(Detection { evidence, ..swapping })
 }
 
@@ -235,10 +229,7 @@ fn full_disks(input: &DetectorInput<'_>, node: &NodePicture) -> Option<Detection
     let evidence: Vec<String> = full.collect();
     let title = format!("{}: {}", node.name, evidence.first()?);
     let reason = format!("{} disk full", node.name);
-    Some(Detection {
-        evidence,
-        ..problem(FindingKind::DiskFull, FindingSeverity::Warning, node, title, reason)
-    })
+    Some(Detection { evidence, ..problem(FindingKind::DiskFull, node, title, reason) })
 }
 
 #[cfg(test)]

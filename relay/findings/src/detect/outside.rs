@@ -2,7 +2,7 @@
 
 use crate::input::DetectorInput;
 use crate::tracker::{Detection, Detections};
-use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{FindingGpu, FindingKind};
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture, ProcessPicture};
 use nodeglass_protocol::process::ProcessState;
@@ -101,8 +101,7 @@ pub(super) fn detection(
         1 => format!("{who} uses {place}, {whose}"),
         count => format!("{who} and {} use {place}, {whose}", text::count(count - 1, "other", "others")),
     };
-    let mut detection =
-        Detection::new(FindingKind::OutsideJob, String::new(), FindingSeverity::Warning, title);
+    let mut detection = Detection::new(FindingKind::OutsideJob, String::new(), title);
     detection.nodes = vec![node.name.clone()];
     let gpu = |gpu: &&GpuPicture| FindingGpu::new(&node.name, &gpu.facts.uuid, Some(GpuField::MemUsed));
     detection.gpus = all.iter().map(gpu).collect();

@@ -4,7 +4,7 @@ use super::of_job;
 use crate::input::{DetectorInput, JobGpu, JobGpus};
 use crate::tracker::{Detection, Detections, KnownCause};
 use nodeglass_protocol::GpuField;
-use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::FindingKind;
 use nodeglass_rules::peers::{Group, STEP_MS, STEPS, Slow, SlowLimits, median};
 use nodeglass_rules::{
     flags::{self, FlagKind},
@@ -136,7 +136,7 @@ fn one(input: &DetectorInput<'_>, job: &JobGpus<'_>, peers: &[JobGpu<'_>], slow:
         _ => format!("{} works {percent:.0} % less than its peers{why}", unit.title()),
     };
     let units = [*unit];
-    let mut detection = of_job(FindingKind::Straggler, FindingSeverity::Warning, job, &units, field, title);
+    let mut detection = of_job(FindingKind::Straggler, job, &units, field, title);
     detection.subject = subject;
     detection.cause = current;
     detection.reason = format!("{} slower than its peers", unit.name());

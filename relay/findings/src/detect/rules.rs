@@ -76,7 +76,8 @@ fn detection(rule: &Rule, subject: String, rows: &[Found<'_>]) -> Detection {
     let (metric, words) = (rule.metric.title(), rule.comparison.words());
     let place = place(rows);
     let title = format!("{}: {metric} {words} {} on {place}", rule.name, amount(rule.limit, unit));
-    let mut detection = Detection::new(FindingKind::CustomRule, subject, rule.severity, title);
+    let mut detection = Detection::new(FindingKind::CustomRule, subject, title);
+    detection.severity = rule.severity;
     detection.confidence_pct = 100;
     detection.reason = format!("{place} {}", rule.name);
     let mut jobs: Vec<JobId> = rows.iter().flat_map(|row| &row.jobs).map(|job| job.id).collect();

@@ -11,7 +11,7 @@ fn now(relay_ms: u64) -> Now {
 
 fn seen() -> Detections {
     let title = "n1 GPU 0 is too hot".to_owned();
-    let detection = Detection::new(KIND, "17/A".to_owned(), FindingSeverity::Warning, title);
+    let detection = Detection::new(KIND, "17/A".to_owned(), title);
     Detections { seen: vec![detection], ..Detections::default() }
 }
 
@@ -23,75 +23,71 @@ fn missing() -> Detections {
 
 #[test]
 fn it_is_listed_once_it_lasted_and_resolved_once_it_is_over() {
-    let timing = catalogue::info(KIND);
     let mut tracker = Tracker::default();
     tracker.update(seen(), &Thresholds::default(), now(0));
     assert!(tracker.list().is_empty());
-    tracker.update(seen(), &Thresholds::default(), now(timing.confirm_ms));
+    tracker.update(seen(), &Thresholds::default(), now(KIND.confirm_ms()));
     let listed = tracker.list();
     assert_eq!((listed.len(), listed[0].since_ms), (1, 1_000_000));
-    assert_eq!(listed[0].found_ms, 1_000_000 + timing.confirm_ms);
+    assert_eq!(listed[0].found_ms, 1_000_000 + KIND.confirm_ms());
     tracker.update(
         Detections::default(),
         &Thresholds::default(),
-        now(timing.confirm_ms + timing.clear_ms - 1),
+        now(KIND.confirm_ms() + KIND.clear_ms() - 1),
     );
     assert!(tracker.list()[0].is_active(), "hysteresis");
-    tracker.update(Detections::default(), &Thresholds::default(), now(timing.confirm_ms + timing.clear_ms));
-    assert_eq!(tracker.list()[0].ended_ms, Some(1_000_000 + timing.confirm_ms));
+    tracker.update(Detections::default(), &Thresholds::default(), now(KIND.confirm_ms() + KIND.clear_ms()));
+    assert_eq!(tracker.list()[0].ended_ms, Some(1_000_000 + KIND.confirm_ms()));
     tracker.update(
         Detections::default(),
         &Thresholds::default(),
-        now(timing.confirm_ms + timing.clear_ms + RESOLVED_MS),
+        now(KIND.confirm_ms() + KIND.clear_ms() + RESOLVED_MS),
     );
     assert!(tracker.list().is_empty());
 }
 
 #[test]
 fn what_returns_states_so_and_is_resolved_until_it_is_confirmed_again() {
-    let timing = catalogue::info(KIND);
     let mut tracker = Tracker::default();
     let mut at = |detections: Detections, at_ms| {
         tracker.update(detections, &Thresholds::default(), now(at_ms));
         tracker.list()
     };
     at(seen(), 0);
-    at(seen(), timing.confirm_ms);
-    at(Detections::default(), timing.confirm_ms + timing.clear_ms);
+    at(seen(), KIND.confirm_ms());
+    at(Detections::default(), KIND.confirm_ms() + KIND.clear_ms());
     // It returns for a moment.
-    let returned_ms = timing.confirm_ms + 900_000;
-    let ended_ms = Some(1_000_000 + timing.confirm_ms);
+    let returned_ms = KIND.confirm_ms() + 900_000;
+    let ended_ms = Some(1_000_000 + KIND.confirm_ms());
     assert_eq!(at(seen(), returned_ms)[0].ended_ms, ended_ms);
     assert_eq!(at(Detections::default(), returned_ms + 60_000)[0].ended_ms, ended_ms);
     // It returns for good.
     let returned_ms = returned_ms + 120_000;
     at(seen(), returned_ms);
-    let list = at(seen(), returned_ms + timing.confirm_ms);
+    let list = at(seen(), returned_ms + KIND.confirm_ms());
     assert!(list.len() == 1 && list[0].is_active(), "{list:?}");
     assert_eq!(list[0].since_ms, 1_000_000 + returned_ms);
     assert_eq!(list[0].evidence.last().map(|line| line.as_str()), Some("recurred after 17 min"));
-    let list = at(seen(), returned_ms + 2 * timing.confirm_ms);
+    let list = at(seen(), returned_ms + 2 * KIND.confirm_ms());
     assert!(list[0].evidence.len() == 1, "{list:?}");
 }
 
 #[test]
 fn what_comes_and_goes_is_not_confirmed() {
-    let timing = catalogue::info(KIND);
     let mut tracker = Tracker::default();
     for step in 0..100 {
         let now = now(10_000 * step);
         let detections = if step % 4 == 0 { seen() } else { Detections::default() };
         tracker.update(detections, &Thresholds::default(), now);
-        assert!(tracker.list().is_empty(), "it must last for {} ms", timing.confirm_ms);
+        assert!(tracker.list().is_empty(), "it must last for {} ms", KIND.confirm_ms());
     }
 }
 
 #[test]
 fn what_an_earlier_relay_found_is_new_if_it_returns_much_later() {
-    let timing = catalogue::info(KIND);
     let mut tracker = Tracker::default();
     tracker.update(seen(), &Thresholds::default(), now(0));
-    tracker.update(seen(), &Thresholds::default(), now(timing.confirm_ms));
+    tracker.update(seen(), &Thresholds::default(), now(KIND.confirm_ms()));
     let mut next = Tracker::default();
     next.restore(tracker.list().iter());
     for step in 0..60 {
@@ -99,7 +95,7 @@ fn what_an_earlier_relay_found_is_new_if_it_returns_much_later() {
     }
     let again_ms = 9_000_000;
     next.update(seen(), &Thresholds::default(), now(again_ms));
-    next.update(seen(), &Thresholds::default(), now(again_ms + timing.confirm_ms));
+    next.update(seen(), &Thresholds::default(), now(again_ms + KIND.confirm_ms()));
     assert_eq!(next.list()[0].since_ms, 1_000_000 + again_ms);
 }
 
@@ -132,38 +128,36 @@ fn what_an_earlier_relay_found_is_kept_until_its_node_is_read() {
 
 #[test]
 fn missing_readings_neither_confirm_nor_resolve() {
-    let timing = catalogue::info(KIND);
     let mut tracker = Tracker::default();
     tracker.update(seen(), &Thresholds::default(), now(0));
     tracker.update(missing(), &Thresholds::default(), now(60_000));
-    tracker.update(seen(), &Thresholds::default(), now(60_000 + timing.confirm_ms - 1));
+    tracker.update(seen(), &Thresholds::default(), now(60_000 + KIND.confirm_ms() - 1));
     assert!(tracker.list().is_empty(), "the time without readings does not count");
-    tracker.update(seen(), &Thresholds::default(), now(60_000 + timing.confirm_ms));
+    tracker.update(seen(), &Thresholds::default(), now(60_000 + KIND.confirm_ms()));
     tracker.update(missing(), &Thresholds::default(), now(900_000));
     assert!(tracker.list()[0].is_active());
 }
 
 #[test]
 fn what_an_earlier_relay_found_keeps_its_start_until_it_ends() {
-    let timing = catalogue::info(KIND);
     let mut tracker = Tracker::default();
     tracker.update(seen(), &Thresholds::default(), now(0));
-    tracker.update(seen(), &Thresholds::default(), now(timing.confirm_ms));
+    tracker.update(seen(), &Thresholds::default(), now(KIND.confirm_ms()));
     let known = tracker.list();
     let mut next = Tracker::default();
     next.restore(known.iter());
     let start_ms = 3_600_000;
     next.update(seen(), &Thresholds::default(), now(start_ms));
-    next.update(seen(), &Thresholds::default(), now(start_ms + timing.confirm_ms));
+    next.update(seen(), &Thresholds::default(), now(start_ms + KIND.confirm_ms()));
     assert_eq!((next.list()[0].since_ms, next.list()[0].found_ms), (known[0].since_ms, known[0].found_ms));
     next.update(
         Detections::default(),
         &Thresholds::default(),
-        now(start_ms + timing.confirm_ms + timing.clear_ms),
+        now(start_ms + KIND.confirm_ms() + KIND.clear_ms()),
     );
     let again_ms = 2 * start_ms;
     next.update(seen(), &Thresholds::default(), now(again_ms));
-    next.update(seen(), &Thresholds::default(), now(again_ms + timing.confirm_ms));
+    next.update(seen(), &Thresholds::default(), now(again_ms + KIND.confirm_ms()));
     assert_eq!(next.list()[0].since_ms, 1_000_000 + again_ms);
 }
 
@@ -200,7 +194,7 @@ fn an_event_that_is_repeated_has_its_latest_time() {
 fn the_number_of_findings_is_bounded_and_the_worst_stay() {
     let mut tracker = Tracker::default();
     let detections = |severity, range: std::ops::Range<usize>| {
-        let of = |number| Detection::new(KIND, format!("{number}"), severity, String::new());
+        let of = |number| Detection { severity, ..Detection::new(KIND, format!("{number}"), String::new()) };
         Detections { seen: range.map(of).collect(), ..Detections::default() }
     };
     tracker.update(detections(FindingSeverity::Warning, 0..2 * MAX_FINDINGS), &Thresholds::default(), now(0));

@@ -6,7 +6,6 @@ use nodeglass_api::{Capture, Finding, Job, Snapshot};
 use nodeglass_app::addresses::own_login;
 use nodeglass_app::terminal;
 use nodeglass_config::{ExplainedKind, FindingsArgs};
-use nodeglass_findings::catalogue;
 use nodeglass_findings::job_log::LogPatterns;
 use nodeglass_findings::thresholds::{THRESHOLDS, Threshold};
 use nodeglass_platform::clock::Clock;
@@ -352,7 +351,7 @@ pub fn explain(kinds: &[ExplainedKind]) -> Answer {
     if kinds.is_empty() {
         let indent = " ".repeat(NAME_WIDTH + 1);
         let entry = |kind: &FindingKind| {
-            let lines = wrap::words(catalogue::info(*kind).condition, WIDTH - indent.len());
+            let lines = wrap::words(kind.condition(), WIDTH - indent.len());
             format!("{:<NAME_WIDTH$} {}\n", kind.name(), lines.join(&format!("\n{indent}")))
         };
         return Answer::text(FindingKind::ALL.iter().map(entry).collect());
@@ -361,18 +360,17 @@ pub fn explain(kinds: &[ExplainedKind]) -> Answer {
 }
 
 fn explanation(kind: FindingKind) -> String {
-    let entry = catalogue::info(kind);
-    let clear = match entry.clear_ms / 1_000 {
+    let clear = match kind.clear_ms() / 1_000 {
         0 => "once it is over".to_owned(),
         seconds => format!("{} after it was last seen", text::exact_span(seconds)),
     };
     let timing = format!(
         "Detected within {} of its beginning; resolved {clear}.",
-        text::exact_span(entry.found_within_ms / 1_000)
+        text::exact_span(kind.found_within_ms() / 1_000)
     );
     let mut out = format!("{}\n", kind.name());
     for (title, content) in
-        [("Found when", entry.condition), ("Meaning", entry.meaning), ("Advice", entry.advice)]
+        [("Found when", kind.condition()), ("Meaning", kind.meaning()), ("Advice", kind.advice())]
     {
         let _ = write!(out, "\n{title}\n{}", indented(content));
     }

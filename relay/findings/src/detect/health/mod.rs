@@ -5,7 +5,7 @@ mod sentence;
 
 use crate::input::DetectorInput;
 use crate::tracker::{Detection, Detections};
-use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity, FindingTrait};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{GpuEvent, GpuPicture, NodePicture};
 use nodeglass_protocol::process::ProcessState;
@@ -99,10 +99,10 @@ fn examine<'a>(
         return;
     }
     if held_bytes(gpu).is_some() {
-        problems.add(FindingKind::HeldMemory, FindingSeverity::Warning, None, None);
+        problems.add_usual(FindingKind::HeldMemory, None);
     }
     if stuck_process(input, node, &gpu.facts.uuid).is_some() {
-        problems.add(FindingKind::StuckProcess, FindingSeverity::Warning, None, None);
+        problems.add_usual(FindingKind::StuckProcess, None);
     }
 }
 
@@ -157,11 +157,16 @@ impl<'a> Problems<'a, '_> {
         group
     }
 
+    /// Adds a problem that is as severe as its kind usually is.
+    fn add_usual(&mut self, kind: FindingKind, since: Option<(u64, bool)>) {
+        self.add(kind, kind.severity(), since, None);
+    }
+
     /// Adds that the GPU cannot be read, since the latest event that states it.
     fn add_lost(&mut self, events: &[&GpuEvent]) {
         let lost = events.iter().rev().find(|event| event.xid.is_none_or(|number| number == 79));
         let since = lost.map(|event| (event.at_ms, false));
-        self.add(FindingKind::GpuLost, FindingSeverity::Error, since, None);
+        self.add_usual(FindingKind::GpuLost, since);
     }
 
     /// Adds the recent Xids that are not errors of the memory, each number once.
@@ -202,9 +207,7 @@ impl<'a> Problems<'a, '_> {
         let memory_error = latest_memory_error(recent);
         for flag in flags::for_gpu(node, gpu).iter().filter(|flag| flag.severity.needs_attention()) {
             let Some(kind) = flag_kind(flag.kind) else { continue };
-            if !self.input.is_current(node)
-                && matches!(kind, FindingKind::Thermal | FindingKind::PowerBrake | FindingKind::Slowdown)
-            {
+            if !self.input.is_current(node) && kind.is(FindingTrait::LowersClock) {
                 continue;
             }
             let since = match kind {
@@ -312,14 +315,15 @@ fn detection(input: &DetectorInput<'_>, group: &Group<'_>) -> Detection {
     let worst = gpus.iter().map(|affected| affected.severity).max().unwrap_or(FindingSeverity::Warning);
     let subject = if *kind == FindingKind::Xid { format!("{subject}/{xid}") } else { subject.clone() };
     let sentence = sentence::of(input, group);
-    let mut detection = Detection::new(*kind, subject, worst, sentence.title);
+    let mut detection = Detection::new(*kind, subject, sentence.title);
+    detection.severity = worst;
     (detection.evidence, detection.advice) = (sentence.evidence, sentence.advice);
     detection.reason = sentence.reason;
     detection.jobs = jobs.iter().map(|job| job.id).collect();
     detection.nodes = gpus.iter().map(|affected| affected.node.name.clone()).collect();
     detection.nodes.dedup();
     let field = match kind {
-        FindingKind::Thermal | FindingKind::PowerBrake | FindingKind::Slowdown => Some(GpuField::SmClock),
+        kind if kind.is(FindingTrait::LowersClock) => Some(GpuField::SmClock),
         FindingKind::HeldMemory => Some(GpuField::MemUsed),
         FindingKind::GpuLost => Some(GpuField::Util),
         _ => None,

@@ -3,7 +3,7 @@
 use super::{AffectedGpu, Group, held_bytes, stuck_process};
 use crate::input::DetectorInput;
 use nodeglass_protocol::GpuField;
-use nodeglass_protocol::finding::FindingKind;
+use nodeglass_protocol::finding::{FindingKind, FindingTrait};
 use nodeglass_protocol::picture::GpuPicture;
 use nodeglass_rules::attention::MAY_WAIT;
 use nodeglass_rules::flags::{self, Flag, FlagKind};
@@ -215,8 +215,7 @@ fn each(group: &Group<'_>) -> Vec<String> {
     if group.gpus.len() < 2 {
         return Vec::new();
     }
-    let is_slow =
-        matches!(group.kind, FindingKind::Thermal | FindingKind::PowerBrake | FindingKind::Slowdown);
+    let is_slow = group.kind.is(FindingTrait::LowersClock);
     let line = |affected: &AffectedGpu<'_>| {
         let name = format!("{} {}", affected.node.name, affected.gpu.facts.label());
         match clock(affected.gpu).filter(|_| is_slow) {
