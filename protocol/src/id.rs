@@ -94,7 +94,7 @@ impl FromStr for JobId {
 
 /// The UUID of a GPU or MIG instance (`GPU-…`, `MIG-…`), its identity; the NVML index is not
 /// stable.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GpuUuid(crate::Text);
 

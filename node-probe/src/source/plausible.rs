@@ -5,7 +5,7 @@
 
 use crate::source::GpuProcess;
 use nodeglass_protocol::field::{Unit, ValueKind};
-use nodeglass_protocol::gpu::{GpuFacts, GpuHealth};
+use nodeglass_protocol::gpu::{Described, FactKind, FactReadingMut, GpuFacts, GpuHealth};
 use nodeglass_protocol::probe::GpuSample;
 use nodeglass_protocol::{Field as _, GpuField, Reading, Text};
 
@@ -155,26 +155,30 @@ fn quantity(field: GpuField) -> Option<Quantity> {
 
 /// Checks the facts of a GPU.
 pub fn facts(facts: &mut GpuFacts, reporter: &str) {
-    use Quantity::{Celsius, Megahertz, Milliwatts, Number, Pcie};
-    for reading in [&mut facts.minor, &mut facts.cores, &mut facts.numa_node] {
-        check(reading, Number, reporter);
-    }
-    check(&mut facts.power_min_mw, Milliwatts, reporter);
-    for (limit, quantity) in [
-        (&mut facts.sm_clock_max_mhz, Megahertz),
-        (&mut facts.mem_clock_max_mhz, Megahertz),
-        (&mut facts.graphics_clock_max_mhz, Megahertz),
-        (&mut facts.video_clock_max_mhz, Megahertz),
-        (&mut facts.temp_slowdown_c, Celsius),
-        (&mut facts.temp_shutdown_c, Celsius),
-        (&mut facts.temp_mem_max_c, Celsius),
-        (&mut facts.temp_gpu_max_c, Celsius),
-        (&mut facts.power_default_mw, Milliwatts),
-        (&mut facts.power_max_mw, Milliwatts),
-        (&mut facts.pcie_gen_max, Pcie),
-        (&mut facts.pcie_width_max, Pcie),
-    ] {
-        check_limit(limit, quantity, reporter);
+    described(facts, GpuFacts::readings(), reporter);
+}
+
+/// Checks numbers by their kind.
+fn described<T>(of: &mut T, readings: &[Described<T>], reporter: &str) {
+    for described in readings {
+        let (quantity, is_limit) = match described.kind {
+            FactKind::Id | FactKind::Amount => (Quantity::Number, false),
+            FactKind::Count => (Quantity::Count, false),
+            FactKind::Pcie => (Quantity::Pcie, false),
+            FactKind::Bytes => (Quantity::Bytes, false),
+            FactKind::MilliwattMinimum => (Quantity::Milliwatts, false),
+            FactKind::MilliwattLimit => (Quantity::Milliwatts, true),
+            FactKind::CelsiusLimit => (Quantity::Celsius, true),
+            FactKind::MegahertzLimit => (Quantity::Megahertz, true),
+            FactKind::PcieLimit => (Quantity::Pcie, true),
+            FactKind::Text | FactKind::Mode | FactKind::State | FactKind::Choice => continue,
+        };
+        match described.reading_mut(of) {
+            FactReadingMut::Number(reading) if is_limit => check_limit(reading, quantity, reporter),
+            FactReadingMut::Number(reading) => check(reading, quantity, reporter),
+            FactReadingMut::Counter(reading) => check(reading, quantity, reporter),
+            _ => {}
+        }
     }
 }
 
@@ -198,22 +202,8 @@ fn check_limit(limit: &mut Reading<u32>, quantity: Quantity, reporter: &str) {
 
 /// Checks the health of a GPU.
 pub fn health(health: &mut GpuHealth, reporter: &str) {
-    use Quantity::{Bytes, Count, MibPerSecond, Pcie};
-    for (reading, quantity) in [
-        (&mut health.ecc_life_corrected, Count),
-        (&mut health.ecc_life_uncorrected, Count),
-        (&mut health.retired_corrected, Count),
-        (&mut health.retired_uncorrected, Count),
-        (&mut health.remapped_corrected, Count),
-        (&mut health.remapped_uncorrected, Count),
-        (&mut health.pcie_gen, Pcie),
-        (&mut health.pcie_width, Pcie),
-        (&mut health.pcie_replays, Count),
-        (&mut health.bar1_used_bytes, Bytes),
-        (&mut health.bar1_total_bytes, Bytes),
-    ] {
-        check(reading, quantity, reporter);
-    }
+    use Quantity::{Bytes, Count, MibPerSecond};
+    described(health, GpuHealth::readings(), reporter);
     check_part(&mut health.bar1_used_bytes, &mut health.bar1_total_bytes, reporter);
     for vgpu in &mut health.vgpus {
         check(&mut vgpu.mem_used_bytes, Bytes, reporter);

@@ -202,7 +202,7 @@ impl Device for AmdDevice {
 
     fn health(&mut self, reader: &mut Reader) -> GpuHealth {
         if !self.card.is_first() {
-            return facts::unsupported_health();
+            return GpuHealth::unsupported();
         }
         self.errors = self.ras.errors(reader);
         let pages = self.ras.bad_pages(reader);
@@ -216,7 +216,7 @@ impl Device for AmdDevice {
             pcie_gen: reader.take(self.link.generation()),
             pcie_width: reader.take(self.link.width()),
             pcie_replays: replays,
-            ..facts::unsupported_health()
+            ..GpuHealth::unsupported()
         }
     }
 

@@ -4,9 +4,8 @@ use super::attribute::{self, ReadError};
 use super::card::Card;
 use super::link::PcieLink;
 use super::names;
-use nodeglass_protocol::gpu::VgpuLicense;
-use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample};
-use nodeglass_protocol::{GpuUuid, Reading, Vendor};
+use nodeglass_protocol::probe::{GpuFacts, GpuSample};
+use nodeglass_protocol::{Reading, Vendor};
 use std::path::Path;
 
 /// Returns the facts that every driver provides, the others as unsupported. The attributes of the
@@ -28,7 +27,7 @@ pub fn of(root: &Path, card: &Card, vendor: Vendor, link: &PcieLink, is_awake: b
         pcie_width_max: small(link.max_width()),
         numa_node,
         cpu_affinity: attribute::read_reading(&device.join("local_cpulist")),
-        ..if is_awake { unsupported() } else { pending() }
+        ..if is_awake { GpuFacts::unsupported() } else { pending() }
     }
 }
 
@@ -44,43 +43,7 @@ fn pending() -> GpuFacts {
         power_min_mw: Reading::NotYet,
         power_max_mw: Reading::NotYet,
         compute_mode: Reading::NotYet,
-        ..unsupported()
-    }
-}
-
-/// Facts without any value.
-pub fn unsupported() -> GpuFacts {
-    GpuFacts {
-        minor: Reading::Unsupported,
-        pci: Reading::Unsupported,
-        name: Reading::Unsupported,
-        sm_clock_max_mhz: Reading::Unsupported,
-        mem_clock_max_mhz: Reading::Unsupported,
-        temp_slowdown_c: Reading::Unsupported,
-        temp_shutdown_c: Reading::Unsupported,
-        temp_mem_max_c: Reading::Unsupported,
-        temp_gpu_max_c: Reading::Unsupported,
-        graphics_clock_max_mhz: Reading::Unsupported,
-        video_clock_max_mhz: Reading::Unsupported,
-        power_default_mw: Reading::Unsupported,
-        power_min_mw: Reading::Unsupported,
-        power_max_mw: Reading::Unsupported,
-        pcie_gen_max: Reading::Unsupported,
-        pcie_width_max: Reading::Unsupported,
-        serial: Reading::Unsupported,
-        vbios: Reading::Unsupported,
-        architecture: Reading::Unsupported,
-        compute_capability: Reading::Unsupported,
-        cores: Reading::Unsupported,
-        numa_node: Reading::Unsupported,
-        cpu_affinity: Reading::Unsupported,
-        compute_mode: Reading::Unsupported,
-        persistence: Reading::Unsupported,
-        ecc_mode: Reading::Unsupported,
-        mig_mode: Reading::Unsupported,
-        confidential: Reading::Unsupported,
-        virtualization: Reading::Unsupported,
-        ..GpuFacts::new(GpuUuid::new(""), 0)
+        ..GpuFacts::unsupported()
     }
 }
 
@@ -89,29 +52,6 @@ pub fn unsupported_sample() -> GpuSample {
     let mut sample = GpuSample::default();
     sample.readings_mut().for_each(|reading| *reading = Reading::Unsupported);
     sample
-}
-
-/// Health without any value.
-pub fn unsupported_health() -> GpuHealth {
-    GpuHealth {
-        ecc_life_corrected: Reading::Unsupported,
-        ecc_life_uncorrected: Reading::Unsupported,
-        retired_corrected: Reading::Unsupported,
-        retired_uncorrected: Reading::Unsupported,
-        retired_pending: Reading::Unsupported,
-        remapped_corrected: Reading::Unsupported,
-        remapped_uncorrected: Reading::Unsupported,
-        remap_pending: Reading::Unsupported,
-        remap_failed: Reading::Unsupported,
-        pcie_gen: Reading::Unsupported,
-        pcie_width: Reading::Unsupported,
-        pcie_replays: Reading::Unsupported,
-        bar1_used_bytes: Reading::Unsupported,
-        bar1_total_bytes: Reading::Unsupported,
-        nvlinks: Vec::new(),
-        vgpus: Vec::new(),
-        license: VgpuLicense::unsupported(),
-    }
 }
 
 /// Converts a number to a fact; one beyond 32 bits fails.

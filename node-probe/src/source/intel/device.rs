@@ -178,7 +178,7 @@ impl Device for IntelDevice {
         GpuHealth {
             pcie_gen: reader.take(self.link.generation()),
             pcie_width: reader.take(self.link.width()),
-            ..facts::unsupported_health()
+            ..GpuHealth::unsupported()
         }
     }
 

@@ -110,7 +110,7 @@ fn facts_of(chip: &Chip, link: &PcieLink) -> GpuFacts {
         pcie_width_max: narrow(link.max_width()),
         numa_node: narrow(numa_node.or(Err(ReadError::Missing))),
         cpu_affinity: attribute::read_reading(&chip.folder.join("local_cpulist")),
-        ..facts::unsupported()
+        ..GpuFacts::unsupported()
     }
 }
 
@@ -218,7 +218,7 @@ impl Session for TpuSession<'_> {
         let mut health = |device: &Device| GpuHealth {
             pcie_gen: reader.take(device.link.generation()),
             pcie_width: reader.take(device.link.width()),
-            ..facts::unsupported_health()
+            ..GpuHealth::unsupported()
         };
         self.devices.iter().map(&mut health).collect()
     }

@@ -1,0 +1,151 @@
+//! The health of a GPU, and the description of each of its readings.
+
+use super::described::{Described, FactKind, FactReading, FactReadingMut, Problem, Section, described};
+use super::{NvLink, Vgpu, VgpuLicense};
+use crate::Reading;
+use serde::{Deserialize, Serialize};
+
+/// Slowly changing state of a GPU that describes its health; queried every few seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GpuHealth {
+    /// Lifetime corrected ECC errors (`nvmlDeviceGetTotalEccErrors(corrected, aggregate)`).
+    #[serde(default)]
+    pub ecc_life_corrected: Reading<u64>,
+    /// Lifetime uncorrected ECC errors.
+    #[serde(default)]
+    pub ecc_life_uncorrected: Reading<u64>,
+    /// Pages retired for multiple corrected errors (`nvmlDeviceGetRetiredPages`).
+    #[serde(default)]
+    pub retired_corrected: Reading<u64>,
+    /// Pages retired for an uncorrected error.
+    #[serde(default)]
+    pub retired_uncorrected: Reading<u64>,
+    /// Whether page retirements are pending a reboot (`nvmlDeviceGetRetiredPagesPendingStatus`).
+    #[serde(default)]
+    pub retired_pending: Reading<bool>,
+    /// Rows remapped for corrected errors (`nvmlDeviceGetRemappedRows`).
+    #[serde(default)]
+    pub remapped_corrected: Reading<u64>,
+    /// Rows remapped for uncorrected errors.
+    #[serde(default)]
+    pub remapped_uncorrected: Reading<u64>,
+    /// Whether a row remapping is pending a reset.
+    #[serde(default)]
+    pub remap_pending: Reading<bool>,
+    /// Whether a row remapping failed; the GPU should be replaced.
+    #[serde(default)]
+    pub remap_failed: Reading<bool>,
+    /// Current PCIe generation (`nvmlDeviceGetCurrPcieLinkGeneration`); lower when idle.
+    #[serde(default)]
+    pub pcie_gen: Reading<u64>,
+    /// Current PCIe link width in lanes (`nvmlDeviceGetCurrPcieLinkWidth`).
+    #[serde(default)]
+    pub pcie_width: Reading<u64>,
+    /// PCIe replays since the driver was loaded (`nvmlDeviceGetPcieReplayCounter`).
+    #[serde(default)]
+    pub pcie_replays: Reading<u64>,
+    /// BAR1 memory in use, in bytes (`nvmlDeviceGetBAR1MemoryInfo`).
+    #[serde(default)]
+    pub bar1_used_bytes: Reading<u64>,
+    /// Total BAR1 memory in bytes.
+    #[serde(default)]
+    pub bar1_total_bytes: Reading<u64>,
+    /// NVLinks by number; empty if the GPU has none.
+    #[serde(default)]
+    pub nvlinks: Vec<NvLink>,
+    /// Its vGPUs, if this system is their host (`nvmlDeviceGetActiveVgpus`).
+    #[serde(default)]
+    pub vgpus: Vec<Vgpu>,
+    /// The license of this system for the vGPU software.
+    #[serde(default)]
+    pub license: VgpuLicense,
+}
+
+impl GpuHealth {
+    /// Returns descriptions of all readings, in the order in which the page shows them.
+    pub fn readings() -> &'static [Described<Self>] {
+        READINGS
+    }
+
+    /// Returns health of which nothing is supported.
+    pub fn unsupported() -> Self {
+        let mut health = Self { license: VgpuLicense::unsupported(), ..Self::default() };
+        READINGS.iter().for_each(|reading| reading.reading_mut(&mut health).set_unsupported());
+        health
+    }
+
+    /// Returns the part from which problems follow: pending or failed repairs of the memory, the
+    /// PCIe link width, the NVLinks that are down, of each only its number, and a missing license.
+    pub fn summary(&self) -> Self {
+        let down = self.nvlinks.iter().filter(|link| link.up.value() == Some(&false));
+        Self {
+            retired_pending: self.retired_pending.clone(),
+            remap_pending: self.remap_pending.clone(),
+            remap_failed: self.remap_failed.clone(),
+            pcie_width: self.pcie_width.clone(),
+            nvlinks: down
+                .map(|link| NvLink { link: link.link, up: link.up.clone(), ..NvLink::default() })
+                .collect(),
+            license: VgpuLicense { is_licensed: self.license.is_licensed.clone(), ..VgpuLicense::default() },
+            ..Self::default()
+        }
+    }
+
+    /// Returns the health without NVLinks.
+    pub fn without_links(&self) -> Self {
+        Self {
+            ecc_life_corrected: self.ecc_life_corrected.clone(),
+            ecc_life_uncorrected: self.ecc_life_uncorrected.clone(),
+            retired_corrected: self.retired_corrected.clone(),
+            retired_uncorrected: self.retired_uncorrected.clone(),
+            retired_pending: self.retired_pending.clone(),
+            remapped_corrected: self.remapped_corrected.clone(),
+            remapped_uncorrected: self.remapped_uncorrected.clone(),
+            remap_pending: self.remap_pending.clone(),
+            remap_failed: self.remap_failed.clone(),
+            pcie_gen: self.pcie_gen.clone(),
+            pcie_width: self.pcie_width.clone(),
+            pcie_replays: self.pcie_replays.clone(),
+            bar1_used_bytes: self.bar1_used_bytes.clone(),
+            bar1_total_bytes: self.bar1_total_bytes.clone(),
+            nvlinks: Vec::new(),
+            vgpus: self.vgpus.clone(),
+            license: self.license.clone(),
+        }
+    }
+}
+
+#[rustfmt::skip]
+static READINGS: &[Described<GpuHealth>] = &[
+    described!(ecc_life_uncorrected: Counter, Count, Errors, "Uncorrected, lifetime"),
+    described!(ecc_life_corrected: Counter, Count, Errors, "Corrected, lifetime"),
+    described!(retired_uncorrected: Counter, Count, Errors, "Pages retired, uncorrected"),
+    described!(retired_corrected: Counter, Count, Errors, "Pages retired, corrected"),
+    described!(retired_pending: Flag, State, Errors, "Page retirement pending",
+        problem = Problem::Warning("the node needs a reboot; until then the page is used")),
+    described!(remapped_uncorrected: Counter, Count, Errors, "Rows remapped, uncorrected", problem = Problem::Warning("")),
+    described!(remapped_corrected: Counter, Count, Errors, "Rows remapped, corrected"),
+    described!(remap_pending: Flag, State, Errors, "Row remap pending",
+        problem = Problem::Warning("takes effect at the next reset of the GPU")),
+    described!(remap_failed: Flag, State, Errors, "Row remap failed",
+        problem = Problem::Error("the GPU must be replaced")),
+    described!(pcie_gen: Counter, Pcie, None, "PCIe generation"),
+    described!(pcie_width: Counter, Pcie, None, "PCIe width"),
+    described!(pcie_replays: Counter, Count, None, "PCIe replays"),
+    described!(bar1_used_bytes: Counter, Bytes, None, "BAR1 in use"),
+    described!(bar1_total_bytes: Counter, Bytes, None, "BAR1"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reading_is_described() {
+        let json = serde_json::to_value(GpuHealth::unsupported()).unwrap();
+        let fields = json.as_object().unwrap();
+        assert!(fields.values().all(|value| !value.is_null()), "{json}");
+        let stated = fields.values().filter(|value| **value == "unsupported").count();
+        assert_eq!(stated, READINGS.len(), "each row is of a field of its own");
+    }
+}
