@@ -63,6 +63,6 @@ mod tests {
 
     #[test]
     fn without_data_the_group_says_so() {
-        assert!(describe(&[]).note.contains("as far as is known"));
+        assert!(describe(&[]).note.contains("None known"));
     }
 }

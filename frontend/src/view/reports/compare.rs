@@ -101,9 +101,7 @@ fn notice(
 /// The next choice, until there are two jobs to compare.
 fn prompt(count: usize, is_any: bool) -> Option<&'static str> {
     match count {
-        0 => Some(
-            "Choose the first job. Its figures and graphs are shown beside those of the jobs that follow.",
-        ),
+        0 => Some("Choose the first job. Its figures and graphs are shown beside the following jobs."),
         1 if is_any => Some("Choose a job, or another time of this one, to compare it with."),
         _ => None,
     }

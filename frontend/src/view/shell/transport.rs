@@ -122,7 +122,7 @@ fn controls(page: &Page, status: Memo<Option<ReplayStatus>>) -> AnyView {
     let slider = player.slider(is_owner);
     let cut_short = move || {
         status.with(|status| status.as_ref().is_some_and(|status| status.is_cut_short)).then(|| {
-            view! { <span class="foot__stale" title="What follows in the file is damaged or incomplete">"◆ incomplete file"</span> }
+            view! { <span class="foot__stale" title="The rest of the file is damaged or incomplete">"◆ incomplete file"</span> }
         })
     };
     view! {
