@@ -491,7 +491,7 @@ mod tests {
         let (mut notes, jobs) = (Notes::default(), [scene::job(17, &[("gpu-01", &[0])])]);
         let mut refused = |wanted| request(&mut notes, 1, wanted, &jobs).unwrap_err().to_string();
         assert_eq!(refused(new(Some(17), " \u{202e}")), "enter the text of the note");
-        assert!(refused(new(Some(4), "x")).starts_with("there is no job 4"));
+        assert!(refused(new(Some(4), "x")).starts_with("this relay does not watch job 4"));
         let id = NoteId::from_bits(7);
         assert!(refused(NoteRequest::Delete(id)).starts_with("there is no note 7"));
         assert!(refused(NoteRequest::Edit { id, edit: NoteEdit::default() }).contains("no note 7"));
