@@ -2,12 +2,12 @@
 //! thread is abandoned and a replacement continues without that GPU.
 
 use crate::{
-    backoff::exponential,
     clock,
     loop_event::LoopEvent,
     source::{Absent, Inventory, Report, Session, Source, WorkerId, calls::CallTracker},
 };
 use nodeglass_protocol::{Text, Vendor};
+use nodeglass_rules::backoff::exponential;
 use std::{
     collections::BTreeMap,
     io,

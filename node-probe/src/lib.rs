@@ -5,7 +5,6 @@
 //! [`sampler`] numbers and encodes the readings, and [`output`] prints them as NDJSON. [`probe`]
 //! contains the event loop; everything that can hang or block runs elsewhere.
 
-mod backoff;
 pub mod build;
 pub mod clock;
 pub mod control;

@@ -1,4 +1,4 @@
-//! Rules and texts that page and terminal share, so that both say the same of a picture. Pure, for wasm32 too.
+//! Rules and texts that page, terminal and probe share, so that all say the same of a picture. Pure, for wasm32 too.
 //!
 //! * [`severity`], [`flags`], [`throttle`], [`health`] — how good or bad a state is, and its words.
 //! * [`job_events`], [`job_names`], [`run`] — starts and ends of jobs, what a job is called, and when it ran.
@@ -8,8 +8,10 @@
 //! * [`peers`], [`limits`] — how far a GPU is from others of its job, whether it is slow, and by which limits.
 //! * [`ownership`], [`totals`] — which GPUs belong to a job, and sums over them.
 //! * [`text`], [`csv`] — numbers, durations and names; cells of a table for spreadsheets.
+//! * [`backoff`] — how long to wait after failures.
 
 pub mod attention;
+pub mod backoff;
 pub mod cost;
 pub mod csv;
 pub mod flags;

@@ -1,9 +1,9 @@
 //! Login names of uids. A directory service may be slow or hang, so lookups run on a thread with a
 //! short timeout.
 
-use crate::backoff::exponential;
 use nix::unistd::{Uid, User};
 use nodeglass_protocol::Text;
+use nodeglass_rules::backoff::exponential;
 use std::{
     collections::HashMap,
     sync::{

@@ -15,7 +15,6 @@ mod proc_files;
 pub mod scripted;
 pub mod tpu;
 pub mod unread;
-mod xids;
 
 use nodeglass_protocol::probe::{
     GpuFacts, GpuGap, GpuHealth, GpuPath, GpuSample, ProcessGap, ProcessKind, ProcessReadings, SourceVersions,
@@ -189,7 +188,7 @@ impl DriverEvent {
     pub fn of_xid(xid: Option<u64>, gpu: Option<(GpuUuid, u32)>) -> Self {
         let number = xid.map_or_else(|| "of unknown number".to_owned(), |xid| xid.to_string());
         let place = gpu.as_ref().map_or_else(|| "a GPU".to_owned(), |(_, index)| format!("GPU {index}"));
-        let text = match xid.and_then(xids::explanation) {
+        let text = match xid.and_then(nodeglass_rules::xid::explanation) {
             Some(text) => format!("Xid {number} on {place}: {text}").into(),
             None => format!("Xid {number} on {place}").into(),
         };

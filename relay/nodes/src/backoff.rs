@@ -1,6 +1,6 @@
 //! Exponential back-off with jitter for reconnecting to nodes.
 
-use nodeglass_platform::backoff::exponential;
+use nodeglass_rules::backoff::exponential;
 use std::time::Duration;
 
 /// The first failures in a row are retried within this bound, so that a node is back within seconds of a

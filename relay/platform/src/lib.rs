@@ -1,10 +1,9 @@
-//! Foundations of the relay's crates: clocks, back-off, bounded access to files, and values of the machine.
+//! Foundations of the relay's crates: clocks, bounded access to files, and values of the machine.
 //!
-//! [`clock`] is the relay's monotonic clock and [`local_time`] the user's; [`backoff`] and [`token_bucket`] pace what is
+//! [`clock`] is the relay's monotonic clock and [`local_time`] the user's; [`token_bucket`] paces what is
 //! repeated. [`state_dir`], [`regular_file`] and [`frame_file`] store what outlives a relay, [`disk_thread`] writes it.
 //! [`memory`] reads and returns memory, [`cpu_time`] reads the time of this process, and [`wrap`] breaks text into lines.
 
-pub mod backoff;
 pub mod clock;
 pub mod cpu_time;
 pub mod disk_thread;

@@ -2,8 +2,8 @@
 
 use super::library::Report;
 use super::worker::Reply;
-use crate::backoff;
 use nodeglass_protocol::Text;
+use nodeglass_rules::backoff;
 use std::{
     io::{BufRead, BufReader, Read, Write},
     os::unix::process::CommandExt,

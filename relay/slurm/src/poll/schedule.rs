@@ -2,7 +2,7 @@
 //! failures.
 
 use super::trigger::PollReason;
-use nodeglass_platform::backoff::exponential;
+use nodeglass_rules::backoff::exponential;
 use std::time::Duration;
 
 /// When the next poll is due. Pure.
