@@ -256,28 +256,6 @@ fn the_key_appears_only_in_the_link() -> Result<()> {
 }
 
 #[test]
-fn an_unknown_flag_is_reported_in_one_sentence() -> Result<()> {
-    refuses(&["--no-such-flag"], &["--no-such-flag"])
-}
-
-#[test]
-fn a_non_loopback_address_is_refused_with_advice() -> Result<()> {
-    refuses(&["--bind", "0.0.0.0:8080"], &["0.0.0.0:8080", "ssh -L"])
-}
-
-#[test]
-fn an_invalid_address_is_refused() -> Result<()> {
-    refuses(&["--bind", "elsewhere"], &["elsewhere", "127.0.0.1:8080"])
-}
-
-#[test]
-fn a_port_in_use_is_named() -> Result<()> {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
-    let address = taken.local_addr()?.to_string();
-    refuses(&["--demo", "--bind", &address], &[&address])
-}
-
-#[test]
 fn only_a_relay_started_by_nohup_outlives_its_terminal() -> Result<()> {
     for ignored in [true, false] {
         let home = tempfile::tempdir()?;
@@ -303,19 +281,6 @@ fn only_a_relay_started_by_nohup_outlives_its_terminal() -> Result<()> {
         }
         ensure!(process.wait()?.success(), "it ends in order");
     }
-    Ok(())
-}
-
-/// The relay exits at once with an error that contains this text, in few lines and without a panic.
-fn refuses(args: &[&str], texts: &[&str]) -> Result<()> {
-    let home = tempfile::tempdir()?;
-    let output = TestRelay::command(home.path())?.args(args).output()?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.status.success(), "{args:?} should be refused:\n{stderr}");
-    for text in texts {
-        ensure!(stderr.contains(text), "{text:?} is missing in:\n{stderr}");
-    }
-    ensure!(!stderr.contains("panicked") && stderr.lines().count() <= 6, "not one clear sentence:\n{stderr}");
     Ok(())
 }
 
