@@ -4,7 +4,7 @@ mod kiosk;
 mod notifications;
 
 use crate::domain::route::{JobTab, Route};
-use crate::fleet::Fleet;
+use crate::fleet::FleetStore;
 use crate::net::{self, LinkState};
 use crate::platform::{self, Listener};
 use crate::state::address::Address;
@@ -28,7 +28,7 @@ pub fn App(
     by_printed_link: bool,
 ) -> impl IntoView {
     let address = Address::listening();
-    let fleet = Fleet::default();
+    let fleet = FleetStore::default();
     fleet.show_detail(untrack(|| address.route()).topic());
     let feed = net::start(fleet.clone());
     let page = Page::new(fleet, feed, address, Settings::load());

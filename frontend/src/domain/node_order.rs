@@ -32,19 +32,19 @@ impl TabRoom {
 }
 
 /// The need for attention of a node: its severity, and its place in the attention list.
-pub type Rank = (Severity, usize);
+pub type TabRank = (Severity, usize);
 
 /// Returns the nodes that have one of `most` tabs where not all have one: the most severe ones, and the current one, in
 /// SLURM's order.
 pub fn tabs(
     names: &[NodeName],
-    rank: impl Fn(&NodeName) -> Rank,
+    rank: impl Fn(&NodeName) -> TabRank,
     current: Option<&NodeName>,
     most: usize,
 ) -> Vec<NodeName> {
     let most = most.saturating_sub(usize::from(current.is_some())).min(MOST_PROBLEMS);
     let ranks = names.iter().map(rank).enumerate();
-    let mut problems: Vec<(usize, Rank)> =
+    let mut problems: Vec<(usize, TabRank)> =
         ranks.filter(|(_, (severity, _))| severity.needs_attention()).collect();
     problems.sort_by_key(|(_, (severity, place))| (Reverse(*severity), *place));
     problems.truncate(most);
@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    fn rank(name: &NodeName) -> Rank {
+    fn rank(name: &NodeName) -> TabRank {
         (severity(name), 0)
     }
 

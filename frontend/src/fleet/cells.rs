@@ -41,9 +41,9 @@ type CachedHealth = (u64, u64, Arc<Health>);
 
 /// A node's signals. Clones are the same node.
 #[derive(Clone)]
-pub struct NodeCell(Arc<Node>);
+pub struct NodeCell(Arc<NodeSignals>);
 
-struct Node {
+struct NodeSignals {
     name: NodeName,
     position: AtomicUsize,
     freshness: AtomicU8,
@@ -62,9 +62,9 @@ struct Node {
 
 /// A GPU's signals. Clones are the same GPU.
 #[derive(Clone)]
-pub struct GpuCell(Arc<Gpu>);
+pub struct GpuCell(Arc<GpuSignals>);
 
-struct Gpu {
+struct GpuSignals {
     uuid: GpuUuid,
     position: AtomicUsize,
     row: Revision,
@@ -87,7 +87,7 @@ impl PartialEq for GpuCell {
 impl NodeCell {
     /// Creates the cell of a node at a position of its picture.
     pub fn new(position: usize, node: &NodePicture) -> Self {
-        let cell = Self(Arc::new(Node {
+        let cell = Self(Arc::new(NodeSignals {
             name: node.name.clone(),
             position: AtomicUsize::new(position),
             freshness: AtomicU8::new(0),
@@ -250,7 +250,7 @@ impl NodeCell {
 
 impl GpuCell {
     fn new(uuid: GpuUuid) -> Self {
-        Self(Arc::new(Gpu { uuid, position: AtomicUsize::new(0), row: Revision::default() }))
+        Self(Arc::new(GpuSignals { uuid, position: AtomicUsize::new(0), row: Revision::default() }))
     }
 
     /// Returns its UUID.

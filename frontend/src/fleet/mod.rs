@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The state of the fleet. Clones share the same state.
 #[derive(Clone)]
-pub struct Fleet(Arc<Inner>);
+pub struct FleetStore(Arc<Inner>);
 
 struct Inner {
     overview: TopicStore,
@@ -48,7 +48,7 @@ const EARLY_MS: f64 = 700.0;
 /// beside them must agree.
 const STRUCTURAL_MS: f64 = 200.0;
 
-impl Default for Fleet {
+impl Default for FleetStore {
     fn default() -> Self {
         Self(Arc::new(Inner {
             overview: TopicStore::new(Topic::Overview),
@@ -67,7 +67,7 @@ impl Default for Fleet {
     }
 }
 
-impl Fleet {
+impl FleetStore {
     /// Jobs, the relay, and a summary of every node.
     pub fn overview(&self) -> &TopicStore {
         &self.0.overview

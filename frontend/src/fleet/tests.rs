@@ -39,8 +39,8 @@ fn util(node: u32, gpu: u32, percent: u32) -> Change {
     Change::Readings(Readings::Plain(vec![NodeReadings { node, age_ms: 0, rows }]))
 }
 
-fn fleet() -> Fleet {
-    let fleet = Fleet::default();
+fn fleet() -> FleetStore {
+    let fleet = FleetStore::default();
     assert!(fleet.receive(snapshot(Topic::Overview, &["n1", "n2"]), 0.0).is_none());
     fleet
 }
@@ -232,7 +232,7 @@ fn a_lost_connection_stops_the_clock_until_the_next_snapshot() {
 #[test]
 fn deltas_of_a_topic_that_was_left_are_ignored() {
     Owner::new().with(|| {
-        let fleet = Fleet::default();
+        let fleet = FleetStore::default();
         fleet.show_detail(Some(Topic::Node(NodeName::new("n1").unwrap())));
         assert_eq!(fleet.topics().len(), 2);
         fleet.receive(snapshot(Topic::Node(NodeName::new("n1").unwrap()), &["n1"]), 0.0);
@@ -245,7 +245,7 @@ fn deltas_of_a_topic_that_was_left_are_ignored() {
 #[test]
 fn a_hidden_page_subscribes_to_less_and_is_not_shown_as_stale_when_visible() {
     Owner::new().with(|| {
-        let fleet = Fleet::default();
+        let fleet = FleetStore::default();
         let node = Topic::Node(NodeName::new("n1").unwrap());
         fleet.show_detail(Some(node.clone()));
         fleet.receive(snapshot(node.clone(), &["n1"]), 0.0);
@@ -275,7 +275,7 @@ fn a_hidden_page_subscribes_to_less_and_is_not_shown_as_stale_when_visible() {
 #[test]
 fn the_overview_resumes_with_its_own_snapshot() {
     Owner::new().with(|| {
-        let fleet = Fleet::default();
+        let fleet = FleetStore::default();
         fleet.suspend();
         assert!(fleet.is_suspended() && fleet.resume(60_000.0) && !fleet.is_suspended());
         assert_eq!(fleet.topics(), [Topic::Overview]);
@@ -302,7 +302,7 @@ fn a_snapshot_without_history_keeps_that_of_the_same_gpus() {
 #[test]
 fn without_a_snapshot_the_page_keeps_its_data() {
     Owner::new().with(|| {
-        let fleet = Fleet::default();
+        let fleet = FleetStore::default();
         fleet.show_detail(Some(Topic::Node(NodeName::new("n1").unwrap())));
         fleet.suspend();
         fleet.resume(10_000.0);

@@ -3,7 +3,7 @@
 use super::credential::Credential;
 use super::disconnect::DisconnectReason;
 use super::feed::{Feed, FeedCommand};
-use crate::fleet::Fleet;
+use crate::fleet::FleetStore;
 use crate::platform;
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_util::future::{Either, poll_fn, select};
@@ -85,7 +85,7 @@ impl Connection {
     pub async fn run(
         &mut self,
         initial: Vec<ClientMessage>,
-        fleet: &Fleet,
+        fleet: &FleetStore,
         feed: &Feed,
         inbox: &mut UnboundedReceiver<FeedCommand>,
     ) -> Result<Infallible, DisconnectReason> {
@@ -156,7 +156,7 @@ const FORM: Form = Form::Binary;
 
 fn handle_message(
     message: ServerMessage,
-    fleet: &Fleet,
+    fleet: &FleetStore,
     feed: &Feed,
 ) -> Result<Option<ClientMessage>, DisconnectReason> {
     let reply = match message {
@@ -180,7 +180,7 @@ fn handle_message(
 }
 
 /// Updates the views in the next animation frame; several messages share one. A hidden page gets no frames.
-fn redraw(fleet: &Fleet) {
+fn redraw(fleet: &FleetStore) {
     if fleet.request_frame() {
         let fleet = fleet.clone();
         platform::on_next_frame(move || {

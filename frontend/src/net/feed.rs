@@ -3,7 +3,7 @@
 use super::credential::Credential;
 use super::disconnect::DisconnectReason;
 use super::pending_requests::{PendingRequests, messages};
-use crate::fleet::{Fleet, LogCell};
+use crate::fleet::{FleetStore, LogCell};
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_util::future::{Either, select};
 use gloo_timers::future::TimeoutFuture;
@@ -94,12 +94,12 @@ impl Feed {
     }
 
     /// Subscribes to the topics that the fleet shows now.
-    pub fn subscribe(&self, fleet: &Fleet) {
+    pub fn subscribe(&self, fleet: &FleetStore) {
         let _ = self.commands.unbounded_send(FeedCommand::Send(ClientMessage::Subscribe(fleet.topics())));
     }
 
     /// Follows these logs from now on, and no others.
-    pub fn follow_logs(&self, fleet: &Fleet, wanted: &[LogRef]) -> Vec<LogCell> {
+    pub fn follow_logs(&self, fleet: &FleetStore, wanted: &[LogRef]) -> Vec<LogCell> {
         let cells = fleet.follow(wanted);
         let _ = self.commands.unbounded_send(FeedCommand::Send(ClientMessage::Follow(wanted.to_vec())));
         cells

@@ -6,7 +6,7 @@ use super::credential::Credential;
 use super::disconnect::DisconnectReason;
 use super::feed::{Feed, FeedCommand, LinkState};
 use super::key;
-use crate::fleet::Fleet;
+use crate::fleet::FleetStore;
 use crate::platform::{self, Listener};
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_util::future::{Either, select};
@@ -20,7 +20,7 @@ use nodeglass_protocol::live::ClientMessage;
 const SUSPEND_AFTER_MS: u32 = 4_000;
 
 /// Starts the feed; it ends with the reactive owner it was started under.
-pub fn start(fleet: Fleet) -> Feed {
+pub fn start(fleet: FleetStore) -> Feed {
     let (feed, inbox) = Feed::new();
     let page_listeners = page_listeners(&feed, &fleet);
     suspend_when_hidden(&feed, &fleet);
@@ -31,7 +31,7 @@ pub fn start(fleet: Fleet) -> Feed {
 
 /// Reduces the subscription while the page is hidden: the relay need not send, nor nodes measure, what
 /// nobody sees.
-fn suspend_when_hidden(feed: &Feed, fleet: &Fleet) {
+fn suspend_when_hidden(feed: &Feed, fleet: &FleetStore) {
     if !platform::is_hidden() {
         if fleet.resume(platform::now_ms()) {
             feed.subscribe(fleet);
@@ -50,7 +50,7 @@ fn suspend_when_hidden(feed: &Feed, fleet: &Fleet) {
 
 /// Reconnects at once when a tab becomes visible, a page is restored or the network returns. Disconnects
 /// when the page is left, because the browser may keep it.
-fn page_listeners(feed: &Feed, fleet: &Fleet) -> [Listener; 5] {
+fn page_listeners(feed: &Feed, fleet: &FleetStore) -> [Listener; 5] {
     let reconnect_now = |feed: &Feed| {
         let feed = feed.clone();
         move |_| feed.reconnect_now()
@@ -67,7 +67,7 @@ fn page_listeners(feed: &Feed, fleet: &Fleet) -> [Listener; 5] {
 
 /// The running feed.
 struct Task {
-    fleet: Fleet,
+    fleet: FleetStore,
     feed: Feed,
     inbox: UnboundedReceiver<FeedCommand>,
     _listeners: [Listener; 5],

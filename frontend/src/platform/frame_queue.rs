@@ -4,11 +4,11 @@ use super::on_next_frame;
 use leptos::prelude::*;
 use std::collections::VecDeque;
 
-type Job = Box<dyn FnOnce()>;
+type Work = Box<dyn FnOnce()>;
 
 /// A queue of which one job runs per frame. Copies share the same queue.
 #[derive(Clone, Copy)]
-pub struct FrameQueue(StoredValue<VecDeque<Job>, LocalStorage>);
+pub struct FrameQueue(StoredValue<VecDeque<Work>, LocalStorage>);
 
 impl FrameQueue {
     /// Creates an empty queue that lasts as long as the calling view.

@@ -2,7 +2,7 @@
 
 use crate::domain::attention::{self, Entry, Item, Tracker};
 use crate::domain::route::{Route, around};
-use crate::fleet::{Fleet, Phase, TopicStore};
+use crate::fleet::{FleetStore, Phase, TopicStore};
 use crate::net::{Feed, LinkState};
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -77,7 +77,7 @@ fn found_entries(source: &Source, held: RwSignal<bool>) -> Memo<Arc<Vec<Entry>>>
 
 impl Attention {
     /// Starts to follow the overview; updated with `assessment`.
-    pub fn new(fleet: &Fleet, feed: &Feed, assessment: RwSignal<u64>) -> Self {
+    pub fn new(fleet: &FleetStore, feed: &Feed, assessment: RwSignal<u64>) -> Self {
         let (held, jobs_held) = (RwSignal::new(false), RwSignal::new(false));
         let source = Source { feed: feed.clone(), store: fleet.overview().clone(), assessment };
         let all = found_entries(&source, held);

@@ -8,7 +8,7 @@ use crate::domain::other_users;
 use crate::domain::pending_action::PendingAction;
 use crate::domain::route::Route;
 use crate::domain::severity::Severity;
-use crate::fleet::{Fleet, LogCell, NodeCell, TopicStore};
+use crate::fleet::{FleetStore, LogCell, NodeCell, TopicStore};
 use crate::net::Feed;
 use crate::platform::{self, FrameQueue};
 use crate::state::address::Address;
@@ -64,7 +64,7 @@ pub enum ShareSheetView {
 #[derive(Clone)]
 pub struct Page {
     /// The state of the fleet.
-    pub fleet: Fleet,
+    pub fleet: FleetStore,
     /// The connection to the relay.
     pub feed: Feed,
     /// The current route.
@@ -126,104 +126,47 @@ pub struct Page {
 
 impl Page {
     /// Creates the context.
-    pub fn new(fleet: Fleet, feed: Feed, address: Address, settings: Settings) -> Self {
+    pub fn new(fleet: FleetStore, feed: Feed, address: Address, settings: Settings) -> Self {
         let route = {
             let address = address.clone();
             Memo::new(move |_| address.route())
         };
         let second = RwSignal::from(fleet.second().clone());
-        let jobs = Memo::new({
-            let overview = fleet.overview().clone();
-            move |_| {
-                overview.jobs().track();
-                Arc::new(overview.read(|picture| picture.jobs.clone()))
-            }
-        });
-        let step = RwSignal::new(fleet.relay_ms(platform::now_ms()) / Window::STEP_MS);
-        let assessment = RwSignal::new(0);
         let frames = FrameQueue::new();
-        Effect::new({
-            let fleet = fleet.clone();
-            move || {
-                second.track();
-                // A frame for each, after that of rows and sums: all of it at once would be one long task.
-                let (compared, fleet) = (fleet.clone(), fleet.clone());
-                frames.push(move || compared.update_comparisons());
-                frames.push(move || {
-                    let now = fleet.relay_ms(platform::now_ms()) / Window::STEP_MS;
-                    if step.try_get_untracked().is_some_and(|shown| shown != now) {
-                        step.set(now);
-                    }
-                });
-                frames.push(move || _ = assessment.try_update(|number| *number += 1));
-            }
-        });
-        let several_users = Memo::new(move |_| jobs.with(|jobs| other_users::are_of_several(jobs)));
-        let ended_ms = end_of_job(&fleet, route, jobs);
-        let notes = Memo::new({
-            let fleet = fleet.clone();
-            move |_| {
-                let store = fleet.detail().unwrap_or_else(|| fleet.overview().clone());
-                store.notes().track();
-                Arc::new(store.read(|picture| picture.notes.clone()))
-            }
-        });
-        let note_times = Memo::new({
-            let fleet = fleet.clone();
-            move |_| {
-                // The clocks are known with the first message.
-                fleet.welcome();
-                let ahead_ms = fleet.wall_ahead_ms();
-                let relay_ms = |note: &Note| note.at_ms.cast_signed().saturating_sub(ahead_ms);
-                Arc::new(notes.with(|notes| notes.iter().map(relay_ms).collect::<Vec<_>>()))
-            }
-        });
+        let (step, assessment) = spread_over_frames(&fleet, second, frames);
+        let jobs = listed_jobs(&fleet);
+        let notes = shown_notes(&fleet);
         let closed = || RwSignal::new(false);
-        let (help, command_palette, settings_open) = (closed(), closed(), closed());
-        let (drawer, lists_ended, lists_waiting) = (closed(), closed(), closed());
-        let attention = Attention::new(&fleet, &feed, assessment);
-        let marked = Memo::new({
-            let fleet = fleet.clone();
-            move |_| {
-                assessment.track();
-                let (route, store) = (route.get(), fleet.detail());
-                let items = jobs.with(|jobs| {
-                    store.map(|store| store.read(|picture| attention::marked(&route, jobs, picture)))
-                });
-                Arc::new(items.unwrap_or_default())
-            }
-        });
-        let (pending_action, toasts) = (RwSignal::new(None), RwSignal::new(Vec::new()));
         Self {
-            fleet,
-            feed,
             route,
             settings,
             jobs,
-            several_users,
+            several_users: Memo::new(move |_| jobs.with(|jobs| other_users::are_of_several(jobs))),
             second,
             step,
             assessment,
-            ended_ms,
+            ended_ms: end_of_job(&fleet, route, jobs),
             cursor: RwSignal::new(None),
             log_step: RwSignal::new(None),
             frames,
-            help,
-            command_palette,
-            settings_open,
+            help: closed(),
+            command_palette: closed(),
+            settings_open: closed(),
             sharing: RwSignal::new(None),
-            drawer,
-            lists_ended,
-            lists_waiting,
-            pending_action,
+            drawer: closed(),
+            lists_ended: closed(),
+            lists_waiting: closed(),
+            pending_action: RwSignal::new(None),
             notes,
-            note_times,
+            note_times: relay_times(&fleet, notes),
             note_draft: RwSignal::new(None),
-            toasts,
-            removed_worker: RwSignal::new(false),
-            attention,
-            marked,
+            toasts: RwSignal::new(Vec::new()),
+            removed_worker: closed(),
+            attention: Attention::new(&fleet, &feed, assessment),
+            marked: marked_items(&fleet, route, jobs, assessment),
             address,
+            fleet,
+            feed,
         }
     }
 
@@ -394,9 +337,81 @@ impl Page {
     }
 }
 
+/// Spreads the work of each second over frames, because all of it at once would be one long task: after the frame of rows
+/// and sums, comparisons, then the returned step of the charts, then the returned number of the assessment.
+fn spread_over_frames(
+    fleet: &FleetStore,
+    second: RwSignal<u64>,
+    frames: FrameQueue,
+) -> (RwSignal<u64>, RwSignal<u64>) {
+    let step = RwSignal::new(fleet.relay_ms(platform::now_ms()) / Window::STEP_MS);
+    let assessment = RwSignal::new(0);
+    let fleet = fleet.clone();
+    Effect::new(move || {
+        second.track();
+        let (compared, fleet) = (fleet.clone(), fleet.clone());
+        frames.push(move || compared.update_comparisons());
+        frames.push(move || {
+            let now = fleet.relay_ms(platform::now_ms()) / Window::STEP_MS;
+            if step.try_get_untracked().is_some_and(|shown| shown != now) {
+                step.set(now);
+            }
+        });
+        frames.push(move || _ = assessment.try_update(|number| *number += 1));
+    });
+    (step, assessment)
+}
+
+fn listed_jobs(fleet: &FleetStore) -> Memo<Arc<Vec<Job>>> {
+    let overview = fleet.overview().clone();
+    Memo::new(move |_| {
+        overview.jobs().track();
+        Arc::new(overview.read(|picture| picture.jobs.clone()))
+    })
+}
+
+/// Returns the notes of the topic that is shown in full, or else of the whole cluster, by time.
+fn shown_notes(fleet: &FleetStore) -> Memo<Arc<Vec<Note>>> {
+    let fleet = fleet.clone();
+    Memo::new(move |_| {
+        let store = fleet.detail().unwrap_or_else(|| fleet.overview().clone());
+        store.notes().track();
+        Arc::new(store.read(|picture| picture.notes.clone()))
+    })
+}
+
+/// Returns the times of notes, in ms of the relay's clock.
+fn relay_times(fleet: &FleetStore, notes: Memo<Arc<Vec<Note>>>) -> Memo<Arc<Vec<i64>>> {
+    let fleet = fleet.clone();
+    Memo::new(move |_| {
+        // The clocks are known with the first message.
+        fleet.welcome();
+        let ahead_ms = fleet.wall_ahead_ms();
+        let relay_ms = |note: &Note| note.at_ms.cast_signed().saturating_sub(ahead_ms);
+        Arc::new(notes.with(|notes| notes.iter().map(relay_ms).collect::<Vec<_>>()))
+    })
+}
+
+/// Returns what the graphs of the route mark, updated with each assessment.
+fn marked_items(
+    fleet: &FleetStore,
+    route: Memo<Route>,
+    jobs: Memo<Arc<Vec<Job>>>,
+    assessment: RwSignal<u64>,
+) -> Memo<Arc<Vec<attention::Item>>> {
+    let fleet = fleet.clone();
+    Memo::new(move |_| {
+        assessment.track();
+        let (route, store) = (route.get(), fleet.detail());
+        let items = jobs
+            .with(|jobs| store.map(|store| store.read(|picture| attention::marked(&route, jobs, picture))));
+        Arc::new(items.unwrap_or_default())
+    })
+}
+
 /// Returns when the job of the route ended, by the relay's clock in ms: the time of the last sample of its nodes, or
 /// the end time that SLURM reports if the nodes run other jobs by now.
-fn end_of_job(fleet: &Fleet, route: Memo<Route>, jobs: Memo<Arc<Vec<Job>>>) -> Memo<Option<u64>> {
+fn end_of_job(fleet: &FleetStore, route: Memo<Route>, jobs: Memo<Arc<Vec<Job>>>) -> Memo<Option<u64>> {
     let fleet = fleet.clone();
     Memo::new(move |_| {
         let id = route.get().job()?;
@@ -441,6 +456,15 @@ pub fn node_health(page: &Page, store: &TopicStore, node: &NodeCell) -> Arc<Heal
         return Arc::new(Health::new(Severity::Error, "no GPU can be read"));
     }
     health
+}
+
+/// Returns the current health of a node in the views of a job, if there is one: no node of a job that hangs is well.
+/// Does not subscribe.
+pub fn node_health_in(page: &Page, store: &TopicStore, job: Option<JobId>, node: &NodeCell) -> Arc<Health> {
+    let own = node_health(page, store, node);
+    let Some(job) = job else { return own };
+    let entries = page.attention.entries().get_untracked();
+    attention::node_health_in_job(own, &entries, job, node.name())
 }
 
 /// Returns whether no GPU can be read on a node where a job has some; does not subscribe.

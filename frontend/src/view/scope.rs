@@ -19,7 +19,7 @@ type Each = Box<dyn Fn(&NodePicture, &mut dyn FnMut(&Trace, f32)) + Send + Sync>
 
 /// Some nodes of a store, for a job if there is one.
 #[derive(Clone)]
-pub struct Scope {
+pub struct NodeScope {
     /// The store.
     pub store: TopicStore,
     /// The nodes.
@@ -28,7 +28,7 @@ pub struct Scope {
     pub job: Option<JobId>,
 }
 
-impl Scope {
+impl NodeScope {
     /// Returns whether each of its nodes reported that it has no GPUs.
     pub fn has_no_gpus(&self) -> Memo<bool> {
         let scope = self.clone();

@@ -10,6 +10,7 @@ pub use tracker::{Entry, Tracker};
 
 use crate::chart::Range;
 use crate::domain::cost;
+use crate::domain::health::Health;
 use crate::domain::job_names;
 use crate::domain::metric::Metric;
 use crate::domain::query::{self, Query};
@@ -321,6 +322,24 @@ pub fn of_node<'a>(entries: &'a [Entry], node: &NodeName) -> Option<&'a Item> {
 pub fn affecting_node<'a>(entries: &'a [Entry], node: &NodeName) -> Option<&'a Item> {
     let own = entries.iter().filter(|entry| !entry.is_resolved && entry.item.nodes.contains(node));
     own.map(|entry| &entry.item).max_by_key(|item| item.severity)
+}
+
+/// Returns a node's health in the views of a job: its own, or the health of the worst item of the job that affects
+/// it.
+pub fn node_health_in_job(own: Arc<Health>, entries: &[Entry], job: JobId, node: &NodeName) -> Arc<Health> {
+    let affects = |item: &&Item| !item.is_past && item.nodes.contains(node);
+    let items = for_job(entries, job).map(|entry| &entry.item).filter(affects);
+    worse(own, items.max_by_key(|item| item.severity))
+}
+
+/// Returns a node's health, or an item's if it is worse.
+pub fn worse(own: Arc<Health>, item: Option<&Item>) -> Arc<Health> {
+    match item {
+        Some(item) if item.severity > own.severity => {
+            Arc::new(Health::new(item.severity, item.reason.clone()))
+        }
+        _ => own,
+    }
 }
 
 /// Returns the worst item that names a GPU.

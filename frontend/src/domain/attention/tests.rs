@@ -319,3 +319,27 @@ fn a_cost_is_gpu_hours_since_the_start() {
     assert_eq!(cost(2, WALL_MS - 2_880_000, false).as_deref(), Some("1.6 GPU-h idle"));
     assert_eq!(cost(2, WALL_MS - 600_000, true).as_deref(), Some("≥ 0.3 GPU-h idle"));
 }
+
+#[test]
+fn a_node_of_a_hung_job_looks_hung_in_that_jobs_views_only() {
+    let hang = Finding {
+        severity: FindingSeverity::Error,
+        nodes: ["n1", "n2"].map(|name| NodeName::new(name).unwrap()).to_vec(),
+        reason: "looks hung".into(),
+        ..finding(FindingKind::CollectiveHang, 1, "n1")
+    };
+    let mut tracker = Tracker::default();
+    tracker.update(all(&[job(1, "n1"), job(2, "n1")], &picture(vec![hang])), false);
+    let entries = tracker.entries().to_vec();
+    let health = |own: Severity, job, node: &str| {
+        let own = Arc::new(Health::new(own, "own"));
+        let health = node_health_in_job(own, &entries, JobId(job), &NodeName::new(node).unwrap());
+        (health.severity, health.label.clone())
+    };
+    let hung = (Severity::Error, "looks hung".to_owned());
+    assert_eq!([health(Severity::Ok, 1, "n1"), health(Severity::Warning, 1, "n2")], [hung.clone(), hung]);
+    let own = |severity| (severity, "own".to_owned());
+    assert_eq!(health(Severity::Ok, 2, "n1"), own(Severity::Ok), "a neighbour is not affected");
+    assert_eq!(health(Severity::Ok, 1, "n3"), own(Severity::Ok));
+    assert_eq!(health(Severity::Error, 1, "n1"), own(Severity::Error), "what is as bad keeps its name");
+}

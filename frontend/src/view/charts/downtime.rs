@@ -2,7 +2,7 @@
 
 use crate::chart::Window;
 use crate::domain::text;
-use crate::fleet::Fleet;
+use crate::fleet::FleetStore;
 use crate::state::time::Time;
 use leptos::prelude::*;
 use nodeglass_protocol::live::Downtime;
@@ -43,7 +43,7 @@ pub fn sentence(time: &Time, at_ms: u64) -> Option<String> {
     Some(format!("no relay was running, {} – {}", clock(from_ms), clock(to_ms)))
 }
 
-fn downtimes(fleet: &Fleet) -> Vec<Downtime> {
+fn downtimes(fleet: &FleetStore) -> Vec<Downtime> {
     fleet.welcome().map_or_else(Vec::new, |welcome| welcome.downtimes.clone())
 }
 

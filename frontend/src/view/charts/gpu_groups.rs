@@ -7,7 +7,7 @@ use crate::domain::throttle::ThrottleSummary;
 use crate::domain::{ownership, throttle};
 use crate::fleet::{GpuCell, NodeCell, TopicStore};
 use crate::state::time::GpuRef;
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use leptos::prelude::*;
 use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture};
 use nodeglass_protocol::range::Summaries;
@@ -36,7 +36,7 @@ pub struct GpuEntry {
 }
 
 /// Returns every GPU of a scope; subscribes to the set of GPUs.
-pub fn gpu_groups(scope: &Scope) -> Vec<NodeGroup> {
+pub fn gpu_groups(scope: &NodeScope) -> Vec<NodeGroup> {
     let group = |node: NodeCell| {
         let entry = |cell: GpuCell| {
             let gpu = scope.store.node(&node, |node| {

@@ -5,7 +5,7 @@ use super::gpu_groups::{NodeGroup, gpu_groups};
 use crate::domain::metric::Metric;
 use crate::state::page::Page;
 use crate::state::time::Time;
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use leptos::prelude::*;
 
 /// The GPUs of a panel, the metric that is selected, and the exports of both.
@@ -25,7 +25,7 @@ pub struct GraphPanel {
 impl GraphPanel {
     /// Creates the panel of a scope's GPUs. At a `glance`, the history of few metrics is known, and the default
     /// replaces any other.
-    pub fn new(scope: &Scope, glance: bool) -> Self {
+    pub fn new(scope: &NodeScope, glance: bool) -> Self {
         let (page, time) = (Page::from_context(), Time::from_context());
         let groups = Memo::new({
             let scope = scope.clone();

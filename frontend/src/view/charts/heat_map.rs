@@ -1,23 +1,23 @@
 //! The heat map: every GPU of a job or the cluster over time, one line each, grouped by node.
 
 use super::colour_map::{ColourMap, ShownScale, shown_scale};
-use super::gpu_groups::{GpuEntry, NodeGroup, history_revision};
+use super::gpu_groups::{NodeGroup, history_revision};
 use super::graph_panel::GraphPanel;
+use super::heat_map_input::{HeatMapInput, line_index};
 use super::heat_map_paint::{Brush, paint};
-use super::plot_area::{PlotArea, PlotHandlers};
+use super::plot_area::PlotArea;
 use super::summary::{legend, metric_buttons, metric_menu, summary};
 use super::time_bar::{TimeAxis, TimeBar};
-use super::tooltip::TooltipText;
-use crate::chart::{Point, Strips, Window};
+use crate::chart::{Strips, Window};
 use crate::domain::health::Health;
 use crate::domain::metric::Metric;
-use crate::domain::route::{JobTab, Route};
+use crate::domain::route::Route;
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::fleet::TopicStore;
-use crate::state::page::{Page, is_stale, node_health};
+use crate::state::page::{Page, is_stale, node_health_in};
 use crate::state::time::Time;
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use crate::view::widgets::dot::dot;
 use leptos::html::Canvas;
 use leptos::prelude::*;
@@ -39,20 +39,14 @@ const NAMES_PX: f64 = 140.0;
 #[component]
 pub fn HeatMap(
     /// The scope.
-    scope: Scope,
+    scope: NodeScope,
     /// Whether only the overview is subscribed: then the history of few metrics is known.
     #[prop(optional)]
     glance: bool,
 ) -> impl IntoView {
     let GraphPanel { page, time, groups, metric, export } = GraphPanel::new(&scope, glance);
     let shown = shown_scale(&page, &time, &scope.store, groups, metric);
-    let columns = {
-        let time = time.clone();
-        Memo::new(move |_| {
-            let room = ((room(time.width()) / 340.0) as usize).max(1);
-            groups.with(Vec::len).div_ceil(MAX_ROWS).clamp(1, room)
-        })
-    };
+    let columns = column_count(&time, groups);
     // The hovered value is announced to screen readers; periodic changes are not.
     let live = {
         let time = time.clone();
@@ -67,13 +61,8 @@ pub fn HeatMap(
             let (scope, all) = (scope.clone(), columns.get());
             (0..all)
                 .map(move |column| {
-                    let part = Memo::new(move |_| {
-                        let per = groups.with(Vec::len).div_ceil(all).max(1);
-                        groups.with(|groups| {
-                            groups.iter().skip(column * per).take(per).cloned().collect::<Vec<_>>()
-                        })
-                    });
-                    view! { <Block scope=scope.clone() groups=part metric shown label columns=all/> }
+                    let groups = nodes_of_column(groups, column, all);
+                    view! { <Block scope=scope.clone() groups metric shown label columns=all/> }
                 })
                 .collect_view()
         }
@@ -81,7 +70,7 @@ pub fn HeatMap(
     view! {
         <section class="panel heat-map" aria-label="All GPUs over time">
             <div class="panel__head">
-                <h2>"All GPUs" <small>{move || format!("{}, one row each", text::count(gpus.get(), "GPU", "GPUs"))}</small></h2>
+                <h2>"All GPUs" <small>{move || (gpus.get() > 0).then(|| format!("{}, one row each", text::count(gpus.get(), "GPU", "GPUs")))}</small></h2>
                 {(!glance).then(|| metric_menu(&time, &scope))}
                 <span class="spring"></span>
                 {glance.then(|| metric_buttons(&time, metric))}
@@ -95,6 +84,23 @@ pub fn HeatMap(
     }
 }
 
+/// Returns the number of columns: as many as the nodes need and the page has room for.
+fn column_count(time: &Time, groups: Memo<Vec<NodeGroup>>) -> Memo<usize> {
+    let time = time.clone();
+    Memo::new(move |_| {
+        let room = ((room(time.width()) / 340.0) as usize).max(1);
+        groups.with(Vec::len).div_ceil(MAX_ROWS).clamp(1, room)
+    })
+}
+
+/// Returns the nodes in one of `columns` columns.
+fn nodes_of_column(groups: Memo<Vec<NodeGroup>>, column: usize, columns: usize) -> Memo<Vec<NodeGroup>> {
+    Memo::new(move |_| {
+        let per = groups.with(Vec::len).div_ceil(columns).max(1);
+        groups.with(|groups| groups.iter().skip(column * per).take(per).cloned().collect::<Vec<_>>())
+    })
+}
+
 /// Returns the width of the page's main area, in pixels.
 fn room(width: f64) -> f64 {
     if width > 760.0 { width - 330.0 } else { width - 48.0 }
@@ -103,7 +109,7 @@ fn room(width: f64) -> f64 {
 /// A column of nodes.
 #[component]
 fn Block(
-    scope: Scope,
+    scope: NodeScope,
     groups: Memo<Vec<NodeGroup>>,
     metric: Memo<Metric>,
     shown: Memo<ShownScale>,
@@ -142,41 +148,16 @@ fn Block(
         }
     };
     let (names, states) = (beside(name), beside(state));
-    // As wide as the longest name, whatever the states of the nodes: nothing moves when one needs attention.
-    let name_columns = Memo::new(move |_| {
-        let longest = groups.with(|groups| groups.iter().map(|group| group.node.name().as_str().len()).max());
-        longest.unwrap_or(0).clamp(4, MAX_NAME)
-    });
-    // As wide as the highest value, whatever the values are.
-    let state_columns = {
-        let store = scope.store.clone();
-        Memo::new(move |_| {
-            let metric = metric.get();
-            let widest = |group: &NodeGroup| {
-                let at = group.gpus.first()?.cell.position();
-                let top = store.node(&group.node, |node| metric.scale_max(node.gpus.get(at)?))??;
-                Some(metric.format(top).chars().count())
-            };
-            groups.with(|groups| groups.iter().filter_map(widest).max()).unwrap_or(0).max(MIN_STATE)
-        })
-    };
-    let highlight = {
-        let time = time.clone();
-        move || {
-            let gpu_ref = time.highlighted()?;
-            let at = groups.with(|groups| line_index(groups, |group, gpu| group.gpu_ref(gpu) == gpu_ref))?;
-            let (top, line) = strips.with(|strips| (strips.tops().nth(at), strips.thickness()));
-            let (top, height) = (format!("{}px", top?), format!("{line}px"));
-            Some(view! { <i class="heat-map__pick" style:top=top style:height=height></i> }.into_any())
-        }
-    };
+    let (name_columns, state_columns) = (name_width(groups), state_width(&scope.store, groups, metric));
+    let highlight = highlight(&time, groups, strips);
+    let input = HeatMapInput { page, time, scope, groups, strips, metric, window };
     view! {
         <div class="heat-map__block" style:--names=move || name_columns.get().to_string()
             style:--states=move || state_columns.get().to_string()>
             <div class="heat-map__names">{names}</div>
-            <PlotArea label window handlers=handlers(&page, &time, &scope, groups, strips, metric, window)>
+            <PlotArea label window handlers=input.handlers()>
                 <canvas class="heat" node_ref=canvas style:height=move || format!("{}px", strips.with(Strips::height))></canvas>
-                {move || highlight()}
+                {highlight}
             </PlotArea>
             <div class="heat-map__states">{states}</div>
             <span></span>
@@ -185,10 +166,49 @@ fn Block(
     }
 }
 
+/// Returns the width of the column of names, in characters: the width of the longest one, for any states of the
+/// nodes, so that nothing moves when one needs attention.
+fn name_width(groups: Memo<Vec<NodeGroup>>) -> Memo<usize> {
+    Memo::new(move |_| {
+        let longest = groups.with(|groups| groups.iter().map(|group| group.node.name().as_str().len()).max());
+        longest.unwrap_or(0).clamp(4, MAX_NAME)
+    })
+}
+
+/// Returns the width of the column of states, in characters: the width of the highest value, for any values.
+fn state_width(store: &TopicStore, groups: Memo<Vec<NodeGroup>>, metric: Memo<Metric>) -> Memo<usize> {
+    let store = store.clone();
+    Memo::new(move |_| {
+        let metric = metric.get();
+        let widest = |group: &NodeGroup| {
+            let at = group.gpus.first()?.cell.position();
+            let top = store.node(&group.node, |node| metric.scale_max(node.gpus.get(at)?))??;
+            Some(metric.format(top).chars().count())
+        };
+        groups.with(|groups| groups.iter().filter_map(widest).max()).unwrap_or(0).max(MIN_STATE)
+    })
+}
+
+/// Returns the frame around the line of the highlighted GPU.
+fn highlight(
+    time: &Time,
+    groups: Memo<Vec<NodeGroup>>,
+    strips: Memo<Strips>,
+) -> impl Fn() -> Option<AnyView> + use<> {
+    let time = time.clone();
+    move || {
+        let gpu_ref = time.highlighted()?;
+        let at = groups.with(|groups| line_index(groups, &gpu_ref))?;
+        let (top, line) = strips.with(|strips| (strips.tops().nth(at), strips.thickness()));
+        let (top, height) = (format!("{}px", top?), format!("{line}px"));
+        Some(view! { <i class="heat-map__pick" style:top=top style:height=height></i> }.into_any())
+    }
+}
+
 /// Paints the new steps when a step passes, and everything when anything else changes.
 fn keep_painted(
     page: &Page,
-    scope: &Scope,
+    scope: &NodeScope,
     groups: Memo<Vec<NodeGroup>>,
     shown: Memo<ShownScale>,
     strips: Memo<Strips>,
@@ -216,116 +236,10 @@ fn keep_painted(
     });
 }
 
-/// Returns the index of a GPU among the lines.
-fn line_index(groups: &[NodeGroup], is: impl Fn(&NodeGroup, &GpuEntry) -> bool) -> Option<usize> {
-    groups
-        .iter()
-        .flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)))
-        .position(|(group, gpu)| is(group, gpu))
-}
-
-fn handlers(
-    page: &Page,
-    time: &Time,
-    scope: &Scope,
-    groups: Memo<Vec<NodeGroup>>,
-    strips: Memo<Strips>,
-    metric: Memo<Metric>,
-    window: Memo<Window>,
-) -> PlotHandlers {
-    let at = move |line: usize| {
-        groups.with_untracked(|groups| {
-            let mut all = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
-            all.nth(line).map(|(group, gpu)| group.gpu_ref(gpu))
-        })
-    };
-    let here = {
-        let time = time.clone();
-        move || {
-            let gpu_ref = untrack(|| time.highlighted())?;
-            groups.with_untracked(|groups| line_index(groups, |group, gpu| group.gpu_ref(gpu) == gpu_ref))
-        }
-    };
-    let (over, down) = (time.clone(), time.clone());
-    let describe = {
-        let (page, time, store) = (page.clone(), time.clone(), scope.store.clone());
-        move |at_ms: u64, is_touch: bool| {
-            let gpu_ref = time.highlighted()?;
-            groups.with(|groups| {
-                let group = groups.iter().find(|group| *group.node.name() == gpu_ref.node)?;
-                let gpu = group.gpus.iter().find(|gpu| *gpu.cell.uuid() == gpu_ref.gpu)?;
-                let health = node_health(&page, &store, &group.node);
-                let is_odd = !matches!(health.severity, Severity::Ok | Severity::Ended);
-                let health = is_odd.then(|| format!("node: {}", health.label));
-                let tap = is_touch.then(|| "tap again to open the node".to_owned());
-                Some(TooltipText {
-                    value: cell_text(&store, group, gpu, metric.get(), &window.get(), at_ms),
-                    title: metric.get().title().to_owned(),
-                    subject: group.name(&store, gpu),
-                    lines: health.into_iter().chain([time.moment_text(at_ms)]).chain(tap).collect(),
-                })
-            })
-        }
-    };
-    let known = {
-        let (time, store) = (time.clone(), scope.store.clone());
-        move || {
-            let (gpu_ref, window) = (untrack(|| time.highlighted())?, window.get_untracked());
-            groups.with_untracked(|groups| {
-                let mut all = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
-                let (group, gpu) = all.find(|(group, gpu)| group.gpu_ref(gpu) == gpu_ref)?;
-                let (_, points) = group.values(&store, gpu, metric.get_untracked(), &window, 0);
-                let has_value = |point: &Point| point.value().is_some();
-                points.iter().position(has_value).zip(points.iter().rposition(has_value))
-            })
-        }
-    };
-    let (page, time, job) = (page.clone(), time.clone(), scope.job);
-    PlotHandlers {
-        known: Arc::new(known),
-        over: Arc::new(move |_, y, _| {
-            over.hover_gpu(strips.with_untracked(|strips| strips.nearest(y)).and_then(at))
-        }),
-        down: Arc::new(move |by| {
-            let last = strips.with_untracked(Strips::len).saturating_sub(1);
-            let line = here().map_or(0, |line| line.saturating_add_signed(by).min(last));
-            down.hover_gpu(at(line));
-        }),
-        open: Arc::new(move || {
-            if let Some(gpu_ref) = untrack(|| time.highlighted()) {
-                page.address.navigate(match job {
-                    Some(job) => Route::Job(job, JobTab::Node(gpu_ref.node)),
-                    None => Route::Node(gpu_ref.node),
-                });
-            }
-        }),
-        leaves: true,
-        describe: Arc::new(describe),
-    }
-}
-
-/// Returns the value of a GPU in the cell at a moment: what its colour shows, if that is a value.
-fn cell_text(
-    store: &TopicStore,
-    group: &NodeGroup,
-    gpu: &GpuEntry,
-    metric: Metric,
-    window: &Window,
-    at_ms: u64,
-) -> String {
-    let has_mean = metric != Metric::THROTTLE && metric != Metric::DEVIATION;
-    let step = window.step_at(at_ms).filter(|_| has_mean);
-    let points = step.map(|step| group.values(store, gpu, metric, window, step).1);
-    match points.as_deref().and_then(<[Point]>::first) {
-        Some(Point::Value(value)) => metric.format(*value),
-        _ => group.text_at(store, gpu, metric, at_ms),
-    }
-}
-
 /// A node's group of lines, for the columns beside them.
 struct Row {
     page: Page,
-    scope: Scope,
+    scope: NodeScope,
     group: NodeGroup,
     metric: Memo<Metric>,
     pitch: usize,
@@ -335,10 +249,11 @@ impl Row {
     /// Returns the node's health, updated with every assessment.
     fn health(&self) -> Memo<Arc<Health>> {
         let (page, store, node) = (self.page.clone(), self.scope.store.clone(), self.group.node.clone());
+        let job = self.scope.job;
         Memo::new(move |_| {
             store.nodes().track();
             page.assessment.track();
-            node_health(&page, &store, &node)
+            node_health_in(&page, &store, job, &node)
         })
     }
 }

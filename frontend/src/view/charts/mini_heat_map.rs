@@ -7,7 +7,7 @@ use crate::fleet::NodeCell;
 use crate::state::page::Page;
 use crate::state::settings::Theme;
 use crate::state::time::Time;
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use leptos::html::Canvas;
 use leptos::prelude::*;
 use std::cell::RefCell;
@@ -30,7 +30,7 @@ struct PaintState {
 /// Creates the heat map of a node's GPUs, and the function that repaints what is new.
 pub fn mini_heat_map(
     page: &Page,
-    scope: &Scope,
+    scope: &NodeScope,
     node: &NodeCell,
     label: String,
 ) -> (AnyView, impl Fn() + use<>) {
@@ -52,7 +52,7 @@ fn paint(
     canvas: &HtmlCanvasElement,
     painted: &mut PaintState,
     page: &Page,
-    scope: &Scope,
+    scope: &NodeScope,
     node: &NodeCell,
     colours: (Theme, ColourScheme, u64),
 ) {

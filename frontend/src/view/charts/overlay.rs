@@ -8,7 +8,7 @@ use super::summary::summary;
 use crate::domain::deviation::Outlier;
 use crate::fleet::TopicStore;
 use crate::state::time::Time;
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use leptos::prelude::*;
 
 /// At most this many outliers have a sentence.
@@ -18,7 +18,7 @@ const MOST_SENTENCES: usize = 4;
 #[component]
 pub fn Overlay(
     /// The scope.
-    scope: Scope,
+    scope: NodeScope,
 ) -> impl IntoView {
     let GraphPanel { page, time, groups, metric, export } = GraphPanel::new(&scope, false);
     let plot = plot_memo(&time, &scope.store, groups, metric, 300);

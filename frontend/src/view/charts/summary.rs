@@ -9,7 +9,7 @@ use crate::domain::text;
 use crate::fleet::TopicStore;
 use crate::state::page::Page;
 use crate::state::time::Time;
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use crate::view::scope::is_left_out;
 use leptos::prelude::*;
 
@@ -105,7 +105,7 @@ fn all(groups: &[NodeGroup]) -> impl Iterator<Item = (&NodeGroup, &GpuEntry)> {
 }
 
 /// The menu of metrics.
-pub fn metric_menu(time: &Time, scope: &Scope) -> AnyView {
+pub fn metric_menu(time: &Time, scope: &NodeScope) -> AnyView {
     let (shown, time) = (time.clone(), time.clone());
     let scope = scope.clone();
     let vendors = Memo::new(move |_| scope.vendors());

@@ -9,7 +9,7 @@ use super::time_bar::TimeBar;
 use crate::domain::metric::Metric;
 use crate::platform;
 use crate::state::time::{GpuRef, Time};
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use leptos::html::Section;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const GRAPHS: [(Metric, &str); 6] = [
 #[component]
 pub fn TimeLine(
     /// The scope: one node.
-    scope: Scope,
+    scope: NodeScope,
 ) -> impl IntoView {
     let GraphPanel { page, time, groups, export, .. } = GraphPanel::new(&scope, false);
     let graphs = GRAPHS.map(|(metric, hue)| {
@@ -68,7 +68,7 @@ pub fn TimeLine(
 }
 
 /// Scrolls to the panel when it is created for a link to one of its GPUs: it lies below the first screen.
-fn show_pinned(time: &Time, scope: &Scope, panel: NodeRef<Section>) {
+fn show_pinned(time: &Time, scope: &NodeScope, panel: NodeRef<Section>) {
     let pinned = untrack(|| time.pinned());
     let names_one = |gpu_ref: &GpuRef| {
         scope.nodes.with_untracked(|nodes| nodes.iter().any(|node| *node.name() == gpu_ref.node))

@@ -5,7 +5,7 @@ use crate::domain::text;
 use crate::domain::totals::Totals;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::state::page::{Page, is_stale};
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
 
@@ -14,7 +14,7 @@ const MOST_CELLS: usize = 64;
 
 /// A cell per GPU of a scope, or per node if there are too many GPUs.
 #[component]
-pub fn Cells(scope: Scope) -> impl IntoView {
+pub fn Cells(scope: NodeScope) -> impl IntoView {
     let squares = {
         let scope = scope.clone();
         Memo::new(move |_| squares(&scope))
@@ -63,7 +63,7 @@ impl Square {
     }
 
     /// Returns the utilisation in %, of the GPUs that report it.
-    fn util(&self, scope: &Scope) -> Option<u64> {
+    fn util(&self, scope: &NodeScope) -> Option<u64> {
         let now = scope.store.node(self.node(), |node| match self {
             Self::Gpu(_, gpu) => {
                 let gpu = node.gpus.get(gpu.position()).filter(|gpu| gpu.fault.is_none())?;
@@ -79,7 +79,7 @@ impl Square {
     }
 }
 
-fn squares(scope: &Scope) -> Vec<Square> {
+fn squares(scope: &NodeScope) -> Vec<Square> {
     let nodes = scope.nodes.get();
     let of_node = |node: &NodeCell| {
         let node = node.clone();

@@ -12,7 +12,7 @@ use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::platform;
 use crate::state::page::Page;
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -65,7 +65,7 @@ pub fn JobEntry(
 }
 
 /// Returns a job's nodes in the overview.
-pub fn overview_scope(page: &Page, id: JobId) -> Scope {
+pub fn overview_scope(page: &Page, id: JobId) -> NodeScope {
     let store = page.fleet.overview().clone();
     let all = page.job_nodes(&store, id);
     let page = page.clone();
@@ -74,7 +74,7 @@ pub fn overview_scope(page: &Page, id: JobId) -> Scope {
         Memo::new(
             move |_| if page.job(id).is_some_and(|job| job.is_active()) { all.get() } else { Vec::new() },
         );
-    Scope { store, nodes, job: Some(id) }
+    NodeScope { store, nodes, job: Some(id) }
 }
 
 /// Returns what is wrong with a job, for its second line, which has no room for more; `None` if all is well.
@@ -85,14 +85,14 @@ pub fn reason(health: &Health) -> Option<AnyView> {
 }
 
 /// Returns a job's health by the overview, updated once a second.
-pub fn job_health(page: &Page, scope: &Scope, job: Memo<Option<Job>>) -> Memo<Health> {
+pub fn job_health(page: &Page, scope: &NodeScope, job: Memo<Option<Job>>) -> Memo<Health> {
     health_by(page, scope, job, page.attention.entries())
 }
 
 /// Returns a job's health by these items, updated once a second.
 pub fn health_by(
     page: &Page,
-    scope: &Scope,
+    scope: &NodeScope,
     job: Memo<Option<Job>>,
     entries: Memo<Arc<Vec<Entry>>>,
 ) -> Memo<Health> {

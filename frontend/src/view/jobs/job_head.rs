@@ -100,23 +100,12 @@ fn Meta(
     /// Whether the list below states what is wrong.
     is_listed: Memo<bool>,
 ) -> impl IntoView {
-    let (state, has_ended) = (health::state_label(&job.state), matches!(job.state, JobState::Ended(_)));
-    let label = move || {
-        health.with(|health| {
-            let class = health.severity.text_class();
-            if has_ended || health.label.contains(&state) {
-                return view! { <b class=class>{health.label.clone()}</b> }.into_any();
-            }
-            // What is wrong follows the state of a job that still runs, unless the list below begins with it.
-            let wrong =
-                (!is_listed.get()).then(|| view! { " · " <span class=class>{health.label.clone()}</span> });
-            view! { <b>{state.clone()} {wrong}</b> }.into_any()
-        })
-    };
+    let has_ended = matches!(job.state, JobState::Ended(_));
+    let label = state_view(&job, health, is_listed);
     let gpus = match job.gpu_count {
         Some(gpus) => {
             let model = move || model.get().map(|model| format!(" × {model}"));
-            Some(view! { <span>"GPUs " <b class="num">{gpus}</b><b>{model}</b></span> }.into_any())
+            Some(view! { <span>"GPUs " <b class="num">{text::grouped(gpus.into())}</b><b>{model}</b></span> }.into_any())
         }
         None => job.is_active().then(|| view! { <span>"GPUs " <b>"unknown"</b></span> }.into_any()),
     };
@@ -142,7 +131,7 @@ fn Meta(
             <span>"User " <b>{job.user.to_string()}</b></span>
             {account}
             <span>"Partition " <b>{job.partition.to_string()}</b></span>
-            <span>"Nodes " <b class="num">{job.node_count}</b></span>
+            <span>"Nodes " <b class="num">{text::grouped(job.node_count.into())}</b></span>
             {gpus}
             {started.map(|at| view! { <span>"Started " <b class="num">{platform::time_of_day(at)}</b></span> })}
             {job.ended.map(|at| view! { <span>"Ended " <b class="num">{platform::time_of_day(at)}</b></span> })}
@@ -150,6 +139,22 @@ fn Meta(
             {exit}
             <LimitedBy id=job.id/>
         </div>
+    }
+}
+
+/// The state of a job, and what is wrong with one that still runs, unless the list below begins with it.
+fn state_view(job: &Job, health: Memo<Health>, is_listed: Memo<bool>) -> impl Fn() -> AnyView + use<> {
+    let (state, has_ended) = (health::state_label(&job.state), matches!(job.state, JobState::Ended(_)));
+    move || {
+        health.with(|health| {
+            let class = health.severity.text_class();
+            if has_ended || health.label.contains(&state) {
+                return view! { <b class=class>{health.label.clone()}</b> }.into_any();
+            }
+            let wrong =
+                (!is_listed.get()).then(|| view! { " · " <span class=class>{health.label.clone()}</span> });
+            view! { <b>{state.clone()} {wrong}</b> }.into_any()
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::view::charts::heat_map::HeatMap;
 use crate::view::charts::overlay::Overlay;
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use crate::view::tables::gpu_table::GpuTable;
 use crate::view::tables::job_usage_table::JobUsageTable;
 use crate::view::tables::node_list::NodeList;
@@ -18,7 +18,7 @@ const BESIDE: std::ops::RangeInclusive<usize> = 3..=16;
 #[component]
 pub fn JobNodes(
     /// The nodes and the job.
-    scope: Scope,
+    scope: NodeScope,
     /// The job.
     job: JobId,
 ) -> impl IntoView {
@@ -34,7 +34,7 @@ pub fn JobNodes(
 }
 
 /// The tables, each created in a frame of its own.
-fn later(scope: Scope, job: JobId) -> impl IntoView {
+fn later(scope: NodeScope, job: JobId) -> impl IntoView {
     let (nodes, gpus, usage) = (scope.nodes, scope.clone(), scope.clone());
     // The tiles and the tab of a single node show what its row would.
     let is_spread = Memo::new(move |_| nodes.with(|nodes| nodes.len() != 1));

@@ -15,7 +15,7 @@ use crate::state::page::Page;
 use crate::view::node::node_page::NodeByName;
 use crate::view::node::tiles::Tiles;
 use crate::view::reports::job_report::JobReport;
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use crate::view::tables::process_table::ProcessTable;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -35,7 +35,7 @@ pub fn JobPage(
         Memo::new(move |_| page.job(id).map(|job| job.nodes).unwrap_or_default())
     };
     let nodes = page.job_nodes(&store, id);
-    let scope = Scope { store: store.clone(), nodes, job: Some(id) };
+    let scope = NodeScope { store: store.clone(), nodes, job: Some(id) };
     let job = {
         let page = page.clone();
         Memo::new(move |_| page.job(id))
@@ -91,7 +91,7 @@ fn attention(
     }
 }
 
-fn side(scope: &Scope, id: JobId, tab: JobTab) -> AnyView {
+fn side(scope: &NodeScope, id: JobId, tab: JobTab) -> AnyView {
     let (scope, store) = (scope.clone(), scope.store.clone());
     // Before the nodes are known, a table would show that there are none.
     let is_here = move || store.phase() != Phase::Pending;

@@ -8,7 +8,7 @@ use crate::fleet::{Log, LogCell};
 use crate::platform;
 use crate::state::page::Page;
 use crate::view::charts::sparkline::Area;
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use crate::view::widgets::copy::copy_button;
 use leptos::html::Div;
 use leptos::prelude::*;
@@ -19,7 +19,7 @@ use nodeglass_protocol::{GpuField, JobId};
 #[component]
 pub fn Logs(
     /// The nodes and the job.
-    scope: Scope,
+    scope: NodeScope,
     /// The job.
     id: JobId,
 ) -> impl IntoView {

@@ -10,7 +10,7 @@ use crate::domain::totals::Totals;
 use crate::domain::{health, ownership};
 use crate::fleet::NodeCell;
 use crate::state::page::Page;
-use crate::view::scope::{Scope, alone};
+use crate::view::scope::{NodeScope, alone};
 use leptos::prelude::*;
 
 /// The groups of machines, each with its totals and a row per machine.
@@ -80,7 +80,7 @@ struct Row {
 fn Machine(cell: NodeCell) -> impl IntoView {
     let page = Page::from_context();
     let store = page.fleet.overview().clone();
-    let scope = Scope { store: store.clone(), nodes: alone(cell.clone()), job: None };
+    let scope = NodeScope { store: store.clone(), nodes: alone(cell.clone()), job: None };
     let (href, name) = (page.href(&Route::Node(cell.name().clone())), cell.name().to_string());
     let row = Memo::new(move |_| {
         page.second.track();

@@ -6,7 +6,7 @@ use crate::domain::machine_groups::natural_order;
 use crate::domain::route::Route;
 use crate::fleet::NodeCell;
 use crate::state::page::{Page, node_health};
-use crate::view::scope::{Scope, alone};
+use crate::view::scope::{NodeScope, alone};
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::NodeName;
@@ -80,7 +80,7 @@ pub fn of_group(groups: Memo<Vec<(GroupName, Vec<NodeCell>)>>, name: &GroupName)
 #[component]
 fn Machine(cell: NodeCell) -> impl IntoView {
     let page = Page::from_context();
-    let scope = Scope { store: page.fleet.overview().clone(), nodes: alone(cell.clone()), job: None };
+    let scope = NodeScope { store: page.fleet.overview().clone(), nodes: alone(cell.clone()), job: None };
     let route = Route::Node(cell.name().clone());
     let (href, here, name) = (page.href(&route), page.route, cell.name().to_string());
     let health = {

@@ -1,16 +1,16 @@
 //! The tabs of a job: all nodes, processes, logs, details, and its nodes with their health.
 
 use super::node_picker::NodePicker;
-use crate::domain::attention::{Entry, Item, affecting_node, of_node};
+use crate::domain::attention::{Entry, Item, affecting_node, of_node, worse};
 use crate::domain::health::Health;
-use crate::domain::node_order::{Rank, TabRoom, tabs};
+use crate::domain::node_order::{TabRank, TabRoom, tabs};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::fleet::TopicStore;
 use crate::platform;
 use crate::state::page::{Page, node_health};
 use crate::state::time::Time;
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use crate::view::widgets::dot::Dot;
 use leptos::html::Div;
 use leptos::prelude::*;
@@ -27,7 +27,7 @@ const PICKER_PX: f64 = 132.0;
 #[component]
 pub fn NodeTabs(
     /// The nodes and the job.
-    scope: Scope,
+    scope: NodeScope,
     /// The job.
     job: JobId,
     /// The names of the job's nodes, known before anything else about them.
@@ -36,37 +36,12 @@ pub fn NodeTabs(
     entries: Entries,
 ) -> impl IntoView {
     let page = Page::from_context();
-    let (route, line) = (page.route, NodeRef::<Div>::new());
+    let line = NodeRef::<Div>::new();
     let fitting = fitting(names, line);
     let has_picker = Memo::new(move |_| names.with(Vec::len) > fitting.get());
-    let rank_of = {
-        let (page, store) = (page.clone(), scope.store.clone());
-        move |name: &NodeName| rank(&page, &store, entries, name)
-    };
-    let shown = Memo::new({
-        let (page, rank_of) = (page.clone(), rank_of.clone());
-        move |_| {
-            if !has_picker.get() {
-                return names.get();
-            }
-            page.assessment.track();
-            let current = match route.get() {
-                Route::Job(_, JobTab::Node(name)) => Some(name),
-                _ => None,
-            };
-            names.with(|names| tabs(names, &rank_of, current.as_ref(), fitting.get()))
-        }
-    });
-    let hidden_problems = Memo::new({
-        let page = page.clone();
-        move |_| {
-            page.assessment.track();
-            let is_hidden = |name: &&NodeName| {
-                rank_of(name).0.needs_attention() && shown.with(|shown| !shown.contains(name))
-            };
-            names.with(|names| names.iter().filter(is_hidden).count())
-        }
-    });
+    let ranks = Ranks { page: page.clone(), store: scope.store.clone(), entries };
+    let shown = shown_tabs(&ranks, names, has_picker, fitting);
+    let hidden_problems = hidden_problems(ranks, names, shown);
     let picker = {
         let (page, store) = (page.clone(), scope.store.clone());
         move || {
@@ -77,23 +52,9 @@ pub fn NodeTabs(
         }
     };
     let tab = move |name: NodeName| node_tab(&scope.store, job, entries, name);
-    let (guarded, href) = (page.clone(), page.href(&Route::Job(job, JobTab::Logs)));
-    let current = move |tab: JobTab| move || (route.get() == Route::Job(job, tab.clone())).then_some("page");
-    let logs = move || {
-        let href = href.clone();
-        guarded
-            .shows_logs()
-            .then(|| view! { <a href=href aria-current=current(JobTab::Logs)>"Logs"</a> }.into_any())
-    };
     view! {
         <div class="tabs-line" node_ref=line>
-            <nav class="tabs" aria-label="Views of the job">
-                <a href=page.href(&Route::Job(job, JobTab::Nodes)) aria-current=current(JobTab::Nodes)>"All nodes"</a>
-                <a href=page.href(&Route::Job(job, JobTab::Processes)) aria-current=current(JobTab::Processes)>"Processes"</a>
-                {move || logs()}
-                <a href=page.href(&Route::Job(job, JobTab::Report)) aria-current=current(JobTab::Report)>"Report"</a>
-                <a href=page.href(&Route::Job(job, JobTab::About)) aria-current=current(JobTab::About)>"About"</a>
-            </nav>
+            {view_tabs(page, job)}
             <nav class="tabs tabs--nodes" aria-label="Nodes of the job">
                 <For each=move || shown.get() key=NodeName::clone children=tab/>
             </nav>
@@ -101,6 +62,67 @@ pub fn NodeTabs(
             <span class="tabs__sample" aria-hidden="true"><i class="dot"></i> {move || longest(names)}</span>
         </div>
     }
+}
+
+/// The tabs of what concerns all nodes.
+fn view_tabs(page: Page, job: JobId) -> AnyView {
+    let (route, href) = (page.route, page.href(&Route::Job(job, JobTab::Logs)));
+    let current = move |tab: JobTab| move || (route.get() == Route::Job(job, tab.clone())).then_some("page");
+    let guarded = page.clone();
+    let logs = move || {
+        let href = href.clone();
+        guarded
+            .shows_logs()
+            .then(|| view! { <a href=href aria-current=current(JobTab::Logs)>"Logs"</a> }.into_any())
+    };
+    view! {
+        <nav class="tabs" aria-label="Views of the job">
+            <a href=page.href(&Route::Job(job, JobTab::Nodes)) aria-current=current(JobTab::Nodes)>"All nodes"</a>
+            <a href=page.href(&Route::Job(job, JobTab::Processes)) aria-current=current(JobTab::Processes)>"Processes"</a>
+            {logs}
+            <a href=page.href(&Route::Job(job, JobTab::Report)) aria-current=current(JobTab::Report)>"Report"</a>
+            <a href=page.href(&Route::Job(job, JobTab::About)) aria-current=current(JobTab::About)>"About"</a>
+        </nav>
+    }
+    .into_any()
+}
+
+/// Returns the nodes that have a tab: all of them, or those that need attention and the current one.
+fn shown_tabs(
+    ranks: &Ranks,
+    names: Memo<Vec<NodeName>>,
+    has_picker: Memo<bool>,
+    fitting: Memo<usize>,
+) -> Memo<Vec<NodeName>> {
+    let ranks = ranks.clone();
+    Memo::new(move |_| {
+        if !has_picker.get() {
+            return names.get();
+        }
+        ranks.page.assessment.track();
+        let current = match ranks.page.route.get() {
+            Route::Job(_, JobTab::Node(name)) => Some(name),
+            _ => None,
+        };
+        names.with(|names| tabs(names, |name: &NodeName| ranks.rank(name), current.as_ref(), fitting.get()))
+    })
+}
+
+/// Returns how many nodes without a tab need attention, and the worst severity of them.
+fn hidden_problems(
+    ranks: Ranks,
+    names: Memo<Vec<NodeName>>,
+    shown: Memo<Vec<NodeName>>,
+) -> Memo<(usize, Severity)> {
+    Memo::new(move |_| {
+        ranks.page.assessment.track();
+        let is_hidden = |name: &&NodeName| shown.with(|shown| !shown.contains(name));
+        names.with(|names| {
+            let hidden = names.iter().filter(is_hidden).map(|name| ranks.rank(name).0);
+            let problems = hidden.filter(|severity| severity.needs_attention());
+            problems.fold((0, Severity::Ok), |(count, worst), one| (count + 1, worst.max(one)))
+        })
+    })
 }
 
 /// Returns how many nodes have a tab, by the widths of the line and of the longest tab; measured again with the viewport.
@@ -139,20 +161,28 @@ type FindItem = for<'a> fn(&'a [Entry], &NodeName) -> Option<&'a Item>;
 /// what needs attention.
 fn health(page: &Page, store: &TopicStore, entries: Entries, name: &NodeName, find: FindItem) -> Health {
     let own = match store.cell(name) {
-        Some(cell) => Health::clone(&node_health(page, store, &cell)),
-        None => Health { severity: Severity::Pending, label: "not known yet".to_owned() },
+        Some(cell) => node_health(page, store, &cell),
+        None => Arc::new(Health::new(Severity::Pending, "not known yet")),
     };
-    entries.with(|entries| match find(entries, name) {
-        Some(item) if item.severity > own.severity => Health::new(item.severity, item.reason.clone()),
-        _ => own,
-    })
+    entries.with(|entries| Health::clone(&worse(own, find(entries, name))))
 }
 
-/// Returns how much a node needs attention by what concerns it alone: what all nodes share gives none of them a tab.
-fn rank(page: &Page, store: &TopicStore, entries: Entries, name: &NodeName) -> Rank {
-    let is_about = |entry: &Entry| entry.item.nodes == std::slice::from_ref(name);
-    let place = entries.with(|entries| entries.iter().position(is_about));
-    (health(page, store, entries, name, of_node).severity, place.unwrap_or(usize::MAX))
+/// Input of ranking the nodes of a job.
+#[derive(Clone)]
+struct Ranks {
+    page: Page,
+    store: TopicStore,
+    entries: Entries,
+}
+
+impl Ranks {
+    /// Returns how much a node needs attention by what concerns it alone: what all nodes share gives none of them a tab.
+    fn rank(&self, name: &NodeName) -> TabRank {
+        let is_about = |entry: &Entry| entry.item.nodes == std::slice::from_ref(name);
+        let place = self.entries.with(|entries| entries.iter().position(is_about));
+        let health = health(&self.page, &self.store, self.entries, name, of_node);
+        (health.severity, place.unwrap_or(usize::MAX))
+    }
 }
 
 /// The tab of a node.

@@ -10,7 +10,7 @@ use crate::domain::text;
 use crate::fleet::{NodeCell, TopicStore};
 use crate::state::page::Page;
 use crate::view::charts::time_line::TimeLine;
-use crate::view::scope::{Scope, alone};
+use crate::view::scope::{NodeScope, alone};
 use crate::view::tables::gpu_table::GpuTable;
 use crate::view::tables::job_usage_table::JobUsageTable;
 use crate::view::tables::process_table::ProcessTable;
@@ -38,7 +38,7 @@ pub fn NodeByName(
     };
     move || match cell.get() {
         Some(cell) => {
-            let scope = Scope { store: store.clone(), nodes: alone(cell.clone()), job };
+            let scope = NodeScope { store: store.clone(), nodes: alone(cell.clone()), job };
             view! { <NodePage scope cell/> }.into_any()
         }
         None => {
@@ -51,7 +51,7 @@ pub fn NodeByName(
 #[component]
 pub fn NodePage(
     /// The node, shown for a job if there is one.
-    scope: Scope,
+    scope: NodeScope,
     /// Its cell.
     cell: NodeCell,
 ) -> impl IntoView {
@@ -103,7 +103,7 @@ fn ways(page: Page, name: NodeName, job: Option<JobId>) -> impl Fn() -> Option<A
 }
 
 /// The parts below the first screen, each created in a frame of its own.
-fn later(scope: Scope, cell: NodeCell) -> impl IntoView {
+fn later(scope: NodeScope, cell: NodeCell) -> impl IntoView {
     let (processes, host, usage, host_only) =
         (scope.clone(), scope.clone(), scope.clone(), scope.has_no_gpus());
     view! {

@@ -4,14 +4,14 @@ use crate::domain::metric::Metric;
 use crate::domain::text;
 use crate::state::page::Page;
 use crate::view::charts::sparkline::Area;
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::share::Scope as ShareScope;
 
 /// The tiles of a scope.
 #[component]
-pub fn Tiles(scope: Scope) -> impl IntoView {
+pub fn Tiles(scope: NodeScope) -> impl IntoView {
     let page = Page::from_context();
     let totals = Memo::new({
         let (scope, page) = (scope.clone(), page.clone());
@@ -91,7 +91,7 @@ fn Tile(
 }
 
 /// The history of a tile over ten minutes: a field of the scope's GPUs, or the hosts' CPU use.
-fn chart(scope: &Scope, field: Option<GpuField>, hue: &'static str) -> AnyView {
+fn chart(scope: &NodeScope, field: Option<GpuField>, hue: &'static str) -> AnyView {
     let page = Page::from_context();
     let series = match field {
         Some(field) => scope.series(&page, field),

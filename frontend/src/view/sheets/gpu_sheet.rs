@@ -20,7 +20,7 @@ use crate::view::charts::gpu_groups::gpu_groups;
 use crate::view::charts::graph::{Graph, plot_memo};
 use crate::view::charts::summary::summary;
 use crate::view::charts::time_bar::TimeBar;
-use crate::view::scope::{Scope, alone};
+use crate::view::scope::{NodeScope, alone};
 use crate::view::widgets::capture::Stacks;
 use crate::view::widgets::fact_list::fact_groups;
 use crate::view::widgets::sheet::Sheet;
@@ -155,7 +155,7 @@ fn watched_details(page: &Page, store: &TopicStore, node: &NodeCell, gpu: &GpuCe
 /// Graphs of the most important readings, over the time range of the page.
 fn charts(store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> AnyView {
     let (page, time) = (Page::from_context(), Time::from_context());
-    let scope = Scope { store: store.clone(), nodes: alone(node.clone()), job: None };
+    let scope = NodeScope { store: store.clone(), nodes: alone(node.clone()), job: None };
     let uuid = gpu.uuid().clone();
     provide_context(MarkedGpu(uuid.clone()));
     let groups = Memo::new(move |_| {

@@ -13,7 +13,7 @@ use crate::state::page::Page;
 use crate::table::gpus::Peers;
 use crate::table::{Column, Unit, Value, gpus};
 use crate::view::charts::sparkline::{spark, spark_line};
-use crate::view::scope::{Scope, gpu_series, is_left_out};
+use crate::view::scope::{NodeScope, gpu_series, is_left_out};
 use leptos::prelude::*;
 use nodeglass_protocol::field::Vendors;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 #[component]
 pub fn GpuTable(
     /// The scope.
-    scope: Scope,
+    scope: NodeScope,
     /// Whether the node is a column because there are several; GPUs of other jobs are then left out.
     #[prop(optional)]
     several: bool,
@@ -36,7 +36,7 @@ pub fn GpuTable(
 /// Rows of GPUs.
 #[derive(Clone)]
 struct Gpus {
-    scope: Scope,
+    scope: NodeScope,
     several: bool,
     page: Page,
 }

@@ -5,7 +5,7 @@ use crate::fleet::NodeCell;
 use crate::state::page::Page;
 use crate::table::job_usage::{self, JobUsageRow};
 use crate::table::{Column, Value};
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use leptos::prelude::*;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[component]
 pub fn JobUsageTable(
     /// The scope.
-    scope: Scope,
+    scope: NodeScope,
     /// Whether the node is a column because there are several; other jobs are then left out.
     #[prop(optional)]
     several: bool,
@@ -43,7 +43,7 @@ pub fn JobUsageTable(
 
 /// Rows of job usage.
 struct JobUsageRows {
-    scope: Scope,
+    scope: NodeScope,
     several: bool,
     page: Page,
 }

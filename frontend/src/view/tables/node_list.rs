@@ -1,17 +1,17 @@
 //! The table of a job's nodes, with a small heat map each, and the readings of their hosts.
 
 use super::grid::{self, CustomCell, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames};
-use crate::domain::health::{Freshness, freshness};
+use crate::domain::health::{Freshness, Health, freshness};
 use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::totals::Totals;
 use crate::fleet::NodeCell;
-use crate::state::page::{Page, node_health};
+use crate::state::page::{Page, node_health_in};
 use crate::table::nodes::{self, NodeRow};
 use crate::table::{Column, Value};
 use crate::view::charts::mini_heat_map::mini_heat_map;
-use crate::view::scope::{Scope, is_left_out};
+use crate::view::scope::{NodeScope, is_left_out};
 use crate::view::widgets::dot::dot;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 #[component]
 pub fn NodeList(
     /// The nodes and the job.
-    scope: Scope,
+    scope: NodeScope,
     /// The job.
     job: JobId,
 ) -> impl IntoView {
@@ -30,7 +30,7 @@ pub fn NodeList(
 
 /// Rows of nodes.
 struct Nodes {
-    scope: Scope,
+    scope: NodeScope,
     job: JobId,
     page: Page,
 }
@@ -38,6 +38,10 @@ struct Nodes {
 impl Nodes {
     fn route(&self, node: &NodeCell) -> Route {
         Route::Job(self.job, JobTab::Node(node.name().clone()))
+    }
+
+    fn health(&self, node: &NodeCell) -> Arc<Health> {
+        node_health_in(&self.page, &self.scope.store, Some(self.job), node)
     }
 }
 
@@ -76,9 +80,9 @@ impl RowSource for Nodes {
 
     fn values(&self, entry: &RowEntry, columns: &[usize], into: &mut Vec<Value>) {
         let RowSubject::Node(cell) = &entry.subject else { return };
-        let now_ms = self.page.fleet.shown_ms();
+        let health = self.health(cell);
         let values = self.scope.store.node(cell, |node| {
-            let row = NodeRow::new(node, Some(self.job), cell.health(node, now_ms));
+            let row = NodeRow::new(node, Some(self.job), health.clone());
             into.extend(columns.iter().map(|column| nodes::value(&row, *column)));
         });
         if values.is_none() {
@@ -115,11 +119,11 @@ impl RowSource for Nodes {
 
     fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
         let RowSubject::Node(cell) = &entry.subject else { return None };
-        let now_ms = self.page.fleet.shown_ms();
-        let state = self.scope.store.node(cell, |node| {
-            let health = cell.health(node, now_ms);
-            (health.severity >= Severity::Pending).then(|| nodes::state(node, &health))
-        });
+        let health = self.health(cell);
+        let state = self
+            .scope
+            .store
+            .node(cell, |node| (health.severity >= Severity::Pending).then(|| nodes::state(node, &health)));
         state.flatten().filter(|_| !is_shown("state"))
     }
 
@@ -127,12 +131,12 @@ impl RowSource for Nodes {
         let RowSubject::Node(cell) = &entry.subject else { return CustomCell::self_updating(()) };
         if column == "node" {
             let (page, store, cell) = (self.page.clone(), self.scope.store.clone(), cell.clone());
-            let health = RwSignal::new(node_health(&page, &store, &cell));
+            let (health, job) = (RwSignal::new(self.health(&cell)), Some(self.job));
             let name = cell.name().to_string();
             let dot = (move || health.with(|health| dot(health))).into_any();
             let link = grid::link(page.href(&self.route(&cell)), dot, move || name.clone());
             return CustomCell::updated_by_row(link, move || {
-                let now = node_health(&page, &store, &cell);
+                let now = node_health_in(&page, &store, job, &cell);
                 if health.with_untracked(|health| *health != now) {
                     health.set(now);
                 }

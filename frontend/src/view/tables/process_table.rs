@@ -11,7 +11,7 @@ use crate::platform;
 use crate::state::page::Page;
 use crate::table::processes::{self, Holder, ProcessRow};
 use crate::table::{Column, Now, Value};
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use leptos::prelude::*;
 use nodeglass_protocol::field::Vendors;
 use nodeglass_protocol::picture::{NodePicture, ProcessPicture};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 #[component]
 pub fn ProcessTable(
     /// The scope.
-    scope: Scope,
+    scope: NodeScope,
     /// Whether the node is a column, because there are several.
     #[prop(optional)]
     several: bool,
@@ -32,7 +32,7 @@ pub fn ProcessTable(
 
 /// Rows of processes.
 struct Processes {
-    scope: Scope,
+    scope: NodeScope,
     several: bool,
     page: Page,
 }
