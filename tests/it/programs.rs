@@ -364,6 +364,7 @@ fn a_command_that_waits_survives_a_restart_of_the_relay() -> Result<()> {
     // A notebook whose GPUs are idle.
     let mut wait =
         Process::start(TestRelay::command(home.path())?.args(["wait", "48425", "--stall", "12s"]))?;
+    // Time for its first look at the relay: it prints nothing while it waits.
     std::thread::sleep(Duration::from_secs(3));
     relay.signal(Signal::TERM)?;
     relay.wait()?;

@@ -16,16 +16,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Records the demo until `watch` has what it needs, then ends the recording relay with a signal.
+/// Records the demo until `watch`, which gets the file's path, has what it needs, then ends the recording relay with a signal.
 async fn record<T>(
     end: Signal,
-    watch: impl AsyncFnOnce(&mut Client) -> Result<T>,
+    watch: impl AsyncFnOnce(&mut Client, &Path) -> Result<T>,
 ) -> Result<(TempDir, PathBuf, T)> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("demo.rec");
     let relay = TestRelay::start(&["--demo", "--record", text(&path)])?;
     let mut client = Client::connect(relay.link(), Form::Binary).await?;
-    let seen = watch(&mut client).await?;
+    let seen = watch(&mut client, &path).await?;
     rustix::process::kill_process(rustix::process::Pid::from_raw(relay.pid() as i32).context("a pid")?, end)?;
     let (_, _) = (client.close_reason().await, relay.terminate());
     Ok((folder, path, seen))
@@ -56,7 +56,7 @@ fn is_paused(known: &Known) -> bool {
 async fn a_recording_shows_the_picture_that_the_live_page_had() -> Result<()> {
     let topic = Topic::Node(NodeName::new("gpu-h05")?);
     let sampled = |known: &Known| known.picture.nodes.first().and_then(|node| node.sampled_at_ms);
-    let (_folder, path, (node, at_ms, jobs)) = record(Signal::TERM, async |client: &mut Client| {
+    let (_folder, path, (node, at_ms, jobs)) = record(Signal::TERM, async |client: &mut Client, _: &Path| {
         client.subscribe(&[Topic::Overview, topic.clone()]).await?;
         client
             .until(&topic, "history", |known| {
@@ -91,7 +91,7 @@ async fn a_recording_shows_the_picture_that_the_live_page_had() -> Result<()> {
     ensure!(hash(shown) == hash(&node), "live:\n{node:#?}\nreplayed:\n{shown:#?}");
     ensure!(client.picture(&Topic::Overview).context("jobs")?.jobs == jobs);
 
-    // Nothing moves while it is paused; it goes back, and plays on faster than it was recorded.
+    // No condition tells that nothing moves while it is paused. It goes back, and plays on faster than it was recorded.
     tokio::time::sleep(Duration::from_secs(2)).await;
     client.resync(&topic).await?;
     client.until(&topic, "the same picture", |known| sampled(known) == node.sampled_at_ms).await?;
@@ -120,11 +120,18 @@ async fn a_recording_shows_the_picture_that_the_live_page_had() -> Result<()> {
 
 #[tokio::test]
 async fn a_relay_that_was_killed_leaves_a_recording_that_opens() -> Result<()> {
-    let (_folder, path, ()) = record(Signal::KILL, async |client: &mut Client| {
+    let (_folder, path, ()) = record(Signal::KILL, async |client: &mut Client, path: &Path| {
         client.subscribe(&[Topic::Overview]).await?;
         client.until(&Topic::Overview, "nodes", |known| known.picture.nodes.len() > 10).await?;
-        // Two blocks.
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        // What had happened by then, and one more block.
+        for _ in 0..2 {
+            let length = std::fs::metadata(path)?.len();
+            client
+                .until(&Topic::Overview, "another block of the recording", |_| {
+                    std::fs::metadata(path).is_ok_and(|file| file.len() > length)
+                })
+                .await?;
+        }
         Ok(())
     })
     .await?;
@@ -165,12 +172,16 @@ fn a_file_that_cannot_be_played_or_written_is_refused_in_one_sentence() -> Resul
 async fn one_job_is_cut_out_for_a_colleague() -> Result<()> {
     let job = Topic::Job(JobId(48213));
     let has_processes = |known: &Known| known.picture.nodes.iter().any(|node| !node.processes.is_empty());
-    let (folder, path, ()) = record(Signal::TERM, async |client: &mut Client| {
+    let (folder, path, ()) = record(Signal::TERM, async |client: &mut Client, _: &Path| {
         client.subscribe(&[Topic::Overview, job.clone()]).await?;
         client.until(&Topic::Overview, "nodes", |known| known.picture.nodes.len() > 10).await?;
         client.until(&job, "its processes", has_processes).await?;
-        // Another reading of them is recorded.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        let readings = |known: &Known| -> Vec<_> {
+            let nodes = known.picture.nodes.iter();
+            nodes.flat_map(|node| node.processes.iter().map(|process| process.row.clone())).collect()
+        };
+        let before = client.known(&job).map(readings);
+        client.until(&job, "other readings of them", |known| Some(readings(known)) != before).await?;
         Ok(())
     })
     .await?;

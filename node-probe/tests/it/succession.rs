@@ -78,7 +78,7 @@ fn a_probe_with_a_blocked_pipe_still_hands_over() {
     let mut old = Probe::start_unread(command);
     old.send(&Control::Interval { ms: 500, phase_ms: 0 });
     old.wait_until_blocked();
-    // Four intervals, in which it samples on.
+    // Four intervals, in which it samples on: its ring cannot be observed from outside before the handover.
     std::thread::sleep(std::time::Duration::from_secs(2));
     let mut new = node.start(&["--relay", &relay]);
     let stream = new.hello(|_| true).stream;

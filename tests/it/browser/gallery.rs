@@ -131,6 +131,7 @@ async fn take_zoomed(browser: &Browser) -> Result<()> {
     browser.devtools("Emulation.setDeviceMetricsOverride", metrics).await?;
     browser.until("a page that fits", "document.documentElement.scrollWidth <= innerWidth").await?;
     if is_for_documents() {
+        // Graphs are painted for the new size with their next step.
         tokio::time::sleep(Duration::from_millis(1_300)).await;
         browser.photograph_for_documents("zoomed").await?;
     }

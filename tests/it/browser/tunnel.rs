@@ -49,7 +49,7 @@ async fn alice_watches_her_jobs_through_a_tunnel() -> Result<()> {
     browser.until("the new job", &text_contains("came-later")).await?;
     browser.open(&relay.link.path(&format!("/job/{new}"))).await?;
     browser.until("its GPU's sparkline", &format!("{SPARKLINES} >= 1")).await?;
-    // The last moments before an end are left out: a job of two seconds has no past.
+    // The job must run for longer than the last moments before an end, which graphs leave out.
     tokio::time::sleep(Duration::from_secs(10)).await;
     site.lab.scancel("alice", new)?;
     browser.until("its end", &format!("/ended|cancelled/i.test({MAIN}.innerText)")).await?;

@@ -273,6 +273,7 @@ async fn a_recording_is_paused_and_searched_as_in_a_player() -> Result<()> {
     let recording = TestRelay::start(&["--demo", "--record", file])?;
     browser.open(&recording.link().url).await?;
     browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
+    // The recording must be long enough to be searched.
     tokio::time::sleep(std::time::Duration::from_secs(12)).await;
     // A page that stays open complains about each attempt to reach the relay that ends here.
     browser.open("about:blank").await?;

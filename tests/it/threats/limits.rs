@@ -120,7 +120,7 @@ import os, socket, sys, time
 host, port = sys.argv[1].split(":")
 def crowd(uid):
     os.setresgid(uid, uid, uid); os.setresuid(uid, uid, uid)
-    held = []
+    held, is_full = [], False
     while True:
         try:
             one = socket.create_connection((host, int(port)))
@@ -129,11 +129,17 @@ def crowd(uid):
         except OSError:
             time.sleep(0.05)
         if len(held) > 64:
+            if not is_full:
+                is_full = True
+                os.write(full, b".")
             held.pop(0).close()
             time.sleep(0.02)
+filled, full = os.pipe()
 for uid in (64001, 64002, 64003, 64004):
     if os.fork() == 0:
         crowd(uid)
+for _ in range(4):
+    os.read(filled, 1)
 print("crowd", flush=True)
 time.sleep(600)
 "#;
@@ -150,7 +156,6 @@ async fn t19_four_users_at_their_connection_limit_do_not_keep_a_guest_out() -> R
     command.args(["-c", FOUR_STRANGERS, &share.authority]).current_dir("/");
     let mut crowd = ConnectionFlood(Process::start(command.process_group(0))?);
     crowd.0.wait_for("a crowd", |line| (line == "crowd").then_some(()))?;
-    tokio::time::sleep(Duration::from_secs(1)).await;
     for visit in 0..20 {
         let pipe = other_user::connect(other_user::NOBODY, &share.authority)?;
         let knocked = timeout(TIMEOUT, Client::authenticate(Box::new(pipe), &share)).await;

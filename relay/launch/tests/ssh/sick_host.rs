@@ -60,6 +60,7 @@ async fn a_host_frozen_at_any_moment_can_be_left_without_waiting() {
     expect(&mut stream, "hello").await;
     sshd.signal(libc::SIGSTOP);
     send_line(&stream, "into the void").await;
+    // Time for the pump to write to the frozen host, which cannot be observed from here.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let end = {
         let nodeglass_launch::NodeStream { stdout, stdin, end } = stream;
@@ -125,6 +126,7 @@ async fn a_slow_reader_blocks_the_node_and_loses_nothing() {
     let Some(sshd) = Sshd::start() else { return };
     let body = "printf '\\036NODEGLASS1 x\\n'; seq 1 400000; echo the end; cat >/dev/null";
     let mut stream = User::of(&sshd).launch(&sshd.script(body)).await.unwrap();
+    // Time in which nobody reads, so that all buffers on the way fill.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let output = expect(&mut stream, "the end\n").await;
     let numbers = output.lines().filter(|line| line.parse::<u32>().is_ok()).count();
