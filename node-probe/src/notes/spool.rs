@@ -202,6 +202,16 @@ impl Spool {
     }
 }
 
+/// Opens a spool file, and checks what was opened: another file may have taken the name since.
+fn open(folder: &OwnedFd, name: &str, uid: u32) -> Result<(File, Stat), Problem> {
+    let failed = |error: Errno| Problem::File(io::Error::from(error).to_string());
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(folder, name, flags, Mode::empty()).map_err(failed)?;
+    let stat = rustix::fs::fstat(&file).map_err(failed)?;
+    check(&stat, uid).map_err(Problem::File)?;
+    Ok((File::from(file), stat))
+}
+
 impl Followed {
     /// Passes new complete lines on, each with its offset and time, while `add` returns `true`.
     fn read(
@@ -224,15 +234,8 @@ impl Followed {
             self.seen_ns = now.mono_ns;
             return self.left_out(now);
         }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(folder, name, flags, Mode::empty())
-            .map_err(|error| Problem::File(io::Error::from(error).to_string()))?;
-        // Another file may have taken the name since.
-        let stat =
-            rustix::fs::fstat(&file).map_err(|error| Problem::File(io::Error::from(error).to_string()))?;
-        check(&stat, uid).map_err(Problem::File)?;
+        let (file, stat) = open(folder, name, uid)?;
         let (inode, size, at_ns) = identity(&stat);
-        let file = File::from(file);
         if let Some((old_inode, old_size, old_ns)) = self.seen
             && (old_inode != inode
                 || size == old_size && at_ns != old_ns

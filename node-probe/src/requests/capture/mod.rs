@@ -158,11 +158,8 @@ impl ProcReader {
         }
     }
 
-    /// Adds the stacks of Python processes.
-    fn add_stacks(&self, processes: &mut [ProcessCapture], reader: StackReader, limit: &Arc<CaptureLimit>) {
-        if reader == StackReader::Off {
-            return;
-        }
+    /// The Python processes whose stacks are to be read; each states why it has none, until it has.
+    fn with_stacks(&self, processes: &mut [ProcessCapture]) -> Vec<ProcessRef> {
         let is_python = |capture: &&mut ProcessCapture| {
             capture.refused.is_none() && is_python(&self.folder(capture.pid), capture.command.as_str())
         };
@@ -180,6 +177,15 @@ impl ProcReader {
             };
             capture.stack = Reading::Failed(why.into());
         }
+        subjects
+    }
+
+    /// Adds the stacks of Python processes.
+    fn add_stacks(&self, processes: &mut [ProcessCapture], reader: StackReader, limit: &Arc<CaptureLimit>) {
+        if reader == StackReader::Off {
+            return;
+        }
+        let subjects = self.with_stacks(processes);
         if subjects.is_empty() {
             return;
         }

@@ -68,20 +68,25 @@ pub fn gpu_processes(
             gpu_process_list.gap(&handle.uuid, ProcessGap::More(invalid));
         }
     }
+    add(&mut gpu_process_list, handles, found);
+    gpu_process_list
+}
+
+/// Adds what was found of each handle to the list.
+fn add(list: &mut GpuProcessList, handles: &[DeviceHandle<'_>], found: Vec<BTreeMap<u32, Found>>) {
     // Bounded here, because each entry costs reads of `/proc`.
     let cap = fair_cap(found.iter().map(BTreeMap::len), MAX_PROCESSES);
     for (handle, processes) in handles.iter().zip(found) {
         if let Some(more) = processes.len().checked_sub(cap).filter(|more| *more > 0) {
-            gpu_process_list.gap(&handle.uuid, ProcessGap::More(u32::try_from(more).unwrap_or(u32::MAX)));
+            list.gap(&handle.uuid, ProcessGap::More(u32::try_from(more).unwrap_or(u32::MAX)));
         }
         let gpu_process = |(pid, Found { mem_bytes, kind })| {
             let gpu_mem_bytes = mem_bytes.map_or(Reading::Unsupported, Reading::Value);
             let now = ProcessReadings { gpu_mem_bytes, ..ProcessReadings::default() };
             GpuProcess { gpu: handle.uuid.clone(), pid, now, kind }
         };
-        gpu_process_list.processes.extend(processes.into_iter().take(cap).map(gpu_process));
+        list.processes.extend(processes.into_iter().take(cap).map(gpu_process));
     }
-    gpu_process_list
 }
 
 /// Reads one list of each instance of a GPU that does not list all processes itself: in a container
