@@ -1,8 +1,9 @@
 //! The host of a scripted node: data loaders, launch threads, checkpoints and network traffic for its GPUs.
 
 use crate::cluster::activity::{Activity, activity};
-use crate::scenario::Scenario;
 use crate::scenario::file::{Behaviour, FaultKind};
+use crate::scenario::rng::Rng;
+use crate::scenario::{NodeScript, Scenario};
 use nodeglass_protocol::probe::{HostSample, JobReadings, JobUsage};
 use nodeglass_protocol::{JobId, Reading};
 use std::collections::BTreeMap;
@@ -143,34 +144,12 @@ pub(crate) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage>
             share.busy += workload.util as f64 / 100.0;
         }
     }
-    let of = scenario.rng.at(node as u64);
-    let per_gpu = 1.0 / script.assignments.len().max(1) as f64;
-    let job = |(job, share): (JobId, Share)| {
-        let rng = of.at(u64::from(job.0));
-        let near = 0.92 + 0.16 * rng.unit(95, t_ms.div_euclid(500));
-        let cpus = (f64::from(script.cpus) * share.gpus * per_gpu).floor().max(1.0);
-        let limit = script.mem_bytes as f64 * 0.95 * share.gpus * per_gpu;
-        let steady = 1.0 + 0.03 * rng.smooth_noise(96, t_ms, 180_000);
-        let used = limit
-            * (share.leaked
-                + 0.002
-                + (0.12 + 0.18 * rng.unit(97, 0)) * steady * share.processes / share.gpus);
-        let cpu = match share.starves {
-            true => cpus * 100.0 * (0.72 + 0.25 * near),
-            false => (0.6 + 240.0 * share.busy + 95.0 * share.processes) * near,
-        };
-        let whole = |value: f64| Reading::Value(value as u64);
-        let now = JobReadings {
-            cpu_pct: whole(cpu.min(cpus * 100.0)),
-            cpu_limit_pct: whole(cpus * 100.0),
-            mem_used_bytes: whole(used.min(limit)),
-            mem_limit_bytes: whole(limit),
-            shmem_bytes: whole(used * 0.11),
-            oom_kills: Reading::Value(u64::from(share.is_killed)),
-        };
+    let rng = scenario.rng.at(node as u64);
+    let usage = |(job, share): (JobId, Share)| {
+        let now = share.readings(script, rng.at(u64::from(job.0)), t_ms);
         JobUsage { job, now }
     };
-    uses.into_iter().map(job).collect()
+    uses.into_iter().map(usage).collect()
 }
 
 /// Resources and load of a job on a node.
@@ -185,4 +164,29 @@ struct Share {
     starves: bool,
     /// Whether the kernel has killed one of its processes.
     is_killed: bool,
+}
+
+impl Share {
+    fn readings(&self, script: &NodeScript, rng: Rng, t_ms: i64) -> JobReadings {
+        let per_gpu = 1.0 / script.assignments.len().max(1) as f64;
+        let near = 0.92 + 0.16 * rng.unit(95, t_ms.div_euclid(500));
+        let cpus = (f64::from(script.cpus) * self.gpus * per_gpu).floor().max(1.0);
+        let limit = script.mem_bytes as f64 * 0.95 * self.gpus * per_gpu;
+        let steady = 1.0 + 0.03 * rng.smooth_noise(96, t_ms, 180_000);
+        let used = limit
+            * (self.leaked + 0.002 + (0.12 + 0.18 * rng.unit(97, 0)) * steady * self.processes / self.gpus);
+        let cpu = match self.starves {
+            true => cpus * 100.0 * (0.72 + 0.25 * near),
+            false => (0.6 + 240.0 * self.busy + 95.0 * self.processes) * near,
+        };
+        let whole = |value: f64| Reading::Value(value as u64);
+        JobReadings {
+            cpu_pct: whole(cpu.min(cpus * 100.0)),
+            cpu_limit_pct: whole(cpus * 100.0),
+            mem_used_bytes: whole(used.min(limit)),
+            mem_limit_bytes: whole(limit),
+            shmem_bytes: whole(used * 0.11),
+            oom_kills: Reading::Value(u64::from(self.is_killed)),
+        }
+    }
 }

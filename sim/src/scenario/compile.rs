@@ -139,7 +139,12 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn job(&self, scenario: &Scenario, entry: &JobEntry) -> Result<JobScript, ScenarioError> {
+    /// The nodes of a job and its GPUs there, by rank.
+    fn placement(
+        &self,
+        scenario: &Scenario,
+        entry: &JobEntry,
+    ) -> Result<(Vec<usize>, Vec<GpuLocation>), ScenarioError> {
         let nodes = match &entry.nodes {
             Some(pattern) => self.known_nodes(scenario, pattern)?,
             None => Vec::new(),
@@ -152,6 +157,11 @@ impl Compiler<'_> {
                 locations.push(GpuLocation { node, gpu });
             }
         }
+        Ok((nodes, locations))
+    }
+
+    fn job(&self, scenario: &Scenario, entry: &JobEntry) -> Result<JobScript, ScenarioError> {
+        let (nodes, locations) = self.placement(scenario, entry)?;
         let episodes =
             entry.episodes.iter().map(|episode| self.episode(scenario, entry, &nodes, &locations, episode));
         let episodes = episodes.collect::<Result<_, _>>()?;
@@ -189,7 +199,7 @@ impl Compiler<'_> {
             container: entry
                 .container
                 .as_ref()
-                .map(|container| Container { runtime: container.runtime, name: text(&container.name) }),
+                .map(|of| Container { runtime: of.runtime, name: text(&of.name) }),
             array: entry.array.map(|array| ArrayScript { tasks: array.tasks, task_ms: array.task_time.ms }),
             het: entry.het.map(|het| (JobId(het.job), het.offset)),
             steps: entry.steps,
