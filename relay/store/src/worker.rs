@@ -88,99 +88,15 @@ impl Worker {
     /// Answers requests and writes what waits, until no handle is left.
     pub(super) fn run(mut self, requests: &Receiver<Request>) {
         loop {
-            if self.database.as_ref().is_some_and(|database| !database.is_in_place()) {
-                tracing::warn!("the database of jobs was deleted or replaced; it is opened again");
-                self.database = None;
-            }
-            if self.is_due() && self.database.is_none() {
-                match self.open() {
-                    Ok(mut database) => {
-                        if let Err(error) = database.end_lost_views(&self.run, Clock::wall_ms()) {
-                            tracing::warn!("{error}");
-                        }
-                        // The numbers of another connection mean nothing here.
-                        self.read_version = None;
-                        self.database = Some(database);
-                    }
-                    Err(error @ StoreError::Newer { .. }) => {
-                        tracing::error!("{error}");
-                        return;
-                    }
-                    Err(error) => self.failed(&error),
-                }
+            if let Err(error) = self.open_if_due() {
+                tracing::error!("{error}");
+                return;
             }
             self.restore();
             self.write();
             self.write_audit();
             match requests.recv_timeout(RETRY) {
-                // It is written with the next turn.
-                Ok(Request::Audit) => self.audit.wake_received(),
-                Ok(Request::AuditLog { since_ms, reply }) => {
-                    self.write_audit();
-                    let _ = reply.send(self.audit_log(since_ms));
-                }
-                Ok(Request::Save(records)) => {
-                    if let Some(unaccounted) = &mut self.unaccounted {
-                        unaccounted.extend(records.iter().filter(|record| lacks_accounting(record)).cloned());
-                        let over = unaccounted.len().saturating_sub(MAX_UNACCOUNTED);
-                        unaccounted.drain(..over);
-                    }
-                    self.waiting.extend(records);
-                    let over = self.waiting.len().saturating_sub(MAX_WAITING);
-                    self.waiting.drain(..over);
-                }
-                Ok(Request::AddEnded(records)) => {
-                    self.write();
-                    self.add_ended(records);
-                }
-                Ok(Request::Unaccounted { reply }) => {
-                    self.write();
-                    let _ = reply.send(self.take_unaccounted());
-                }
-                Ok(Request::ChangedNotes { in_any_case, reply }) => {
-                    self.write();
-                    if reply.send(self.changed_notes(in_any_case)).is_err() {
-                        // Nobody knows of the change.
-                        self.read_version = None;
-                    }
-                }
-                Ok(Request::SaveNotes { changes, stored }) => {
-                    self.note_batches += 1;
-                    self.waiting_notes.extend(changes);
-                    self.acknowledgements.push(stored);
-                }
-                Ok(Request::Notes { job, reply }) => {
-                    self.write();
-                    let read = self.database.as_ref().map(|database| database.notes_of(&self.origin, job));
-                    let read = read.transpose().inspect_err(|error| tracing::warn!("{error}"));
-                    let _ = reply.send(read.ok().flatten());
-                }
-                Ok(Request::Job { id, reply }) => {
-                    let _ = reply.send(self.job(id));
-                }
-                Ok(Request::IdOf { label, reply }) => {
-                    self.write();
-                    let read = self.database.as_ref().map(|database| database.id_of(&label)).transpose();
-                    let read = read.inspect_err(|error| tracing::warn!("{error}"));
-                    let _ = reply.send(read.ok().flatten().flatten());
-                }
-                Ok(Request::Reports { since_s, user, reply }) => {
-                    self.write();
-                    let read = self.database.as_ref().map(|database| totals_since(database, since_s, &user));
-                    let read = read.transpose().inspect_err(|error| tracing::warn!("{error}"));
-                    let _ = reply.send(read.ok().flatten());
-                }
-                Ok(Request::Faults { since_s, reply }) => {
-                    self.write();
-                    let read = self.database.as_ref().map(|database| faults_since(database, since_s));
-                    let read = read.transpose().inspect_err(|error| tracing::warn!("{error}"));
-                    let _ = reply.send(read.ok().flatten());
-                }
-                Ok(Request::Flush { reply }) => {
-                    self.write();
-                    self.write_audit();
-                    let _ = reply.send(());
-                }
+                Ok(request) => self.answer(request),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     self.write();
@@ -188,6 +104,103 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Opens the database, if it is not, and the last failure is long enough ago.
+    ///
+    /// # Errors
+    /// A newer version wrote it: it never can be opened.
+    fn open_if_due(&mut self) -> Result<(), StoreError> {
+        if self.database.as_ref().is_some_and(|database| !database.is_in_place()) {
+            tracing::warn!("the database of jobs was deleted or replaced; it is opened again");
+            self.database = None;
+        }
+        if self.database.is_some() || !self.is_due() {
+            return Ok(());
+        }
+        match self.open() {
+            Ok(mut database) => {
+                if let Err(error) = database.end_lost_views(&self.run, Clock::wall_ms()) {
+                    tracing::warn!("{error}");
+                }
+                // The numbers of another connection mean nothing here.
+                self.read_version = None;
+                self.database = Some(database);
+            }
+            Err(error @ StoreError::Newer { .. }) => return Err(error),
+            Err(error) => self.failed(&error),
+        }
+        Ok(())
+    }
+
+    /// Answers a request. What waits is written first, where the answer may contain it.
+    fn answer(&mut self, request: Request) {
+        match request {
+            // It is written with the next turn.
+            Request::Audit => self.audit.wake_received(),
+            Request::AuditLog { since_ms, reply } => {
+                self.write_audit();
+                let _ = reply.send(self.audit_log(since_ms));
+            }
+            Request::Save(records) => self.add(records),
+            Request::AddEnded(records) => {
+                self.write();
+                self.add_ended(records);
+            }
+            Request::Unaccounted { reply } => {
+                self.write();
+                let _ = reply.send(self.take_unaccounted());
+            }
+            Request::ChangedNotes { in_any_case, reply } => {
+                self.write();
+                if reply.send(self.changed_notes(in_any_case)).is_err() {
+                    // Nobody knows of the change.
+                    self.read_version = None;
+                }
+            }
+            Request::SaveNotes { changes, stored } => {
+                self.note_batches += 1;
+                self.waiting_notes.extend(changes);
+                self.acknowledgements.push(stored);
+            }
+            Request::Notes { job, reply } => {
+                _ = reply.send(self.read(|database, origin| database.notes_of(origin, job)));
+            }
+            Request::Job { id, reply } => _ = reply.send(self.job(id)),
+            Request::IdOf { label, reply } => {
+                _ = reply.send(self.read(|database, _| database.id_of(&label)).flatten());
+            }
+            Request::Reports { since_s, user, reply } => {
+                _ = reply.send(self.read(|database, _| totals_since(database, since_s, &user)));
+            }
+            Request::Faults { since_s, reply } => {
+                _ = reply.send(self.read(|database, _| faults_since(database, since_s)));
+            }
+            Request::Flush { reply } => {
+                self.write();
+                self.write_audit();
+                let _ = reply.send(());
+            }
+        }
+    }
+
+    /// Reads from the database, after what waits is written; `None` if that fails.
+    fn read<T>(&mut self, read: impl FnOnce(&Database, &Origin) -> Result<T, StoreError>) -> Option<T> {
+        self.write();
+        let read = read(self.database.as_ref()?, &self.origin);
+        read.inspect_err(|error| tracing::warn!("{error}")).ok()
+    }
+
+    /// Keeps records until they are written, and ended jobs until they are accounted for.
+    fn add(&mut self, records: Vec<JobRecord>) {
+        if let Some(unaccounted) = &mut self.unaccounted {
+            unaccounted.extend(records.iter().filter(|record| lacks_accounting(record)).cloned());
+            let over = unaccounted.len().saturating_sub(MAX_UNACCOUNTED);
+            unaccounted.drain(..over);
+        }
+        self.waiting.extend(records);
+        let over = self.waiting.len().saturating_sub(MAX_WAITING);
+        self.waiting.drain(..over);
     }
 
     fn open(&self) -> Result<Database, StoreError> {
