@@ -6,7 +6,7 @@ use super::{Info, Reader, RecorderError, RecordingError};
 use nodeglass_api::{JobSelector, NotOneJob};
 use nodeglass_fleet::{Event, Fleet, NoteChange};
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::probe::{ProbeLine, ProcessList};
+use nodeglass_protocol::probe::{Hello, ProbeLine, ProcessList};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Text};
 use nodeglass_share::Visibility;
@@ -28,8 +28,8 @@ pub struct CutSummary {
     pub length_ms: u64,
     /// Size of the new file in bytes.
     pub bytes: u64,
-    /// Whether the recording ends in a damaged or incomplete part.
-    pub is_cut_short: bool,
+    /// Length in bytes of the part at the end of the recording that is damaged or incomplete, and is left out.
+    pub lost_bytes: u64,
 }
 
 /// Error of cutting out a job. Messages are complete sentences for the user.
@@ -115,26 +115,7 @@ pub fn cut(from: &Path, to: &Path, job: JobId) -> Result<CutSummary, CutError> {
     }
     let mut reader = Reader::open(from)?;
     let info = reader.info().clone();
-    let hidden = HiddenParts::default();
-    let terms = ShareTerms {
-        label: Text::default(),
-        scope: Scope::Jobs(vec![job]),
-        hidden,
-        to: None,
-        expires_ms: u64::MAX,
-        ends_with_job: false,
-    };
-    let mut cut = Cut {
-        job,
-        visibility: Visibility::new(&terms, info.user.clone()),
-        hidden,
-        gpus,
-        fleet: info.fleet(0),
-        probes: BTreeMap::new(),
-        early_notes: Vec::new(),
-        has_begun: false,
-        listed: Vec::new(),
-    };
+    let mut cut = Cut::new(job, gpus, &info);
     let failed = |source| CutError::Write { path: to.to_owned(), source };
     let mut writer = None;
     let (mut first_ms, mut last_ms) = (0, 0);
@@ -161,7 +142,8 @@ pub fn cut(from: &Path, to: &Path, job: JobId) -> Result<CutSummary, CutError> {
     let bytes = writer.finish().map_err(failed)?;
     let gpus = cut.gpus.values().map(BTreeSet::len).sum();
     let length_ms = last_ms.saturating_sub(first_ms);
-    Ok(CutSummary { job: shown, gpus, length_ms, bytes, is_cut_short: reader.is_cut_short() })
+    let recorded = from.metadata().map_err(|error| RecordingError::new(from, error))?.len();
+    Ok(CutSummary { job: shown, gpus, length_ms, bytes, lost_bytes: reader.lost_bytes(recorded) })
 }
 
 /// GPUs by node.
@@ -222,28 +204,36 @@ fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, Vec<(JobId, Text)>), 
 }
 
 impl Cut {
+    fn new(job: JobId, gpus: GpusByNode, info: &Info) -> Self {
+        let hidden = HiddenParts::default();
+        let terms = ShareTerms {
+            label: Text::default(),
+            scope: Scope::Jobs(vec![job]),
+            hidden,
+            to: None,
+            expires_ms: u64::MAX,
+            ends_with_job: false,
+        };
+        Self {
+            job,
+            visibility: Visibility::new(&terms, info.user.clone()),
+            hidden,
+            gpus,
+            fleet: info.fleet(0),
+            probes: BTreeMap::new(),
+            early_notes: Vec::new(),
+            has_begun: false,
+            listed: Vec::new(),
+        }
+    }
+
     /// The events of the new recording that an event becomes.
     fn events(&mut self, event: Event, at_ms: u64) -> Vec<RecordedEvent> {
         let recorded = RecordedEvent::of(event.clone());
         self.fleet.handle(event, at_ms);
         drop(self.fleet.take_changes());
         match recorded {
-            Some(RecordedEvent::Jobs { jobs, wall_ahead_ms }) => {
-                let shown: Vec<_> = jobs.iter().filter_map(|job| self.visibility.job(job)).collect();
-                let is_active = self.is_active();
-                self.has_begun |= is_active;
-                // Lists that say nothing new of an ended job would make the new recording as long as the old one.
-                if !self.has_begun || (!is_active && shown == self.listed) {
-                    return Vec::new();
-                }
-                self.listed.clone_from(&shown);
-                let notes = std::mem::take(&mut self.early_notes);
-                let notes = (!notes.is_empty()).then_some(RecordedEvent::Notes(notes));
-                [Some(RecordedEvent::Jobs { jobs: shown, wall_ahead_ms }), notes]
-                    .into_iter()
-                    .flatten()
-                    .collect()
-            }
+            Some(RecordedEvent::Jobs { jobs, wall_ahead_ms }) => self.jobs(&jobs, wall_ahead_ms),
             Some(RecordedEvent::Notes(mut changes)) => {
                 // The id of another note says nothing.
                 let is_shown = |change: &NoteChange| match change {
@@ -274,6 +264,21 @@ impl Cut {
             )
             | None => Vec::new(),
         }
+    }
+
+    /// The job in a list of all jobs, once it runs, and the notes before.
+    fn jobs(&mut self, jobs: &[Job], wall_ahead_ms: i64) -> Vec<RecordedEvent> {
+        let shown: Vec<_> = jobs.iter().filter_map(|job| self.visibility.job(job)).collect();
+        let is_active = self.is_active();
+        self.has_begun |= is_active;
+        // Lists that say nothing new of an ended job would make the new recording as long as the old one.
+        if !self.has_begun || (!is_active && shown == self.listed) {
+            return Vec::new();
+        }
+        self.listed.clone_from(&shown);
+        let notes = std::mem::take(&mut self.early_notes);
+        let notes = (!notes.is_empty()).then_some(RecordedEvent::Notes(notes));
+        [Some(RecordedEvent::Jobs { jobs: shown, wall_ahead_ms }), notes].into_iter().flatten().collect()
     }
 
     /// Returns whether the job runs by the last list.
@@ -331,28 +336,7 @@ impl Cut {
     /// The line without GPUs and processes that are not the job's; `None` if nothing of it is.
     fn line(&self, probe: &mut Probe, node: &NodeName, line: RecordedLine) -> Option<RecordedLine> {
         Some(match line {
-            ProbeLine::Hello(mut hello) => {
-                let owned = self.gpus.get(node);
-                let mut next = 0..;
-                probe.gpus = hello
-                    .gpus
-                    .iter()
-                    .map(|gpu| {
-                        owned.is_some_and(|owned| owned.contains(&gpu.uuid)).then(|| next.next()).flatten()
-                    })
-                    .collect();
-                // Instances have no place in the matrix.
-                let kept = |position: usize| probe.gpus.get(position).copied().flatten().is_some();
-                hello.topology = positions(&hello.topology, kept)
-                    .map(|row| positions(row, kept).copied().collect())
-                    .collect();
-                hello.gpus.retain(|gpu| owned.is_some_and(|owned| owned.contains(&gpu.uuid)));
-                hello.scratch = hello.scratch.take().filter(|_| !self.hidden.paths);
-                let hello = ProbeLine::Hello(hello);
-                (probe.hello, probe.health) = (Some(hello.clone()), None);
-                probe.processes.clear();
-                hello
-            }
+            ProbeLine::Hello(hello) => self.hello(probe, node, hello),
             ProbeLine::Sample(mut sample) => {
                 let shows_host = self.visibility.shows_host(node, &self.fleet);
                 sample.retain(|position| probe.gpus.get(position).copied().flatten(), shows_host, self.job);
@@ -397,6 +381,25 @@ impl Cut {
                 return None;
             }
         })
+    }
+
+    /// The hello with the job's GPUs only, which have new positions from now on.
+    fn hello(&self, probe: &mut Probe, node: &NodeName, mut hello: Box<Hello>) -> RecordedLine {
+        let owned = self.gpus.get(node);
+        let is_owned = |uuid: &GpuUuid| owned.is_some_and(|owned| owned.contains(uuid));
+        let mut next = 0..;
+        let position = |uuid: &GpuUuid| is_owned(uuid).then(|| next.next()).flatten();
+        probe.gpus = hello.gpus.iter().map(|gpu| &gpu.uuid).map(position).collect();
+        // Instances have no place in the matrix.
+        let kept = |position: usize| probe.gpus.get(position).copied().flatten().is_some();
+        hello.topology =
+            positions(&hello.topology, kept).map(|row| positions(row, kept).copied().collect()).collect();
+        hello.gpus.retain(|gpu| is_owned(&gpu.uuid));
+        hello.scratch = hello.scratch.take().filter(|_| !self.hidden.paths);
+        let hello = ProbeLine::Hello(hello);
+        (probe.hello, probe.health) = (Some(hello.clone()), None);
+        probe.processes.clear();
+        hello
     }
 
     fn processes(&self, probe: &mut Probe, node: &NodeName, mut list: ProcessList) -> ProcessList {
