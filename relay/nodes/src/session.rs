@@ -362,6 +362,45 @@ impl Session {
         }
     }
 
+    /// The event for the fleet that a decoded line is, if it is one.
+    fn event(
+        &mut self,
+        connection: &mut ProbeConnection,
+        found: Found,
+    ) -> Result<Option<NodeEvent>, DisconnectReason> {
+        if matches!(found, Found::Line(_) | Found::Piece) {
+            connection.line_received();
+        }
+        Ok(match found {
+            Found::Line(line) if matches!(*line, ProbeLine::Response(_)) => {
+                connection.resolve(*line);
+                None
+            }
+            Found::Line(line) if matches!(&*line, ProbeLine::Sample(sample) if !connection.has_baseline_for(sample)) =>
+            {
+                // The reply to an interval is a complete sample.
+                connection.send(&self.interval());
+                None
+            }
+            Found::Line(line) => {
+                if matches!(*line, ProbeLine::Hello(_)) {
+                    connection.admit(0, HELLO_LINES)?;
+                }
+                self.note(connection, &line);
+                Some(NodeEvent::Line(line))
+            }
+            Found::Piece => None,
+            Found::Noise(noise) => {
+                tracing::info!(node.name = %self.node, noise = %noise, "skipped output of the login shell");
+                Some(NodeEvent::Noise(noise))
+            }
+            Found::Lost { lines, sample } => {
+                tracing::warn!(node.name = %self.node, lines, sample = %sample, "skipped an unreadable line");
+                Some(NodeEvent::Lost { lines, sample })
+            }
+        })
+    }
+
     /// Decodes a chunk and emits its events.
     async fn handle_chunk(
         &mut self,
@@ -372,41 +411,9 @@ impl Session {
         connection.admit(chunk.len(), memchr::memchr_iter(b'\n', chunk).count())?;
         let outcome = connection.decoder.feed(chunk, self.clock.now_ms(), &mut connection.found);
         for found in std::mem::take(&mut connection.found) {
-            let event = match found {
-                Found::Line(line) if matches!(*line, ProbeLine::Response(_)) => {
-                    connection.line_received();
-                    connection.resolve(*line);
-                    continue;
-                }
-                Found::Line(line) if matches!(&*line, ProbeLine::Sample(sample) if !connection.has_baseline_for(sample)) =>
-                {
-                    connection.line_received();
-                    // The reply to an interval is a complete sample.
-                    connection.send(&self.interval());
-                    continue;
-                }
-                Found::Line(line) => {
-                    connection.line_received();
-                    if matches!(*line, ProbeLine::Hello(_)) {
-                        connection.admit(0, HELLO_LINES)?;
-                    }
-                    self.note(connection, &line);
-                    NodeEvent::Line(line)
-                }
-                Found::Piece => {
-                    connection.line_received();
-                    continue;
-                }
-                Found::Noise(noise) => {
-                    tracing::info!(node.name = %self.node, noise = %noise, "skipped output of the login shell");
-                    NodeEvent::Noise(noise)
-                }
-                Found::Lost { lines, sample } => {
-                    tracing::warn!(node.name = %self.node, lines, sample = %sample, "skipped an unreadable line");
-                    NodeEvent::Lost { lines, sample }
-                }
-            };
-            self.emit(event).await?;
+            if let Some(event) = self.event(connection, found)? {
+                self.emit(event).await?;
+            }
         }
         backoff.connected(connection.uptime());
         connection.ping();
