@@ -9,7 +9,7 @@ use std::process::{ExitStatus, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
+use tokio::process::{ChildStderr, ChildStdin, Command};
 use tokio::time::timeout;
 
 /// Time limit of the command.
@@ -177,25 +177,9 @@ impl NotifyCommand {
         let group = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
         let input = format!("{json}\n");
-        let write = async {
-            if let Some(mut stdin) = stdin {
-                // A command that does not read its input is not at fault.
-                let _ = stdin.write_all(input.as_bytes()).await;
-            }
-        };
         let mut text = Vec::new();
-        let read = async {
-            if let Some(mut stderr) = stderr {
-                // It must not wait for a reader, and states last why it fails.
-                let mut part = vec![0; MAX_STDERR];
-                while let Ok(read @ 1..) = stderr.read(&mut part).await {
-                    text.extend_from_slice(&part[..read]);
-                    text.drain(..text.len().saturating_sub(MAX_STDERR));
-                }
-            }
-        };
         let run = async {
-            let streams = async { tokio::join!(write, read) };
+            let streams = async { tokio::join!(write_all(stdin, &input), read_end(stderr, &mut text)) };
             tokio::pin!(streams);
             tokio::select! {
                 _ = &mut streams => child.wait().await,
@@ -218,6 +202,23 @@ impl NotifyCommand {
         let last = stderr.lines().rfind(|line| !line.trim().is_empty());
         let last = last.map_or(String::new(), |line| format!(": {}", line.trim()));
         Err(CommandError::Failed(program.clone(), status, last))
+    }
+}
+
+/// Writes a command's input. A command that does not read it is not at fault.
+async fn write_all(stdin: Option<ChildStdin>, input: &str) {
+    if let Some(mut stdin) = stdin {
+        let _ = stdin.write_all(input.as_bytes()).await;
+    }
+}
+
+/// Reads the standard error of a command to its end: it must not wait for a reader, and states last why it fails.
+async fn read_end(stderr: Option<ChildStderr>, text: &mut Vec<u8>) {
+    let Some(mut stderr) = stderr else { return };
+    let mut part = vec![0; MAX_STDERR];
+    while let Ok(read @ 1..) = stderr.read(&mut part).await {
+        text.extend_from_slice(&part[..read]);
+        text.drain(..text.len().saturating_sub(MAX_STDERR));
     }
 }
 

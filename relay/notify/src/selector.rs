@@ -44,21 +44,7 @@ impl NoticeSelector {
 
     /// Returns what is new.
     pub(super) fn update(&mut self, jobs: &[Job], findings: &[Finding]) -> Vec<Notice> {
-        let on = self.selection.on.clone();
-        let wants = |what| on.contains(&what);
-        let mut notices = Vec::new();
-        for (job, event) in self.jobs.update(jobs) {
-            let what = match event {
-                JobEvent::Started => NotifyOn::Starts,
-                JobEvent::Ended => NotifyOn::Ends,
-            };
-            // How a job failed is a finding, which states what to do.
-            let summary = JobSummary::of(job);
-            let is_finding = summary.failure.is_some() && wants(NotifyOn::Findings);
-            if wants(what) && !is_finding {
-                notices.push(Notice::Job(summary, event));
-            }
-        }
+        let mut notices = self.of_jobs(jobs);
         let of = |finding: &Finding| {
             let affected = jobs.iter().filter(|job| finding.jobs.contains(&job.id));
             affected.map(JobSummary::of).collect::<Vec<_>>()
@@ -66,7 +52,7 @@ impl NoticeSelector {
         let (mut found, mut resolved) = (Vec::new(), Vec::new());
         for finding in findings {
             if finding.is_active() {
-                if self.is_new(finding) && wants(NotifyOn::Findings) {
+                if self.is_new(finding) && self.wants(NotifyOn::Findings) {
                     found.push(finding);
                 }
             } else if self.active.remove(&finding.key) == Some(Known::Sent)
@@ -77,7 +63,7 @@ impl NoticeSelector {
                     || jobs
                         .iter()
                         .any(|job| job.state == JobState::Running && finding.jobs.contains(&job.id));
-                if goes_on && !finding.kind.is_event() && wants(NotifyOn::Resolved) {
+                if goes_on && !finding.kind.is_event() && self.wants(NotifyOn::Resolved) {
                     resolved.push(Notice::Resolved(Box::new(finding.clone()), of(finding)));
                 }
             }
@@ -96,6 +82,29 @@ impl NoticeSelector {
         }
         notices.extend(resolved);
         self.active.retain(|key, _| findings.iter().any(|finding| finding.key == *key));
+        notices
+    }
+
+    /// Returns whether notices of a kind were requested.
+    fn wants(&self, what: NotifyOn) -> bool {
+        self.selection.on.contains(&what)
+    }
+
+    /// The notices of jobs that started or ended.
+    fn of_jobs(&mut self, jobs: &[Job]) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        for (job, event) in self.jobs.update(jobs) {
+            let what = match event {
+                JobEvent::Started => NotifyOn::Starts,
+                JobEvent::Ended => NotifyOn::Ends,
+            };
+            // How a job failed is a finding, which states what to do.
+            let summary = JobSummary::of(job);
+            let is_finding = summary.failure.is_some() && self.wants(NotifyOn::Findings);
+            if self.wants(what) && !is_finding {
+                notices.push(Notice::Job(summary, event));
+            }
+        }
         notices
     }
 
