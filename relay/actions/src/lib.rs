@@ -16,7 +16,7 @@ use nodeglass_nodes::{JobList, Plan, Probes};
 use nodeglass_notify::report_webhook;
 use nodeglass_notify::webhook::Webhook;
 use nodeglass_platform::clock::Clock;
-use nodeglass_protocol::finding::Silence;
+use nodeglass_protocol::finding::{Silence, SilenceRequest};
 use nodeglass_protocol::note::{NoteRequest, SavedNote};
 use nodeglass_protocol::request::{
     AuditEntry, JobAction, ProbeRequest, ProcessRef, Request, Response, RetryTarget, Signal,
@@ -127,54 +127,29 @@ impl ActionService {
         if request.is_action() && self.deps.read_only {
             return Response::Refused("this relay was started with --read-only".into());
         }
+        let deps = self.deps.clone();
         match request {
             Request::Process { node, process, environment } => {
-                self.deps.probes.request(&node, ProbeRequest::Process { process, environment }).await
+                deps.probes.request(&node, ProbeRequest::Process { process, environment }).await
             }
             Request::Signal { node, process, signal } => {
-                let deps = self.deps.clone();
                 run_detached(async move { deps.signal(node, process, signal).await }).await
             }
             Request::Job { job, action } => {
-                let deps = self.deps.clone();
                 run_detached(async move { deps.control_job(job, action).await }).await
             }
-            Request::Share(request) => {
-                let deps = self.deps.clone();
-                run_detached(async move { deps.share(*request).await }).await
-            }
-            Request::ShareLink(id) => linked(self.deps.shares.link(&id)),
-            Request::Revoke(id) => {
-                let deps = self.deps.clone();
-                run_detached(async move { deps.revoke(id).await }).await
-            }
-            Request::Retry(target) => self.deps.retry(target).await,
-            Request::SendReport(job) => {
-                let deps = self.deps.clone();
-                run_detached(async move { deps.send_report(job).await }).await
-            }
-            Request::Audit { days } => match timeout(AUDIT_TIMEOUT, self.deps.audit.read(days)).await {
-                Ok(Some(log)) => Response::Audit(Box::new(log)),
-                Ok(None) => Response::Refused("the audit log cannot be read; see the relay's log".into()),
-                Err(_) => Response::Refused("the database does not respond; try again later".into()),
-            },
-            Request::Silence(request) => {
-                let deps = self.deps.clone();
-                run_detached(async move {
-                    let picture = deps.hub.everything(Viewer::Owner).await;
-                    let jobs = picture.map(|(picture, _)| picture.jobs).unwrap_or_default();
-                    deps.silences.change(request, &jobs, Clock::wall_ms(), &deps.events).await
-                })
-                .await
-            }
-            Request::Note(_) if self.deps.player.is_some() => {
+            Request::Share(request) => run_detached(async move { deps.share(*request).await }).await,
+            Request::ShareLink(id) => linked(deps.shares.link(&id)),
+            Request::Revoke(id) => run_detached(async move { deps.revoke(id).await }).await,
+            Request::Retry(target) => deps.retry(target).await,
+            Request::SendReport(job) => run_detached(async move { deps.send_report(job).await }).await,
+            Request::Audit { days } => deps.audit_log(days).await,
+            Request::Silence(request) => run_detached(async move { deps.silence(request).await }).await,
+            Request::Note(_) if deps.player.is_some() => {
                 Response::Refused("a recording is played, to which no notes can be added".into())
             }
-            Request::Note(request) => {
-                let deps = self.deps.clone();
-                run_detached(async move { deps.note(request).await }).await
-            }
-            Request::Replay(command) => match &self.deps.player {
+            Request::Note(request) => run_detached(async move { deps.note(request).await }).await,
+            Request::Replay(command) => match &deps.player {
                 None => Response::Refused("this relay watches a cluster; it plays no recording".into()),
                 Some(player) => match player.apply(command).await {
                     Ok(()) => Response::Done("the recording is played as requested".into()),
@@ -243,6 +218,20 @@ async fn run_detached(action: impl Future<Output = Response> + Send + 'static) -
 }
 
 impl Deps {
+    async fn audit_log(&self, days: u32) -> Response {
+        match timeout(AUDIT_TIMEOUT, self.audit.read(days)).await {
+            Ok(Some(log)) => Response::Audit(Box::new(log)),
+            Ok(None) => Response::Refused("the audit log cannot be read; see the relay's log".into()),
+            Err(_) => Response::Refused("the database does not respond; try again later".into()),
+        }
+    }
+
+    async fn silence(&self, request: SilenceRequest) -> Response {
+        let picture = self.hub.everything(Viewer::Owner).await;
+        let jobs = picture.map(|(picture, _)| picture.jobs).unwrap_or_default();
+        self.silences.change(request, &jobs, Clock::wall_ms(), &self.events).await
+    }
+
     async fn share(&self, mut request: ShareRequest) -> Response {
         if let Some(what) = self.hub.unwatched(request.scope.clone()).await {
             return linked(Err(ShareError::NotWatched(what)));
