@@ -1,16 +1,18 @@
 //! How events change the fleet.
 
 use super::{
-    Event, Fleet, MAX_AUDIT_LOG, Node, NodeChanges, NodeEvent, RESTORING, StoredPart, backfill, notes,
+    Event, Fleet, Host, MAX_AUDIT_LOG, Node, NodeChanges, NodeEvent, RESTORING, StoredPart, backfill, notes,
     relay_ms,
 };
 use nodeglass_findings::Now;
+use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::note::MAX_PER_LINE;
 use nodeglass_protocol::picture::{JobsHealth, RelayStatus};
 use nodeglass_protocol::probe::{ProbeLine, SpoolNotes};
 use nodeglass_protocol::request::AuditEntry;
+use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::BTreeMap;
 
@@ -21,13 +23,7 @@ impl Fleet {
             Event::Jobs { jobs, wall_ahead_ms } => self.take_jobs(jobs, wall_ahead_ms, now_ms),
             Event::JobsFailed { why, retry_at_ms } => self.keep_jobs(why, retry_at_ms),
             Event::NoSlurm => self.update_status(|status| status.jobs = JobsHealth::NoSlurm),
-            Event::Hosts { hosts, notices } => {
-                self.findings.set_hosts(hosts.keys().cloned().collect());
-                self.hosts = hosts;
-                self.settle_membership(now_ms);
-                self.host_notices = notices;
-                self.settle_notices();
-            }
+            Event::Hosts { hosts, notices } => self.set_hosts(hosts, notices, now_ms),
             Event::Node(name, event) => {
                 self.count_xid(&name, &event);
                 self.take_spool_notes(&name, &event, now_ms);
@@ -37,15 +33,8 @@ impl Fleet {
             Event::Stalled { ms } => self.nodes.values_mut().for_each(|node| node.excuse(ms, now_ms)),
             Event::Tick => self.tick(now_ms),
             Event::Audit(entry) => self.add_audit(entry),
-            Event::Sharing(sharing) => {
-                self.changes.sharing |= self.sharing != sharing;
-                self.sharing = sharing;
-            }
-            Event::Capture { key, capture } => {
-                if self.findings.enter_capture(key.as_str(), *capture) {
-                    self.findings_changed();
-                }
-            }
+            Event::Sharing(sharing) => self.set_sharing(sharing),
+            Event::Capture { key, capture } => self.enter_capture(key.as_str(), *capture),
             Event::Silences(silences) => {
                 self.findings.set_silences(silences);
                 self.changes.findings = true;
@@ -141,6 +130,25 @@ impl Fleet {
             self.findings_changed();
         }
         self.settle_insights();
+    }
+
+    fn set_hosts(&mut self, hosts: BTreeMap<NodeName, Host>, notices: Vec<Text>, now_ms: u64) {
+        self.findings.set_hosts(hosts.keys().cloned().collect());
+        self.hosts = hosts;
+        self.settle_membership(now_ms);
+        self.host_notices = notices;
+        self.settle_notices();
+    }
+
+    fn set_sharing(&mut self, sharing: Sharing) {
+        self.changes.sharing |= self.sharing != sharing;
+        self.sharing = sharing;
+    }
+
+    fn enter_capture(&mut self, key: &str, capture: FindingCapture) {
+        if self.findings.enter_capture(key, capture) {
+            self.findings_changed();
+        }
     }
 
     fn findings_changed(&mut self) {
