@@ -15,7 +15,7 @@ use capturer::Capturer;
 use nodeglass_api::ProbeStatus;
 use nodeglass_fleet::{Event, Fleet, NodeEvent};
 use nodeglass_history::{RangeSource, RecentSource};
-use nodeglass_live::{Hub, JobUsage, Request, TopicFeed};
+use nodeglass_live::{Hub, JobUsage, OVERVIEW_INTERVAL_MS, Request, TopicFeed};
 use nodeglass_nodes::{FromNode, JobList, Plan, SampleSchedule};
 use nodeglass_notify::Notifier;
 use nodeglass_platform::clock::Clock;
@@ -83,7 +83,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             detail_interval_ms: 1_000,
-            overview_interval_ms: 2_000,
+            overview_interval_ms: OVERVIEW_INTERVAL_MS,
             idle_interval_ms: IDLE_INTERVAL_MS,
             history_budget: 96 * 1024,
             sync_notes_ms: 5_000,
@@ -159,6 +159,17 @@ pub struct EventLoop {
     note_sync: NoteSync,
 }
 
+/// Time at which collected changes are sent; `None` if there are none.
+#[derive(Default)]
+struct Due {
+    /// Changes, unless further lines arrive,
+    flush_at: Option<Instant>,
+    /// and at the latest.
+    flush_by: Option<Instant>,
+    /// Snapshots to lagging subscribers.
+    catch_up_at: Option<Instant>,
+}
+
 impl EventLoop {
     /// Creates the event loop, its handle, and the plan for the supervisor.
     pub fn new(
@@ -200,18 +211,17 @@ impl EventLoop {
         let mut tick = interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut lines = Vec::with_capacity(BATCH);
-        let (mut flush_at, mut flush_by): (Option<Instant>, Option<Instant>) = (None, None);
-        let mut catch_up_at: Option<Instant> = None;
+        let mut due = Due::default();
         self.update_plan();
         loop {
             tokio::select! {
                 // Lines of probes.
                 1.. = self.inputs.nodes.recv_many(&mut lines, BATCH) => {
                     let now = Instant::now();
-                    flush_at = match self.handle_lines(&mut lines) {
+                    due.flush_at = match self.handle_lines(&mut lines) {
                         // Nothing to wait for.
                         true if !self.subscribers.is_empty() => Some(now),
-                        _ => flush_by.map(|by| by.min(now + FLUSH_QUIET)),
+                        _ => due.flush_by.map(|by| by.min(now + FLUSH_QUIET)),
                     };
                 }
                 // A job list or an action.
@@ -223,32 +233,38 @@ impl EventLoop {
                 // A subscriber left.
                 Some(subscriber) = self.departures.recv() => self.leave(subscriber),
                 // Accumulated changes are due.
-                () = sleep_until(flush_at.unwrap_or_else(Instant::now)), if flush_at.is_some() => {
-                    (flush_at, flush_by) = (None, None);
+                () = sleep_until(due.flush_at.unwrap_or_else(Instant::now)), if due.flush_at.is_some() => {
+                    (due.flush_at, due.flush_by) = (None, None);
                     self.flush_changes();
                 }
                 // Lagging subscribers are resynchronised.
-                () = sleep_until(catch_up_at.unwrap_or_else(Instant::now)), if catch_up_at.is_some() => {
-                    catch_up_at = None;
+                () = sleep_until(due.catch_up_at.unwrap_or_else(Instant::now)), if due.catch_up_at.is_some() => {
+                    due.catch_up_at = None;
                     self.catch_up();
                 }
                 // Timeouts are checked once a second.
                 _ = tick.tick() => self.tick(),
                 _ = shutdown.wait_for(|down| *down) => break,
             }
-            // Without subscribers, changes wait for the next tick, which avoids wake-ups.
-            if flush_by.is_none() && self.fleet.has_changes() && !self.subscribers.is_empty() {
-                let now = Instant::now();
-                (flush_at, flush_by) = (flush_at.or(Some(now + FLUSH_QUIET)), Some(now + FLUSH_MAX_DELAY));
-            }
-            if catch_up_at.is_none() && !self.lagging.is_empty() {
-                catch_up_at = Some(Instant::now() + CATCH_UP_DELAY);
-            }
+            self.schedule(&mut due);
         }
         self.store_history(self.clock.now_ms(), true);
         self.store_jobs(true);
         drop(self.store_notes());
         self.shut_down();
+    }
+
+    /// Decides when what has accumulated is sent.
+    fn schedule(&self, due: &mut Due) {
+        // Without subscribers, changes wait for the next tick, which avoids wake-ups.
+        if due.flush_by.is_none() && self.fleet.has_changes() && !self.subscribers.is_empty() {
+            let now = Instant::now();
+            due.flush_at = due.flush_at.or(Some(now + FLUSH_QUIET));
+            due.flush_by = Some(now + FLUSH_MAX_DELAY);
+        }
+        if due.catch_up_at.is_none() && !self.lagging.is_empty() {
+            due.catch_up_at = Some(Instant::now() + CATCH_UP_DELAY);
+        }
     }
 
     fn store_history(&mut self, now_ms: u64, is_last: bool) {
@@ -352,86 +368,42 @@ impl EventLoop {
 
     fn handle_request(&mut self, request: Request) {
         match request {
-            Request::Join { form, viewer, mailbox, id } => {
-                self.next_subscriber_id += 1;
-                let state = SubscriberState {
-                    form,
-                    viewer,
-                    mailbox,
-                    topics: Vec::new(),
-                    pending_history: Vec::new(),
-                };
-                self.subscribers.insert(self.next_subscriber_id, state);
-                if id.send(self.next_subscriber_id).is_err() {
-                    self.subscribers.remove(&self.next_subscriber_id);
-                }
-            }
+            Request::Join { form, viewer, mailbox, id } => self.join(form, viewer, mailbox, id),
             Request::SetTopics { subscriber, topics, done } => {
-                let cost = self.set_topics(subscriber, topics);
-                let _ = done.send(cost);
+                _ = done.send(self.set_topics(subscriber, topics));
             }
-            Request::Resync { subscriber, topic, done } => {
-                self.flush_changes();
-                let began = Instant::now();
-                if self.subscribers.get(&subscriber).is_some_and(|state| state.topics.contains(&topic)) {
-                    self.send_snapshot(subscriber, &topic);
-                }
-                let _ = done.send(began.elapsed());
-            }
+            Request::Resync { subscriber, topic, done } => _ = done.send(self.resync(subscriber, &topic)),
             Request::CatchUp { subscriber } => self.lagging.push(subscriber),
             Request::More { subscriber } => self.send_history(subscriber),
             Request::Range { subscriber, query, reply } => {
                 let viewer = self.subscribers.get(&subscriber).map(|state| &state.viewer);
-                let _ = reply.send(viewer.and_then(|viewer| self.range(viewer, &query)));
+                _ = reply.send(viewer.and_then(|viewer| self.range(viewer, &query)));
             }
-            Request::VisibleRange { viewer, query, reply } => {
-                let _ = reply.send(self.range(&viewer, &query));
-            }
+            Request::VisibleRange { viewer, query, reply } => _ = reply.send(self.range(&viewer, &query)),
             Request::Everything { viewer, reply } => {
                 let began = Instant::now();
                 let picture = self.everything(&viewer);
-                let _ = reply.send((Box::new(picture), began.elapsed()));
+                _ = reply.send((Box::new(picture), began.elapsed()));
             }
             Request::Picture { topic, viewer, form, reply } => {
-                self.flush_changes();
-                let now_ms = self.clock.now_ms();
-                let key = (topic, viewer);
-                let known = self.feeds.get_mut(&key).and_then(|feed| feed.full_snapshot(&self.fleet, form));
-                let frame = known.or_else(|| {
-                    TopicFeed::open(key.0, key.1, 0, self.options.history_budget, &self.fleet, now_ms)?
-                        .full_snapshot(&self.fleet, form)
-                });
-                let _ = reply.send(frame);
+                _ = reply.send(self.picture((topic, viewer), form));
             }
             Request::JobsOf { user, reply } => {
                 let jobs = self.fleet.jobs().iter().filter(|job| job.user == user);
-                let _ = reply.send(jobs.cloned().collect());
+                _ = reply.send(jobs.cloned().collect());
             }
             Request::Job { id, reply } => {
-                let job = self.fleet.jobs().iter().find(|job| job.id == id);
-                let _ = reply.send(job.cloned());
+                _ = reply.send(self.fleet.jobs().iter().find(|job| job.id == id).cloned());
             }
-            Request::Usage { id, viewer, reply } => {
-                let _ = reply.send(self.usage(id, &viewer));
-            }
-            Request::ProbeUsages { reply } => {
-                let _ = reply.send(ProbeStatus::all(&self.fleet));
-            }
-            Request::Notes { job, viewer, reply } => {
-                let _ = reply.send(viewer.all_notes(&self.fleet, job));
-            }
-            Request::Note { request, stored, reply } => {
-                let _ = reply.send(self.change_note(request, stored));
-            }
-            Request::Unwatched { scope, reply } => {
-                let _ = reply.send(scope::unwatched(&self.fleet, &scope));
-            }
-            Request::HasEnded { scope, reply } => {
-                let _ = reply.send(scope::has_ended(&self.fleet, &scope));
-            }
+            Request::Usage { id, viewer, reply } => _ = reply.send(self.usage(id, &viewer)),
+            Request::ProbeUsages { reply } => _ = reply.send(ProbeStatus::all(&self.fleet)),
+            Request::Notes { job, viewer, reply } => _ = reply.send(viewer.all_notes(&self.fleet, job)),
+            Request::Note { request, stored, reply } => _ = reply.send(self.change_note(request, stored)),
+            Request::Unwatched { scope, reply } => _ = reply.send(scope::unwatched(&self.fleet, &scope)),
+            Request::HasEnded { scope, reply } => _ = reply.send(scope::has_ended(&self.fleet, &scope)),
             Request::Replace { fleet, done } => {
                 self.replace_fleet(*fleet);
-                let _ = done.send(());
+                _ = done.send(());
             }
             Request::Restoring => self.fleet.set_restoring(),
             Request::Restored { history } => {

@@ -11,6 +11,7 @@ use nodeglass_share::Viewer;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// A topic as filtered for a viewer.
@@ -27,6 +28,43 @@ pub(super) struct SubscriberState {
 }
 
 impl EventLoop {
+    /// Adds a subscriber without topics, and sends its id.
+    pub(super) fn join(
+        &mut self,
+        form: Form,
+        viewer: Viewer,
+        mailbox: Arc<Mailbox>,
+        id: oneshot::Sender<u64>,
+    ) {
+        self.next_subscriber_id += 1;
+        let state =
+            SubscriberState { form, viewer, mailbox, topics: Vec::new(), pending_history: Vec::new() };
+        self.subscribers.insert(self.next_subscriber_id, state);
+        if id.send(self.next_subscriber_id).is_err() {
+            self.subscribers.remove(&self.next_subscriber_id);
+        }
+    }
+
+    /// Sends a snapshot of a topic again. Returns the time spent on it, without flushing earlier changes.
+    pub(super) fn resync(&mut self, subscriber: u64, topic: &Topic) -> Duration {
+        self.flush_changes();
+        let began = Instant::now();
+        if self.subscribers.get(&subscriber).is_some_and(|state| state.topics.contains(topic)) {
+            self.send_snapshot(subscriber, topic);
+        }
+        began.elapsed()
+    }
+
+    /// A complete snapshot of a topic, whether or not somebody subscribes to it.
+    pub(super) fn picture(&mut self, key: FeedKey, form: Form) -> Option<Bytes> {
+        self.flush_changes();
+        let known = self.feeds.get_mut(&key).and_then(|feed| feed.full_snapshot(&self.fleet, form));
+        known.or_else(|| {
+            let (budget, now_ms) = (self.options.history_budget, self.clock.now_ms());
+            TopicFeed::open(key.0, key.1, 0, budget, &self.fleet, now_ms)?.full_snapshot(&self.fleet, form)
+        })
+    }
+
     /// Changes the topics of a subscriber. Returns the time spent on snapshots, without flushing earlier
     /// changes.
     pub(super) fn set_topics(&mut self, subscriber: u64, topics: Vec<Topic>) -> Duration {

@@ -29,6 +29,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+/// Sampling interval of nodes without a subscriber of their own while there are subscribers, in ms; without any, nodes are
+/// sampled more rarely.
+pub const OVERVIEW_INTERVAL_MS: u32 = 2_000;
 /// Capacity of the request channel.
 const REQUESTS: usize = 256;
 /// Time limit for storing a note, after which it counts as not stored.

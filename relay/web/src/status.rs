@@ -1,6 +1,7 @@
 //! `GET /status`: how the relay itself is doing, as JSON for the owner's scripts and monitoring.
 
 use nodeglass_api::{ChannelStatus, ConnectionState, ProbeStatus};
+use nodeglass_live::OVERVIEW_INTERVAL_MS;
 use nodeglass_platform::{cpu_time, memory};
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::{JobsHealth, LauncherStatus, Link, NodePicture, Picture};
@@ -8,9 +9,6 @@ use nodeglass_protocol::{NodeName, Text};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
-
-/// While somebody watches, nodes are sampled at shorter intervals than this one in ms.
-const SLOW_INTERVAL_MS: u32 = 5_000;
 
 /// The response of `GET /status`. Ages and durations are in s.
 #[derive(Debug, Serialize, ToSchema)]
@@ -172,12 +170,13 @@ fn sample_interval_ms(node: &NodePicture) -> Option<u32> {
 
 /// That nodes are sampled rarely because nobody watches, if so.
 fn slow_sampling(interval_ms: u32, viewers: u32) -> Option<String> {
-    let is_slow = viewers == 0 && interval_ms >= SLOW_INTERVAL_MS;
+    let is_slow = viewers == 0 && interval_ms > OVERVIEW_INTERVAL_MS;
     is_slow.then(|| {
         format!(
             "Nodes are sampled every {} s, because nobody watches them (see idle-interval). While a page or `relay \
-             top` is open, they are sampled at least every 2 s.",
-            interval_ms / 1_000
+             top` is open, they are sampled at least every {} s.",
+            interval_ms / 1_000,
+            OVERVIEW_INTERVAL_MS / 1_000
         )
     })
 }
