@@ -145,9 +145,21 @@ impl SentNode {
                 out.push(Change::Health { node, changed });
             }
         }
-        if detail == DetailLevel::Summary {
-            return gpus_changed;
+        if detail != DetailLevel::Summary {
+            self.push_details(dirty, what, detail, out);
         }
+        gpus_changed
+    }
+
+    /// Pushes what differs of the parts that no summary has.
+    fn push_details(
+        &mut self,
+        dirty: &DirtyNode<'_>,
+        what: DirtyFlags,
+        detail: DetailLevel,
+        out: &mut Vec<Change>,
+    ) {
+        let (now, node) = (dirty.view.now(), dirty.index as u32);
         let identities = now.processes.iter().map(|process| (process.facts.pid, &process.facts.gpu));
         if what.processes || !identities.eq(self.processes.iter().map(|(pid, gpu)| (*pid, gpu))) {
             self.set_processes(&now.processes);
@@ -163,7 +175,6 @@ impl SentNode {
             self.cores.clone_from(&now.cores);
             out.push(Change::Cores { node, cores: now.cores.clone() });
         }
-        gpus_changed
     }
 
     fn set_gpus(&mut self, gpus: &[GpuPicture], detail: DetailLevel) {
