@@ -1,6 +1,6 @@
 //! GPU hours of a job or of many: how many were observed, and what became of those. Shares are of the observed hours.
 
-use crate::text;
+use crate::number::{percent, precise};
 use nodeglass_protocol::report::{Totals, UsageSums};
 
 /// GPU hours of one job or the sum over many.
@@ -68,14 +68,10 @@ impl GpuHours {
         let pct = self.observed_pct().unwrap_or(0.0);
         // What the clocks of SLURM and of the relay differ by is not a gap.
         if pct >= 99.5 {
-            return format!("{} GPU hours were observed", hours(self.allocated));
+            return format!("{} GPU hours were observed", precise(self.allocated));
         }
-        let pct = match pct {
-            0.5.. => format!("{pct:.0}"),
-            0.0 => "0".to_owned(),
-            _ => "below 1".to_owned(),
-        };
-        format!("{} of {} GPU hours were observed ({pct} %)", hours(self.observed), hours(self.allocated))
+        let [observed, allocated] = [self.observed, self.allocated].map(precise);
+        format!("{observed} of {allocated} GPU hours were observed ({})", percent(pct))
     }
 
     /// Returns what became of the observed hours: `64.4 used, 18.7 unused (9.5 idle, 6.2 lost to hangs, 3.0 partly busy)`;
@@ -88,10 +84,10 @@ impl GpuHours {
         let parts: Vec<String> = parts
             .iter()
             .filter(|(part, _)| *part >= 0.05)
-            .map(|(part, what)| format!("{} {what}", hours(*part)))
+            .map(|(part, what)| format!("{} {what}", precise(*part)))
             .collect();
         let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
-        Some(format!("{} used, {} unused{parts}", hours(self.used), hours(self.unused())))
+        Some(format!("{} used, {} unused{parts}", precise(self.used), precise(self.unused())))
     }
 
     /// Returns both in one sentence without a full stop: `83.1 of 2,511 GPU hours were observed (3 %): 64.4 used, …`.
@@ -101,16 +97,6 @@ impl GpuHours {
             None => self.coverage(),
         }
     }
-}
-
-/// Formats hours: `0.25`, `64.4`, `2,511`.
-pub fn hours(hours: f64) -> String {
-    let decimals = match hours {
-        999.95.. => return text::grouped(hours.round() as u64),
-        9.995.. => text::tenths(hours),
-        _ => format!("{:.2}", hours.max(0.0)),
-    };
-    decimals.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -136,11 +122,5 @@ mod tests {
         let none = GpuHours { allocated: 12.0, ..GpuHours::default() };
         assert_eq!(none.sentence(), "0 of 12 GPU hours were observed (0 %)");
         assert_eq!((none.pct_of_observed(0.0), GpuHours::default().observed_pct()), (None, None));
-    }
-
-    #[test]
-    fn hours_have_as_many_digits_as_matter() {
-        let texts = [0.0, 0.25, 9.9, 64.44, 999.9, 2_511.2].map(hours);
-        assert_eq!(texts, ["0", "0.25", "9.9", "64.4", "999.9", "2,511"]);
     }
 }

@@ -7,7 +7,7 @@
 //! * [`gpu_hours`] — how many hours of GPUs were observed, and what became of them.
 //! * [`peers`], [`limits`] — how far a GPU is from others of its job, whether it is slow, and by which limits.
 //! * [`ownership`], [`totals`] — which GPUs belong to a job, and sums over them.
-//! * [`text`], [`csv`] — numbers, durations and names; cells of a table for spreadsheets.
+//! * [`number`], [`text`], [`csv`] — quantities, durations and names; cells of a table for spreadsheets.
 //! * [`backoff`] — how long to wait after failures.
 
 pub mod attention;
@@ -20,6 +20,7 @@ pub mod health;
 pub mod job_events;
 pub mod job_names;
 pub mod limits;
+pub mod number;
 pub mod outcome;
 pub mod ownership;
 pub mod peers;

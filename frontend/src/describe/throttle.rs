@@ -3,6 +3,7 @@
 use super::fact::{Emphasis, Fact, FactGroup};
 use crate::domain::text;
 use crate::domain::throttle::ThrottleSummary;
+use nodeglass_rules::number;
 
 /// Describes the reasons of the last ten minutes; `since` formats how long ago a moment is.
 pub fn group(intervals: &[ThrottleSummary], since: impl Fn(u64) -> String) -> FactGroup {
@@ -12,7 +13,9 @@ pub fn group(intervals: &[ThrottleSummary], since: impl Fn(u64) -> String) -> Fa
             Some(at_ms) => format!("active for {}", since(at_ms)),
             None => "inactive".to_owned(),
         };
-        let note = format!("{} of the last 10 min. {}", share(one.share), one.reason.why);
+        let active = if one.since_ms.is_some() { "" } else { "was active for " };
+        let share = number::percent(f64::from(one.share) * 100.0);
+        let note = format!("{active}{share} of the last 10 min. {}", one.reason.why);
         let is_odd = !one.reason.is_normal && one.since_ms.is_some();
         Fact::new(text::capitalised(one.reason.name), value)
             .with_note(note)
@@ -20,12 +23,6 @@ pub fn group(intervals: &[ThrottleSummary], since: impl Fn(u64) -> String) -> Fa
     };
     let group = FactGroup::new("Throttling", intervals.iter().map(fact));
     if intervals.is_empty() { group.with_note("None known in the last 10 min.") } else { group }
-}
-
-/// Formats a fraction in whole per cent; a non-zero one is never shown as zero.
-fn share(share: f32) -> String {
-    let percent = (share.clamp(0.0, 1.0) * 100.0).round() as u64;
-    if percent == 0 { "less than 1 %".to_owned() } else { format!("{} %", text::grouped(percent)) }
 }
 
 #[cfg(test)]
@@ -58,7 +55,9 @@ mod tests {
         let group = describe(&[(10, 0), (11, 0x40), (12, 0x40), (13, 0x40)]);
         assert_eq!(group.facts[0].value, "active for 9 s");
         assert!(group.facts[0].note.starts_with("75 % of the last 10 min."));
-        assert_eq!(describe(&[(10, 0x40), (11, 0)]).facts[0].value, "inactive");
+        let past = &describe(&[(10, 0x40), (11, 0)]).facts[0];
+        assert_eq!(past.value, "inactive");
+        assert!(past.note.starts_with("was active for 50 % of the last 10 min."), "{}", past.note);
     }
 
     #[test]

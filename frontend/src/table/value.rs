@@ -77,8 +77,9 @@ impl Unit {
             Self::Hundredth => 62,
             Self::Watt | Self::Celsius => 66,
             Self::Count => 76,
-            Self::Gib | Self::WattHour | Self::Megahertz => 92,
+            Self::Gib | Self::WattHour => 92,
             Self::Span => 96,
+            Self::Megahertz => 100,
             Self::Text | Self::MibPerSecond => 108,
         }
     }
@@ -126,8 +127,10 @@ impl Unit {
             Self::WattHour => text::tenths(number as f64 / 1_000.0),
             Self::Hundredth => text::tenths(number as f64 / 100.0),
             Self::Span => text::span(number),
-            Self::Id | Self::Megahertz => number.to_string(),
-            Self::Text | Self::Count | Self::Percent | Self::Watt | Self::Celsius => text::grouped(number),
+            Self::Id => number.to_string(),
+            Self::Text | Self::Count | Self::Percent | Self::Watt | Self::Celsius | Self::Megahertz => {
+                text::grouped(number)
+            }
         }
     }
 
@@ -315,7 +318,7 @@ mod tests {
     #[test]
     fn a_pid_has_no_thousands_separator() {
         assert_eq!(Unit::Id.show(41_822), "41822");
-        assert_eq!(Unit::Count.show(41_822), "41,822");
+        assert_eq!([Unit::Count, Unit::Megahertz].map(|unit| unit.show(41_822)), ["41,822", "41,822"]);
         assert_eq!(Unit::MibPerSecond.show(3 << 30), "3,072");
     }
 }

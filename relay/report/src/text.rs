@@ -5,7 +5,8 @@ use super::{Accounting, GpuReport, Report, Totals};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::note::Note;
-use nodeglass_rules::gpu_hours::{self, GpuHours};
+use nodeglass_rules::gpu_hours::GpuHours;
+use nodeglass_rules::number::precise;
 use std::fmt::Write as _;
 
 /// A report as text. `note` is a sentence about where it comes from, if that is not obvious.
@@ -203,7 +204,7 @@ fn gpu_hours(report: &Report) -> String {
     let hours = GpuHours::from(&report.totals);
     match hours.observed > 0.0 {
         true => hours.sentence(),
-        false => format!("{} allocated, not observed", gpu_hours::hours(hours.allocated)),
+        false => format!("{} allocated, not observed", precise(hours.allocated)),
     }
 }
 

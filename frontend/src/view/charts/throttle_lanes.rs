@@ -12,6 +12,7 @@ use crate::fleet::long_history::LongHistory;
 use crate::state::time::Time;
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
+use nodeglass_rules::number;
 
 /// A reason and the GPUs it applied to.
 #[derive(Clone, PartialEq)]
@@ -112,10 +113,7 @@ fn row(one: &Lane, now: &Window, window: Memo<Window>, time: &Time) -> AnyView {
 fn lane_text(lane: &Lane, window: &Window, time: &Time) -> String {
     let mean =
         lane.gpus.iter().map(|(_, throttle)| throttle.share).sum::<f32>() / lane.gpus.len().max(1) as f32;
-    let share = match (mean * 100.0).round() as u32 {
-        0 => "below 1 % of the time".to_owned(),
-        share => format!("{share} % of the time"),
-    };
+    let share = format!("{} of the time", number::percent(f64::from(mean) * 100.0));
     let who = match lane.gpus.as_slice() {
         [(one, _)] => one.clone(),
         many if many.len() <= 3 => many.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),

@@ -1,13 +1,14 @@
 //! The readings of a job over the time that is compared, loaded from the relay's history.
 
 use crate::describe::bytes;
-use crate::describe::report::{precise, run};
+use crate::describe::report::run;
 use crate::domain::compared::Part;
 use crate::state::page::Page;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::range::{RangeQuery, Summaries, Summary};
 use nodeglass_protocol::report::Report;
 use nodeglass_protocol::{Cell, Field as _, GpuField};
+use nodeglass_rules::number::precise;
 use std::ops::Range;
 
 /// The fields that can be compared; the first one is shown first.
