@@ -94,8 +94,8 @@ pub fn job_nodes(job: &Job, picture: &Picture) -> Vec<usize> {
     job.nodes.iter().filter_map(position).collect()
 }
 
-/// Returns the totals over the GPUs of some jobs, each GPU once even if several jobs share it. Stale ones are
-/// counted but left out of the sums.
+/// Returns the totals over the GPUs of some jobs, counting a GPU that several jobs share once. GPUs with stale
+/// values, and GPUs of nodes without a sample, are counted but excluded from the sums.
 pub fn combined_totals(picture: &Picture, jobs: &HashSet<JobId>, now_ms: u64) -> Totals {
     let mut totals = Totals::default();
     for node in &picture.nodes {
@@ -108,7 +108,21 @@ pub fn combined_totals(picture: &Picture, jobs: &HashSet<JobId>, now_ms: u64) ->
             }
         }
     }
+    let listed = picture.jobs.iter().filter(|job| jobs.contains(&job.id));
+    (0..listed.map(|job| unread_gpus(job, picture)).sum()).for_each(|_: usize| totals.leave_out());
     totals
+}
+
+/// Returns how many GPUs of a job, as SLURM states their number, are on nodes that were not read yet.
+fn unread_gpus(job: &Job, picture: &Picture) -> usize {
+    let nodes = job_nodes(job, picture).into_iter().map(|at| &picture.nodes[at]);
+    let (read, gpus) = nodes
+        .filter(|node| node.head.facts.is_some())
+        .fold((0, 0), |(read, gpus), node| (read + 1, gpus + counting_gpus(node, Some(job.id)).count()));
+    match job.gpu_count {
+        Some(all) if read < job.nodes.len() => (all as usize).saturating_sub(gpus),
+        _ => 0,
+    }
 }
 
 /// Returns the model of a job's GPUs, if known: `A100-SXM4-80GB`; of several models the first, and `…`.
@@ -224,6 +238,29 @@ mod tests {
         assert_eq!([of(&[9]), of(&[8]), of(&[8, 9]), of(&[6, 7]), of(&[6, 7, 8, 9])], [1, 0, 1, 2, 3]);
         assert_eq!(combined_totals(&picture, &HashSet::from([JobId(9)]), 1_500).util_pct(), Some(50));
         assert_eq!(combined_totals(&picture, &HashSet::from([JobId(9)]), 90_000).old, 1);
+    }
+
+    #[test]
+    fn gpus_of_nodes_that_were_not_read_yet_count_as_slurm_states_them() {
+        use nodeglass_protocol::job::JobState;
+        use nodeglass_protocol::picture::NodeFacts;
+        let mut read = node(&[Some(7), Some(7)]);
+        read.head.facts = Some(NodeFacts::default());
+        let mut unread = NodePicture::new(NodeName::new("n2").unwrap());
+        let mut job = Job::new(JobId(7), "alice".into(), JobState::Running);
+        job.nodes = ["n1", "n2", "n3"].map(|name| NodeName::new(name).unwrap()).to_vec();
+        let totals = |job: &Job, nodes: Vec<NodePicture>| {
+            let picture = Picture { jobs: vec![job.clone()], nodes, ..Picture::default() };
+            let totals = combined_totals(&picture, &HashSet::from([JobId(7)]), 1_500);
+            totals.gpus
+        };
+        let nodes = vec![read.clone(), unread.clone()];
+        assert_eq!(totals(&job, nodes.clone()), 2, "SLURM does not state how many it has");
+        job.gpu_count = Some(6);
+        assert_eq!(totals(&job, nodes), 6);
+        unread.head.facts = Some(NodeFacts::default());
+        job.nodes.pop();
+        assert_eq!(totals(&job, vec![read, unread]), 2, "what was read is known better");
     }
 
     #[test]
