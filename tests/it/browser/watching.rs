@@ -170,7 +170,7 @@ async fn copying_commands_and_tables_is_acknowledged() -> Result<()> {
     browser.client().execute(NOTE_WHAT_IS_TAKEN, Vec::new()).await?;
     browser.client().execute("document.querySelector('.cmdline button').click()", Vec::new()).await?;
     browser
-        .until("the word", "document.querySelector('.cmdline button').innerText.includes('copied')")
+        .until("the word", "document.querySelector('.cmdline button').innerText.includes('Copied')")
         .await?;
     browser.until("the command", "taken.some(([how, text]) => how === 'copy' && text === document.querySelector('.cmdline code').textContent)").await?;
     browser

@@ -24,7 +24,7 @@ pub fn commands(lines: Vec<ShellCommand>) -> AnyView {
 
 /// A button that copies a text.
 pub fn copy_button(text: String) -> AnyView {
-    copy_button_of(move || text.clone(), "copy", "✓ copied")
+    copy_button_of(move || text.clone(), "Copy", "✓ Copied")
 }
 
 /// A button that copies what `text` returns, with its label before and after.
