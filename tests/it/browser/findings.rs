@@ -62,6 +62,17 @@ async fn a_finding_is_marked_in_the_graphs_and_its_link_shows_its_gpu_at_its_sta
     let dot = ".tabs a[href$=\"/node/gpu-h10\"] :is(.dot--attention, .dot--bad)";
     let is_named = format!("/Xid|hung/.test(document.querySelector('{dot}')?.title)");
     browser.until("a finding on the tab of its node", &is_named).await?;
+    // Both nodes of a job that hangs are shown alike everywhere.
+    for part in [".tabs--nodes", ".heat-map", ".grid--nodes"] {
+        let both = format!("document.querySelectorAll('{part} .dot--bad').length === 2");
+        browser.until(&format!("both nodes in {part}"), &both).await?;
+    }
+
+    // The page of a node lists what affects it, with any jobs, and nothing else.
+    browser.open(&relay.link().path("/node/gpu-h05")).await?;
+    let list = "(document.querySelector('.attention')?.innerText ?? '')";
+    let own = format!("/gpu-h05 GPU 3/.test({list}) && !/gpu-h(?!05)/.test({list})");
+    browser.until("its own findings", &own).await?;
     let complaints = browser.complaints().await?;
     ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
     Ok(())

@@ -8,6 +8,7 @@ use crate::platform;
 use crate::state::attention::Attention;
 use crate::state::page::Page;
 use leptos::prelude::*;
+use nodeglass_protocol::NodeName;
 use std::sync::Arc;
 
 /// Maximum number of items of a list that is not folded: a button that hides one is not worth its line.
@@ -34,18 +35,24 @@ pub fn AttentionList(
     /// Whether it is about one job, whose name need not be repeated.
     #[prop(optional)]
     in_job: bool,
+    /// The only node that it is about, with any jobs.
+    #[prop(optional, into)]
+    node: Option<NodeName>,
 ) -> impl IntoView {
     let attention = Page::from_context().attention;
     let is_open = RwSignal::new(false);
-    let resolved = attention.resolved();
+    let is_overview = !in_job && node.is_none();
+    let (entries, silenced, resolved) = match node {
+        Some(node) => of_node(&attention, node),
+        None => (entries, silenced, attention.resolved()),
+    };
     let resolved_count = Memo::new(move |_| if in_job { 0 } else { resolved.with(|items| items.len()) });
     let is_silenced_open = RwSignal::new(false);
     let silenced_count = Memo::new(move |_| silenced.with(|items| items.len()));
     let shows_silenced = Memo::new(move |_| is_silenced_open.get() && silenced_count.get() > 0);
     let shows_resolved = Memo::new(move |_| is_open.get() && resolved_count.get() > 0);
     let has_rows = Memo::new(move |_| {
-        let count = entries.with(|entries| entries.len());
-        count > 0 || shows_resolved.get() || shows_silenced.get()
+        entries.with(|entries| !entries.is_empty()) || shows_resolved.get() || shows_silenced.get()
     });
     on_cleanup({
         let attention = attention.clone();
@@ -54,36 +61,65 @@ pub fn AttentionList(
     move || {
         let quiet = silenced_button(is_silenced_open, silenced_count);
         let ended = resolved_button(is_open, resolved_count);
-        let restore = restore_button(&attention, in_job);
+        let restore = restore_button(&attention, is_overview);
         if !has_rows.get() {
             return view! { {quiet} {ended} {restore} }.into_any();
         }
-        let hold = |is_held: bool| {
-            let attention = attention.clone();
-            move || attention.hold(is_held)
+        let inside = view! {
+            <Heading entries/>
+            <Current entries store=store.clone() in_job/>
+            {quiet}
+            <Others items=silenced store=store.clone() in_job is_resolved=false is_shown=shows_silenced/>
+            {ended}
+            <Others items=resolved store=store.clone() in_job is_resolved=true is_shown=shows_resolved/>
+            {restore}
         };
-        let (enter, leave, focus, blur) = (hold(true), hold(false), hold(true), hold(false));
-        view! {
-            <section
-                class="attention"
-                class:attention--job=in_job
-                aria-label="Needs attention"
-                on:pointerenter=move |_| enter()
-                on:pointerleave=move |_| leave()
-                on:focusin=move |_| focus()
-                on:focusout=move |_| blur()
-            >
-                <Heading entries/>
-                <Current entries store=store.clone() in_job/>
-                {quiet}
-                <Others items=silenced store=store.clone() in_job is_resolved=false is_shown=shows_silenced/>
-                {ended}
-                <Others items=resolved store=store.clone() in_job is_resolved=true is_shown=shows_resolved/>
-                {restore}
-            </section>
-        }
-        .into_any()
+        held_section(&attention, in_job, inside.into_any())
     }
+}
+
+/// The current, silenced and resolved items.
+type Items = (Memo<Arc<Vec<Entry>>>, Memo<Arc<Vec<Item>>>, Memo<Arc<Vec<Item>>>);
+
+/// Returns the items that affect a node, of any job; not how jobs ended there.
+fn of_node(attention: &Attention, node: NodeName) -> Items {
+    let affects = move |item: &Item| !item.is_past && item.nodes.contains(&node);
+    let of_node = |items: Memo<Arc<Vec<Item>>>| {
+        let affects = affects.clone();
+        Memo::new(move |_| {
+            items.with(|items| Arc::new(items.iter().filter(|item| affects(item)).cloned().collect::<Vec<_>>()))
+        })
+    };
+    let (silenced, resolved) = (of_node(attention.silenced()), of_node(attention.resolved()));
+    let entries = attention.entries();
+    let entries = Memo::new(move |_| {
+        let affects = |entry: &&Entry| affects(&entry.item);
+        entries.with(|entries| Arc::new(entries.iter().filter(affects).cloned().collect::<Vec<_>>()))
+    });
+    (entries, silenced, resolved)
+}
+
+/// The section of the list, which keeps its rows in place while the pointer or the focus is in it.
+fn held_section(attention: &Attention, in_job: bool, inside: AnyView) -> AnyView {
+    let hold = |is_held: bool| {
+        let attention = attention.clone();
+        move || attention.hold(is_held)
+    };
+    let (enter, leave, focus, blur) = (hold(true), hold(false), hold(true), hold(false));
+    view! {
+        <section
+            class="attention"
+            class:attention--job=in_job
+            aria-label="Needs attention"
+            on:pointerenter=move |_| enter()
+            on:pointerleave=move |_| leave()
+            on:focusin=move |_| focus()
+            on:focusout=move |_| blur()
+        >
+            {inside}
+        </section>
+    }
+    .into_any()
 }
 
 /// The heading, with the symbol of the worst item.
@@ -192,11 +228,11 @@ fn resolved_button(is_open: RwSignal<bool>, count: Memo<usize>) -> impl Fn() -> 
 }
 
 /// The button that lists dismissed items again, if any.
-fn restore_button(attention: &Attention, in_job: bool) -> impl Fn() -> Option<AnyView> + Clone + use<> {
+fn restore_button(attention: &Attention, is_overview: bool) -> impl Fn() -> Option<AnyView> + Clone + use<> {
     let attention = attention.clone();
     move || {
         let (attention, dismissed) = (attention.clone(), attention.dismissed());
-        (!in_job && dismissed.get() > 0).then(|| {
+        (is_overview && dismissed.get() > 0).then(|| {
             let label = move || format!("Show {} dismissed", dismissed.get());
             view! { <button class="attention__more attention__restore" on:click=move |_| attention.restore()>{label}</button> }
                 .into_any()

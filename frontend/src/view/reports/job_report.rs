@@ -2,7 +2,6 @@
 
 use super::load::{Loading, load};
 use crate::describe::note::note_text;
-use crate::describe::report::ColumnFormat;
 use crate::describe::{finding, report};
 use crate::domain::compared::{self, Compared};
 use crate::domain::route::Route;
@@ -20,6 +19,7 @@ use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{Advice, GpuReport, Report, ReportAnswer, ReportQuery, UTIL_BINS};
 use nodeglass_protocol::request::Request;
 use nodeglass_rules::gpu_hours::GpuHours;
+use nodeglass_rules::number::{self, ColumnFormat};
 
 /// Maximum number of other jobs that are offered for comparison.
 const OFFERED: usize = 6;
@@ -221,19 +221,19 @@ fn hours(report: &Report) -> AnyView {
     });
     let bars = bars.collect_view();
     let legend = parts.iter().filter(|(_, _, hours, _)| *hours > 0.0).map(|(class, label, hours, help)| {
-        let share = (100.0 * hours / allocated).round() as u64;
+        let share = number::percent(100.0 * hours / allocated);
         view! {
             <li title=*help>
                 <i class=format!("hours__{class}") aria-hidden="true"></i>
                 <span>{*label}</span>
                 <b class="num">{format!("{} h", format.write(*hours))}</b>
-                <span class="num">{format!("{share} %")}</span>
+                <span class="num">{share}</span>
             </li>
         }
     });
     view! {
         <section class="card" aria-label="GPU hours">
-            <h2>"GPU hours " <b class="num">{report::precise(allocated)}</b></h2>
+            <h2>"GPU hours " <b class="num">{number::precise(allocated)}</b></h2>
             <div class="hours" aria-hidden="true">{bars}</div>
             <ul class="hours__legend">{legend.collect_view()}</ul>
         </section>
@@ -256,7 +256,7 @@ fn distribution(report: &Report) -> AnyView {
             </li>
         }
     });
-    let mean = report.totals.util_pct.map(|util| format!("mean {} %", report::precise(util)));
+    let mean = report.totals.util_pct.map(|util| format!("mean {} %", number::precise(util)));
     view! {
         <section class="card" aria-label="Distribution of utilisation">
             <h2>"Time at each utilisation " <b class="num">{mean}</b></h2>
@@ -371,7 +371,7 @@ fn gpu_table(gpus: &[GpuReport]) -> AnyView {
         has(|gpu| !gpu.throttled.is_empty()),
     );
     let kwh = || gpus.iter().filter_map(|gpu| gpu.energy_kwh);
-    let (unit, factor) = report::energy_unit(kwh());
+    let (unit, factor) = number::energy_unit(kwh());
     let kwh_format = ColumnFormat::of(kwh().map(|kwh| kwh * factor));
     let or_absent = text::or_absent;
     let row = |gpu: &GpuReport| {
@@ -379,11 +379,6 @@ fn gpu_table(gpus: &[GpuReport]) -> AnyView {
         let peak =
             gpu.mem_peak_bytes.map(|peak| format!("{} GiB", text::tenths(peak as f64 / f64::from(1 << 30))));
         let share = gpu.mem_peak_bytes.zip(gpu.mem_total_bytes.filter(|size| *size > 0));
-        let lowered = gpu
-            .throttled
-            .iter()
-            .map(|one| format!("{} {}", one.reason, text::span(one.seconds.round() as u64)));
-        let lowered = Some(lowered.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty());
         view! {
             <tr>
                 <th scope="row">{gpu.node.to_string()} " " <span class="num">{format!("GPU {}", gpu.index)}</span></th>
@@ -392,7 +387,7 @@ fn gpu_table(gpus: &[GpuReport]) -> AnyView {
                 <td class="gauge">{meter("Peak memory", "hue-mem", share.map(|(peak, size)| peak as f64 / size as f64))} <span class="num">{or_absent(peak)}</span></td>
                 {clocks.then(|| view! { <td class="num">{or_absent(gpu.sm_clock_mhz.map(|mhz| format!("{} MHz", text::grouped(mhz.round() as u64))))}</td> })}
                 {energy.then(|| view! { <td class="num">{or_absent(gpu.energy_kwh.map(|kwh| kwh_format.write(kwh * factor)))}</td> })}
-                {throttled.then(|| view! { <td class="plain__long">{or_absent(lowered)}</td> })}
+                {throttled.then(|| view! { <td class="plain__long">{throttled_text(gpu)}</td> })}
                 {faults.then(|| view! { <td class="num">{fault_text(gpu)}</td> })}
             </tr>
         }
@@ -417,6 +412,13 @@ fn gpu_table(gpus: &[GpuReport]) -> AnyView {
         </div>
     }
     .into_any()
+}
+
+/// Time for which each reason lowered the clocks.
+fn throttled_text(gpu: &GpuReport) -> String {
+    let reasons =
+        gpu.throttled.iter().map(|one| format!("{} {}", one.reason, text::span(one.seconds.round() as u64)));
+    text::or_absent(Some(reasons.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty()))
 }
 
 fn fault_text(gpu: &GpuReport) -> String {

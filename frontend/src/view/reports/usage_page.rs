@@ -1,16 +1,18 @@
 //! Usage and waste of the owner's jobs of the last weeks.
 
 use super::load::{Loading, load};
-use crate::describe::report::{ColumnFormat, energy, energy_unit, precise, state_text};
+use crate::describe::report::state_text;
 use crate::domain::compared::has_started;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text;
 use crate::platform;
+use crate::state::address::Address;
 use crate::state::page::Page;
 use crate::view::widgets::meter::meter;
 use leptos::prelude::*;
 use nodeglass_protocol::report::{JobUsage, ReportAnswer, ReportQuery, Usage, UsageSums};
 use nodeglass_rules::gpu_hours::GpuHours;
+use nodeglass_rules::number::{ColumnFormat, energy, energy_unit, money, precise};
 
 /// The offered numbers of days.
 const DAYS: [u32; 4] = [7, 30, 90, 365];
@@ -38,19 +40,6 @@ pub fn UsagePage() -> impl IntoView {
         },
     );
     let address = page.address.clone();
-    let choice = move |offered: u32| {
-        let address = address.clone();
-        let choose = move |_| {
-            let value = (offered != DEFAULT_DAYS).then(|| offered.to_string());
-            address.push_query(DAYS_PARAMETER, value);
-        };
-        view! {
-            <button class="btn btn--small" aria-pressed=move || (days.get() == offered).to_string() on:click=choose>
-                {if offered == 365 { "1 year".to_owned() } else { format!("{offered} days") }}
-            </button>
-        }
-        .into_any()
-    };
     let has_run = {
         let page = page.clone();
         Memo::new(move |_| {
@@ -69,10 +58,25 @@ pub fn UsagePage() -> impl IntoView {
     view! {
         <div class="head head--line usage__head">
             <h1>"My usage"</h1>
-            <div class="usage__days" role="group" aria-label="Period">{DAYS.map(choice)}</div>
+            <div class="usage__days" role="group" aria-label="Period">{DAYS.map(|offered| period_button(&address, days, offered))}</div>
         </div>
         {move || body()}
     }
+}
+
+/// The button that chooses a number of days.
+fn period_button(address: &Address, days: Memo<u32>, offered: u32) -> AnyView {
+    let address = address.clone();
+    let choose = move |_| {
+        let value = (offered != DEFAULT_DAYS).then(|| offered.to_string());
+        address.push_query(DAYS_PARAMETER, value);
+    };
+    view! {
+        <button class="btn btn--small" aria-pressed=move || (days.get() == offered).to_string() on:click=choose>
+            {if offered == 365 { "1 year".to_owned() } else { format!("{offered} days") }}
+        </button>
+    }
+    .into_any()
 }
 
 /// The text in the place of missing figures.
@@ -121,7 +125,7 @@ fn shown(page: &Page, usage: &Usage) -> AnyView {
 /// Describes the observed share of the allocation, its use, and the unknown rest.
 fn summary(usage: &Usage) -> AnyView {
     let (total, hours) = (&usage.total, GpuHours::from(&usage.total));
-    let costs = total.costs.iter().map(|cost| format!("{} {}", precise(cost.amount), cost.currency));
+    let costs = total.costs.iter().map(|cost| money(cost.amount, cost.currency.as_str()));
     let co2 = total.co2_kg.map(|kg| format!("{} kg of CO₂", precise(kg)));
     let measured: Vec<String> = costs.chain(co2).chain(total.energy_kwh.map(energy)).collect();
     let measured = if measured.is_empty() { String::new() } else { format!(", {}", measured.join(", ")) };

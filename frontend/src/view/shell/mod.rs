@@ -15,6 +15,7 @@ use crate::fleet::{Phase, TopicStore};
 use crate::net::LinkState;
 use crate::state::page::Page;
 use crate::view::jobs::all_jobs::AllJobs;
+use crate::view::jobs::attention_list::AttentionList;
 use crate::view::jobs::job_list::JobList;
 use crate::view::jobs::job_page::JobPage;
 use crate::view::jobs::unknown_job::UnknownJob;
@@ -189,7 +190,12 @@ fn OwnerOnly(owner: String) -> impl IntoView {
 #[component]
 fn NodeView(name: NodeName, store: TopicStore) -> impl IntoView {
     let page = Page::from_context();
-    let head = view! { <NodeHead store=store.clone() name=name.clone()/> };
+    let (entries, silenced) = (page.attention.entries(), page.attention.silenced());
+    let overview = page.fleet.overview().clone();
+    let head = view! {
+        <NodeHead store=store.clone() name=name.clone()/>
+        <AttentionList entries silenced store=overview node=name.clone()/>
+    };
     let body = move || match store.phase() {
         Phase::Gone => {
             let why = match page.share() {
