@@ -134,7 +134,7 @@ fn loaded_curves(
                     Some((report, time)) => Curves::load(&page, report, time).await,
                     None => Curves::default(),
                 });
-                // What is compared has changed since, or the view is gone.
+                // The compared jobs have changed since, or the view is gone.
                 if newest.try_get_value() != Some(number) {
                     return;
                 }

@@ -22,7 +22,7 @@ const MAX_NAME: usize = 40;
 /// The compared part of each job, with its figures.
 #[component]
 pub fn Parts(
-    /// Figure.
+    /// The compared jobs and times.
     compared: Memo<Vec<Compared>>,
     /// The reports of its jobs.
     reports: Memo<Arc<Vec<Report>>>,
@@ -40,7 +40,7 @@ pub fn Parts(
         view! { <th scope="col" class="num" title="Mean over time and GPUs; below it, the lowest and the highest of any GPU">{title}</th> }
     });
     view! {
-        <div class="report__table parts" role="region" aria-label="Figure" tabindex="0">
+        <div class="report__table parts" role="region" aria-label="Compared jobs and times" tabindex="0">
             <table class="plain">
                 <thead><tr>
                     <th scope="col">"Job"</th>
@@ -251,7 +251,7 @@ fn error_text(error: TimeError, ran: Part) -> String {
 /// Adds a job, or another time of a compared one.
 #[component]
 pub fn Add(
-    /// Figure.
+    /// The compared jobs and times.
     compared: Memo<Vec<Compared>>,
     /// The reports of its jobs.
     reports: Memo<Arc<Vec<Report>>>,
