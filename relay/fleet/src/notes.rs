@@ -73,6 +73,10 @@ pub struct Notes {
     by_id: BTreeMap<NoteId, Note>,
     /// The notes of each job, by time.
     by_job: BTreeMap<JobId, BTreeSet<(u64, NoteId)>>,
+    /// The jobs that are listed.
+    listed: BTreeSet<JobId>,
+    /// The notes of all other jobs, by time.
+    unlisted: BTreeSet<(u64, NoteId)>,
     deleted: BTreeSet<NoteId>,
     /// The ids in the order of their deletion.
     deletions: Vec<NoteId>,
@@ -136,7 +140,7 @@ impl Notes {
                 }
                 let note =
                     Note { id: new_id, job, node, rank: None, at_ms: at_ms.unwrap_or(wall_ms), text, source };
-                self.accepts(&note, jobs)?;
+                self.accepts(&note)?;
                 note
             }
         };
@@ -152,9 +156,16 @@ impl Notes {
         Ok(NoteChange::Put(note))
     }
 
+    /// Sets which jobs are listed.
+    pub(super) fn set_listed(&mut self, jobs: &[Job]) {
+        self.listed = jobs.iter().map(|job| job.id).collect();
+        let unlisted = self.by_job.iter().filter(|(job, _)| !self.listed.contains(job));
+        self.unlisted = unlisted.flat_map(|(_, notes)| notes).copied().collect();
+    }
+
     /// Applies a change that is to be stored; returns whether it changed anything.
-    pub(super) fn apply(&mut self, change: NoteChange, jobs: &[Job]) -> bool {
-        let changed = self.enter(change.clone(), jobs);
+    pub(super) fn apply(&mut self, change: NoteChange) -> bool {
+        let changed = self.enter(change.clone());
         if changed {
             self.unsaved.insert(change.id(), change);
         }
@@ -162,7 +173,7 @@ impl Notes {
     }
 
     /// Enters a change that is stored already; returns whether it changed anything.
-    pub(super) fn enter(&mut self, change: NoteChange, jobs: &[Job]) -> bool {
+    pub(super) fn enter(&mut self, change: NoteChange) -> bool {
         match change {
             NoteChange::Add(note) if self.by_id.contains_key(&note.id) => false,
             NoteChange::Put(note) | NoteChange::Add(note) => {
@@ -170,7 +181,7 @@ impl Notes {
                     return false;
                 }
                 if !self.by_id.contains_key(&note.id) {
-                    let Ok(oldest) = self.room_for(&note, jobs) else { return false };
+                    let Ok(oldest) = self.room_for(&note) else { return false };
                     oldest.into_iter().for_each(|oldest| self.remove(oldest));
                 }
                 self.insert(note);
@@ -225,8 +236,8 @@ impl Notes {
         });
         let note =
             Note { id, job: Some(line.job), node, rank, at_ms, text: line.text, source: NoteSource::Job };
-        self.accepts(&note, jobs)?;
-        Ok(self.apply(NoteChange::Add(note), jobs))
+        self.accepts(&note)?;
+        Ok(self.apply(NoteChange::Add(note)))
     }
 
     /// Takes the changes that are to be stored.
@@ -243,16 +254,16 @@ impl Notes {
     }
 
     /// Returns an error if a new note would be refused.
-    fn accepts(&self, note: &Note, jobs: &[Job]) -> Result<(), NoteError> {
+    fn accepts(&self, note: &Note) -> Result<(), NoteError> {
         if self.unsaved.len() >= MAX_UNSAVED {
             return Err(NoteError::Unstored);
         }
-        self.room_for(note, jobs).map(drop)
+        self.room_for(note).map(drop)
     }
 
-    /// The note that makes room for a new one, if one must. Refuses notes rather than dropping earlier ones: a probe
-    /// would send these again.
-    fn room_for(&self, note: &Note, jobs: &[Job]) -> Result<Option<NoteId>, NoteError> {
+    /// The note that makes room for a new one, if one must: the oldest of the jobs that are no longer listed, as no probe
+    /// sends it again, and it remains stored. Refuses notes rather than dropping others: a probe would send these again.
+    fn room_for(&self, note: &Note) -> Result<Option<NoteId>, NoteError> {
         if let Some(job) = note.job
             && self.by_job.get(&job).is_some_and(|notes| notes.len() >= MAX_PER_JOB)
         {
@@ -261,14 +272,7 @@ impl Notes {
         if self.by_id.len() < MAX_NOTES {
             return Ok(None);
         }
-        self.oldest_unlisted(jobs).map(Some).ok_or(NoteError::Full)
-    }
-
-    /// The oldest note of a job that is no longer listed: no probe sends it again, and it remains stored.
-    fn oldest_unlisted(&self, jobs: &[Job]) -> Option<NoteId> {
-        let listed: BTreeSet<JobId> = jobs.iter().map(|job| job.id).collect();
-        let unlisted = self.by_job.iter().filter(|(job, _)| !listed.contains(job));
-        unlisted.filter_map(|(_, notes)| notes.first()).min().map(|(_, id)| *id)
+        self.unlisted.first().map(|(_, id)| Some(*id)).ok_or(NoteError::Full)
     }
 
     fn insert(&mut self, note: Note) {
@@ -276,12 +280,16 @@ impl Notes {
         self.remove(note.id);
         if let Some(job) = note.job {
             self.by_job.entry(job).or_default().insert(note::order(&note));
+            if !self.listed.contains(&job) {
+                self.unlisted.insert(note::order(&note));
+            }
         }
         self.by_id.insert(note.id, note);
     }
 
     fn remove(&mut self, id: NoteId) {
         let Some(note) = self.by_id.remove(&id) else { return };
+        self.unlisted.remove(&note::order(&note));
         if let Some(job) = note.job
             && let Some(notes) = self.by_job.get_mut(&job)
         {
@@ -351,7 +359,7 @@ mod tests {
 
     fn request(notes: &mut Notes, id: u64, request: NoteRequest, jobs: &[Job]) -> Result<(), NoteError> {
         let change = notes.requested(request, NoteId::from_bits(id), NOW_MS, jobs, |_| false)?;
-        assert!(notes.apply(change, jobs));
+        assert!(notes.apply(change));
         Ok(())
     }
 
@@ -446,14 +454,18 @@ mod tests {
     fn in_all_notes_of_jobs_that_are_no_longer_listed_make_room() {
         let mut notes = Notes::default();
         let old: Vec<_> = (0..5).map(|job| scene::job(job, &[])).collect();
+        notes.set_listed(&old);
         for offset in 0..MAX_NOTES as u64 {
             let job = (offset % 5) as u32;
             assert_eq!(notes.add_line(line(job, "", offset, "x"), offset, &old), Ok(true));
         }
         assert_eq!(request(&mut notes, 1, new(None, "y"), &old), Err(NoteError::Full));
+        notes.set_listed(&old[1..]);
         assert_eq!(request(&mut notes, 1, new(None, "y"), &[]), Ok(()));
         assert_eq!(notes.iter().count(), MAX_NOTES);
         assert!(notes.iter().all(|note| note.at_ms != 0), "the oldest is dropped");
+        notes.set_listed(&old);
+        assert_eq!(request(&mut notes, 2, new(None, "z"), &[]), Err(NoteError::Full));
     }
 
     #[test]
