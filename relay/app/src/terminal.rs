@@ -326,7 +326,7 @@ pub fn json<T: Serialize>(value: &T) -> serde_json::Result<String> {
 
 /// Returns the report of `relay record cut`, for programs.
 pub fn cut_json(summary: &CutSummary, to: &Path) -> serde_json::Result<String> {
-    let CutSummary { job, gpus, length_ms, bytes, is_cut_short } = summary;
+    let CutSummary { job, gpus, length_ms, bytes, lost_bytes } = summary;
     json(&serde_json::json!({
         "job": job.label,
         "name": job.name,
@@ -334,7 +334,8 @@ pub fn cut_json(summary: &CutSummary, to: &Path) -> serde_json::Result<String> {
         "gpus": gpus,
         "length_ms": length_ms,
         "bytes": bytes,
-        "is_cut_short": is_cut_short,
+        "is_cut_short": *lost_bytes > 0,
+        "lost_bytes": lost_bytes,
         "file": to,
     }))
 }
@@ -360,15 +361,25 @@ pub fn links_json(running: &[Running]) -> serde_json::Result<String> {
     json(&running.iter().map(relay).collect::<Vec<_>>())
 }
 
+fn file_size(bytes: u64) -> String {
+    match bytes {
+        ..1_000 => format!("{bytes} B"),
+        ..100_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
 /// Returns the report of `relay record cut`.
 pub fn cut(summary: &CutSummary, to: &Path) -> String {
-    let CutSummary { job, gpus, length_ms, bytes, is_cut_short } = summary;
-    let size = match *bytes {
-        ..100_000 => format!("{:.1} kB", *bytes as f64 / 1e3),
-        _ => format!("{:.1} MB", *bytes as f64 / 1e6),
+    let CutSummary { job, gpus, length_ms, bytes, lost_bytes } = summary;
+    let size = file_size(*bytes);
+    let incomplete = match *lost_bytes {
+        0 => String::new(),
+        lost => format!(
+            "  note     the last {} of the recording are damaged or incomplete, and left out\n",
+            file_size(lost)
+        ),
     };
-    let incomplete =
-        if *is_cut_short { "  note     the recording ends in a damaged or incomplete part\n" } else { "" };
     format!(
         "\n  job      {} ({}), {gpus} {} on {} {}, {}\n  hidden   arguments, paths, other users' processes\n  \
          file     {} ({size})\n{incomplete}  play     relay --replay {}\n\n",

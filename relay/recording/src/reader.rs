@@ -159,6 +159,11 @@ impl Reader {
         self.is_damaged || matches!(self.frames.end(), Some(End::Damaged | End::Truncated))
     }
 
+    /// Bytes at the end of a file of this length that are not read: all that follows the last readable block.
+    pub(super) fn lost_bytes(&self, length: u64) -> u64 {
+        if self.is_cut_short() { length.saturating_sub(self.readable) } else { 0 }
+    }
+
     /// Decodes a block; returns whether it could be decoded.
     fn unpack(&mut self, frame: &[u8]) -> bool {
         let mut json = Vec::new();

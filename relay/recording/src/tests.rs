@@ -14,7 +14,7 @@ use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::replay::ReplayCommand;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -249,6 +249,7 @@ fn a_cut_has_the_job_alone_and_nothing_that_its_share_hides() {
     let summary = cut(&path, &to, JobId(1)).unwrap();
     assert_eq!((summary.gpus, summary.job.name.as_str(), summary.length_ms), (1, "train", 44_000));
     assert_eq!(summary.bytes, to.metadata().unwrap().len());
+    assert_eq!(summary.lost_bytes, 0);
     let (events, is_cut_short) = played(&to);
     assert!(!is_cut_short && Reader::open(&to).unwrap().info().job == Some(JobId(1)));
     let everything = format!("{events:?}");
@@ -259,6 +260,11 @@ fn a_cut_has_the_job_alone_and_nothing_that_its_share_hides() {
     assert_eq!((shown.len(), shown[0].gpus.len(), shown[0].processes.len()), (1, 1, 1));
     assert_eq!(shown[0].gpus[0].row.value(nodeglass_protocol::GpuField::Util), Some(77));
     assert_eq!(shown[0].processes[0].facts.pid, 100);
+    let whole = path.metadata().unwrap().len();
+    std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"damaged part").unwrap();
+    let damaged = cut(&path, &folder.path().join("damaged.rec"), JobId(1)).unwrap();
+    assert_eq!((damaged.lost_bytes, damaged.length_ms), (12, summary.length_ms));
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(whole).unwrap();
     let other = cut(&path, &folder.path().join("other.rec"), JobId(2)).unwrap();
     assert_eq!(other.gpus, 1);
 }
