@@ -22,13 +22,17 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// A load of the stored history that takes longer than this is stated to the owner.
 const LOAD_NOTICE: Duration = Duration::from_secs(1);
 
-/// Interval of checks whether the tokens can be read.
-const TOKEN_CHECK: Duration = Duration::from_secs(60);
+/// Interval at which the file of tokens is read again if it changed.
+const TOKEN_CHECK: Duration = Duration::from_secs(1);
+/// Interval at which it is stored when tokens were last used.
+const USE_SAVE: Duration = Duration::from_secs(60);
+/// A check that takes longer is reported.
+const LATE: Duration = Duration::from_secs(10);
 
 /// History of earlier relays, not read yet.
 #[derive(Debug)]
@@ -181,30 +185,53 @@ pub(super) fn tokens(is_real: bool) -> Tokens {
     Tokens::new(dir)
 }
 
-/// Stores when tokens were last used, and passes on whether they can be read: a file that was damaged is a reason for
-/// refusals that no program sees.
+/// Reads the tokens again when their file changes, stores when they were last used, and passes on why they cannot be
+/// read: a file that was damaged is a reason for refusals that no program sees.
 pub(super) async fn check_tokens(tokens: Arc<Tokens>, events: mpsc::Sender<Event>) {
-    let mut known = None;
+    let (mut known, mut saved_at) = (None, Instant::now());
     loop {
-        let checked = tokens.clone();
-        let checked = spawn_blocking(move || {
-            if let Err(error) = checked.save_uses() {
+        let (checked, saves) = (tokens.clone(), saved_at.elapsed() >= USE_SAVE);
+        if saves {
+            saved_at = Instant::now();
+        }
+        let mut check = spawn_blocking(move || {
+            if let Err(error) = if saves { checked.save_uses() } else { Ok(()) } {
                 tracing::warn!(%error, "failed to store when tokens were last used");
             }
             checked.problem(Clock::wall_ms())
         });
-        let Ok(problem) = checked.await else { return };
-        if problem != known {
-            if let Some(why) = &problem {
-                tracing::warn!("{why}");
+        let problem = match timeout(LATE, &mut check).await {
+            Ok(checked) => checked,
+            Err(_) => {
+                let late = "the state directory does not respond, so changes of tokens have no effect";
+                if !report_tokens(&events, &mut known, Some(late.into())).await {
+                    return;
+                }
+                check.await
             }
-            known.clone_from(&problem);
-            if events.send(Event::Storage(StoredPart::Tokens, problem)).await.is_err() {
-                return;
-            }
+        };
+        let Ok(problem) = problem else { return };
+        if !report_tokens(&events, &mut known, problem).await {
+            return;
         }
         sleep(TOKEN_CHECK).await;
     }
+}
+
+/// Passes on why the tokens cannot be read, if it is not `known`. Returns false if the relay shuts down.
+async fn report_tokens(
+    events: &mpsc::Sender<Event>,
+    known: &mut Option<Text>,
+    problem: Option<Text>,
+) -> bool {
+    if problem == *known {
+        return true;
+    }
+    if let Some(why) = &problem {
+        tracing::warn!("{why}");
+    }
+    known.clone_from(&problem);
+    events.send(Event::Storage(StoredPart::Tokens, problem)).await.is_ok()
 }
 
 /// Checks that `--record` names a file that does not exist yet.

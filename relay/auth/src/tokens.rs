@@ -12,11 +12,11 @@ use nodeglass_protocol::share::ShareId;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -43,10 +43,14 @@ const DAY_MS: u64 = 86_400_000;
 /// Maximum lag of the stored time of the last use, in ms.
 const USE_LAG_MS: u64 = 600_000;
 
-/// All tokens of the owner. Relays with one state directory share them: the file is read again when it changes.
+/// All tokens of the owner. Relays with one state directory share them: [`Tokens::problem`] reads the file again when it
+/// changed.
 #[derive(Debug)]
 pub struct Tokens {
     dir: Option<StateDir>,
+    /// The file that was read. Held while the disk is waited for, which may hang.
+    file: Mutex<Option<Version>>,
+    /// Never held while the disk is waited for: requests of anyone take it.
     state: Mutex<State>,
 }
 
@@ -55,8 +59,8 @@ struct State {
     tokens: BTreeMap<String, Stored>,
     /// When a token was last used with this relay, in ms since 1970.
     used_ms: BTreeMap<ShareId, u64>,
-    /// The file that was read.
-    version: Option<Version>,
+    /// Tokens that are refused although the file has them: it could not be changed yet.
+    revoked: BTreeSet<ShareId>,
 }
 
 /// Identifies the version of a file that was read: device, inode, length and time of its last change.
@@ -182,7 +186,7 @@ impl Tokens {
 
     /// Tokens that are stored in a directory, or only in memory.
     pub fn new(dir: Option<StateDir>) -> Self {
-        Self { dir, state: Mutex::default() }
+        Self { dir, file: Mutex::default(), state: Mutex::default() }
     }
 
     /// Creates a token that lasts for some days, by default [`DEFAULT_DAYS`]. Blocks on the disk.
@@ -204,12 +208,13 @@ impl Tokens {
             return Err(TokenError::Lifetime);
         }
         let uid = user.uid()?;
-        let (_lock, mut state) = self.lock()?;
-        state.tokens.retain(|_, token| !token.has_expired(now_ms));
-        if state.tokens.contains_key(name) {
+        let (_lock, mut file) = self.lock()?;
+        let mut tokens = self.state().tokens.clone();
+        tokens.retain(|_, token| !token.has_expired(now_ms));
+        if tokens.contains_key(name) {
             return Err(TokenError::Exists(name.to_owned()));
         }
-        if state.tokens.len() >= MAX_TOKENS {
+        if tokens.len() >= MAX_TOKENS {
             return Err(TokenError::TooMany);
         }
         let ticket = Ticket::new(nodeglass_access::new_share_id()?, nodeglass_access::new_key()?);
@@ -225,12 +230,8 @@ impl Tokens {
             server: hex(server),
         };
         let info = token.info(name, None);
-        state.tokens.insert(name.to_owned(), token);
-        let written = self.write(&mut state);
-        if written.is_err() {
-            state.tokens.remove(name);
-        }
-        written.map(|()| (info, ticket))
+        tokens.insert(name.to_owned(), token);
+        self.write(&mut file, tokens).map(|()| (info, ticket))
     }
 
     /// All tokens that have not expired, by name. Blocks on the disk.
@@ -238,28 +239,32 @@ impl Tokens {
     /// # Errors
     /// [`TokenError`] if the file cannot be read.
     pub fn list(&self, now_ms: u64) -> Result<Vec<TokenInfo>, TokenError> {
-        let mut state = self.state();
-        self.read(&mut state)?;
-        let valid = state.tokens.iter().filter(|(_, token)| !token.has_expired(now_ms));
+        self.read(&mut self.file())?;
+        let state = self.state();
+        let valid = state.tokens.iter().filter(|(_, token)| state.accepts(token, now_ms));
         Ok(valid.map(|(name, token)| token.info(name, state.used_ms.get(&token.id).copied())).collect())
     }
 
-    /// Returns the reason for accepting no token, a complete sentence; `None` if the file can be read. Blocks on the
-    /// disk.
+    /// Reads the file again if it changed. Returns the reason for accepting no token, a complete sentence; `None` if the
+    /// file can be read. Blocks on the disk.
     pub fn problem(&self, now_ms: u64) -> Option<Text> {
         self.list(now_ms).err().map(|error| Text::new(format!("no token is accepted: {error}")))
     }
 
-    /// Revokes a token. Blocks on the disk.
+    /// Revokes a token. This relay refuses it at once; then the call blocks on the disk.
     ///
     /// # Errors
     /// [`TokenError::Unknown`]; or it is revoked for this relay only, as the file cannot be written.
     pub fn revoke(&self, name: &str) -> Result<(), TokenError> {
-        let (_lock, mut state) = self.lock()?;
-        if state.tokens.remove(name).is_none() {
+        self.state().refuse(name);
+        let (_lock, mut file) = self.lock()?;
+        // The file may have another one of this name.
+        self.state().refuse(name);
+        let mut tokens = self.state().tokens.clone();
+        if tokens.remove(name).is_none() {
             return Err(TokenError::Unknown(name.to_owned()));
         }
-        self.write(&mut state)
+        self.write(&mut file, tokens)
     }
 
     /// Stores when tokens were last used, unless what is stored is recent. Blocks on the disk.
@@ -277,19 +282,15 @@ impl Tokens {
         if !is_due(&self.state()) {
             return Ok(());
         }
-        let (_lock, mut state) = self.lock()?;
-        if is_due(&state) { self.write(&mut state) } else { Ok(()) }
+        let (_lock, mut file) = self.lock()?;
+        let tokens = Some(self.state()).filter(|state| is_due(state)).map(|state| state.tokens.clone());
+        tokens.map_or(Ok(()), |tokens| self.write(&mut file, tokens))
     }
 
-    /// The token that a ticket opens, if any. Constant time in the key.
+    /// The token that a ticket opens, if any, as the file was last read. Constant time in the key.
     pub fn open(&self, ticket: &Ticket, now_ms: u64) -> Option<OpenedToken> {
-        let mut state = self.state();
-        if let Err(error) = self.read(&mut state) {
-            tracing::warn!(%error, "tokens are not accepted");
-            return None;
-        }
-        let token =
-            state.tokens.values().find(|token| token.id == ticket.id && !token.has_expired(now_ms))?;
+        let state = self.state();
+        let token = state.valid(&ticket.id, now_ms)?;
         let is_opened = token.verifier().is_some_and(|verifier| verifier == ticket.proof().verifier());
         is_opened.then(|| OpenedToken { id: token.id.clone(), uid: token.uid })
     }
@@ -299,65 +300,74 @@ impl Tokens {
         self.state().used_ms.insert(id.clone(), now_ms);
     }
 
-    /// Returns whether the token of this id is still valid. A name is not enough: once revoked, another token may have it.
+    /// Returns whether the token of this id is still valid, as the file was last read. A name is not enough: once revoked,
+    /// another token may have it.
     pub fn is_valid(&self, id: &ShareId, now_ms: u64) -> bool {
-        let mut state = self.state();
-        self.read(&mut state).is_ok()
-            && state.tokens.values().any(|token| token.id == *id && !token.has_expired(now_ms))
+        self.state().valid(id, now_ms).is_some()
     }
 
-    /// Excludes changes by other relays, also on other hosts, and reads the file as they left it. The file is locked
-    /// before the table, so that requests do not wait for another relay.
-    fn lock(&self) -> Result<(Option<File>, MutexGuard<'_, State>), TokenError> {
+    /// Excludes changes by other relays, also on other hosts, and reads the file as they left it.
+    fn lock(&self) -> Result<(Option<File>, MutexGuard<'_, Option<Version>>), TokenError> {
         let lock = self.dir.as_ref().map(lock_file).transpose()?;
-        let mut state = self.state();
+        let mut file = self.file();
         // What is cached of a network file system is current once its lock is held.
-        state.version = None;
-        self.read(&mut state)?;
-        Ok((lock, state))
+        *file = None;
+        self.read(&mut file)?;
+        Ok((lock, file))
     }
 
-    /// Reads the file again if it changed.
-    fn read(&self, state: &mut State) -> Result<(), TokenError> {
+    /// Reads the file again if it is another than `known`.
+    fn read(&self, known: &mut Option<Version>) -> Result<(), TokenError> {
         let Some(path) = self.path() else { return Ok(()) };
         let version = match fs::symlink_metadata(&path) {
             Ok(found) => version(&found),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                state.tokens.clear();
-                state.version = None;
+                *known = None;
+                self.state().set(BTreeMap::new());
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
         };
-        if state.version == Some(version) {
+        if *known == Some(version) {
             return Ok(());
         }
-        // Until it has been read, no token is accepted.
-        state.tokens.clear();
-        state.version = None;
+        *known = None;
+        let read = self.read_whole(&path);
+        // If it cannot be read, no token is accepted.
+        let (tokens, outcome) = read.map_or_else(|error| (BTreeMap::new(), Err(error)), |read| (read, Ok(())));
+        self.state().set(tokens);
+        outcome.inspect(|()| *known = Some(version))
+    }
+
+    fn read_whole(&self, path: &Path) -> Result<BTreeMap<String, Stored>, TokenError> {
         if let Some(dir) = &self.dir {
             // Refuses a file that others can read.
             dir.private_file(FILE)?;
         }
-        state.tokens = serde_json::from_slice(&regular_file::read(&path, MAX_BYTES)?)?;
-        state.version = Some(version);
-        Ok(())
+        Ok(serde_json::from_slice(&regular_file::read(path, MAX_BYTES)?)?)
     }
 
-    /// Replaces the file, so that a reader finds the old one or the new one.
-    fn write(&self, state: &mut State) -> Result<(), TokenError> {
-        let State { tokens, used_ms, .. } = &mut *state;
-        used_ms.retain(|id, _| tokens.values().any(|token| token.id == *id));
-        let (Some(dir), Some(path)) = (&self.dir, self.path()) else { return Ok(()) };
+    /// Replaces the file, so that a reader finds the old one or the new one, and accepts these tokens from now on.
+    fn write(
+        &self,
+        known: &mut Option<Version>,
+        mut tokens: BTreeMap<String, Stored>,
+    ) -> Result<(), TokenError> {
+        let used_ms = self.state().used_ms.clone();
         for token in tokens.values_mut() {
             token.used_ms = token.used_ms.max(used_ms.get(&token.id).copied());
         }
+        let (Some(dir), Some(path)) = (&self.dir, self.path()) else {
+            self.state().set(tokens);
+            return Ok(());
+        };
         // Readable by its owner only, and of a name that no other relay or host uses.
         let mut file = tempfile::Builder::new().prefix(".tokens.json.").tempfile_in(dir.path())?;
-        file.write_all(&serde_json::to_vec_pretty(&state.tokens)?)?;
+        file.write_all(&serde_json::to_vec_pretty(&tokens)?)?;
         file.as_file().sync_all()?;
         let file = file.persist(&path).map_err(|error| error.error)?;
-        state.version = Some(version(&file.metadata()?));
+        self.state().set(tokens);
+        *known = Some(version(&file.metadata()?));
         Ok(())
     }
 
@@ -368,6 +378,33 @@ impl Tokens {
     // Every change is a single step, so a panic elsewhere cannot leave the table inconsistent.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn file(&self) -> MutexGuard<'_, Option<Version>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Replaces the tokens.
+    fn set(&mut self, tokens: BTreeMap<String, Stored>) {
+        let is_there = |id: &ShareId| tokens.values().any(|token| token.id == *id);
+        self.used_ms.retain(|id, _| is_there(id));
+        self.revoked.retain(is_there);
+        self.tokens = tokens;
+    }
+
+    /// Refuses the token of a name from now on.
+    fn refuse(&mut self, name: &str) {
+        self.revoked.extend(self.tokens.get(name).map(|token| token.id.clone()));
+    }
+
+    fn valid(&self, id: &ShareId, now_ms: u64) -> Option<&Stored> {
+        self.tokens.values().find(|token| token.id == *id && self.accepts(token, now_ms))
+    }
+
+    fn accepts(&self, token: &Stored, now_ms: u64) -> bool {
+        !token.has_expired(now_ms) && !self.revoked.contains(&token.id)
     }
 }
 

@@ -18,9 +18,11 @@ fn a_token_is_valid_for_every_relay_of_its_directory_until_it_is_revoked() {
     let (one, other) = (Tokens::new(Some(dir.clone())), Tokens::new(Some(dir)));
     let (info, ticket) = one.create("grafana", None, &OWNER, NOW_MS).unwrap();
     assert_eq!((info.name.as_str(), info.expires_ms), ("grafana", Some(NOW_MS + 90 * DAY_MS)));
+    assert_eq!(other.problem(NOW_MS), None);
     assert_eq!(other.open(&ticket, NOW_MS).map(|token| token.id), Some(ticket.id.clone()));
     assert!(matches!(other.create("grafana", None, &OWNER, NOW_MS), Err(TokenError::Exists(_))));
     one.revoke("grafana").unwrap();
+    assert_eq!(other.problem(NOW_MS), None);
     assert_eq!((one.open(&ticket, NOW_MS), other.open(&ticket, NOW_MS)), (None, None));
     assert!(!other.is_valid(&ticket.id, NOW_MS));
     assert!(matches!(other.revoke("grafana"), Err(TokenError::Unknown(_))));
@@ -94,8 +96,8 @@ fn t23_the_file_is_private_opens_nothing_and_is_refused_where_others_can_read_it
     assert!(!fs::read_to_string(&path).unwrap().contains(key));
     assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    assert_eq!(tokens.open(&ticket, NOW_MS), None);
     assert!(tokens.list(NOW_MS).is_err());
+    assert_eq!(tokens.open(&ticket, NOW_MS), None);
 }
 
 #[test]
@@ -115,9 +117,9 @@ fn a_damaged_file_opens_nothing_and_is_named() {
     let tokens = Tokens::new(Some(dir.clone()));
     let (_, ticket) = tokens.create("grafana", None, &OWNER, NOW_MS).unwrap();
     fs::write(dir.path().join(FILE), "{\"grafana\":").unwrap();
-    assert_eq!(tokens.open(&ticket, NOW_MS), None);
     let error = tokens.list(NOW_MS).unwrap_err().to_string();
     assert!(error.contains("tokens.json"), "{error}");
+    assert_eq!(tokens.open(&ticket, NOW_MS), None);
     let problem = tokens.problem(NOW_MS).unwrap();
     assert!(problem.as_str().starts_with("no token is accepted: the file of tokens is damaged"), "{problem}");
     fs::remove_file(dir.path().join(FILE)).unwrap();
@@ -152,7 +154,30 @@ fn a_token_of_an_earlier_version_has_no_end_and_no_user() {
     fields.retain(|name, _| !["expires_ms", "uid", "used_ms"].contains(&name.as_str()));
     fs::write(&path, file.to_string()).unwrap();
     let tokens = Tokens::new(Some(dir));
+    assert_eq!(tokens.problem(NOW_MS), None);
     assert!(tokens.open(&ticket, u64::MAX).is_some_and(|token| token.user().as_str().is_empty()));
     let listed = tokens.list(NOW_MS).unwrap();
     assert_eq!((&listed[0].expires_ms, &listed[0].user), (&None, &None));
+}
+
+/// Anyone may present a token: one that waited for the disk would stop the relay.
+#[test]
+fn t11_no_request_waits_for_a_disk_that_hangs_and_a_revoked_token_is_refused_at_once() {
+    let (_folder, dir) = folder();
+    let tokens = Tokens::new(Some(dir));
+    let (_, revoked) = tokens.create("revoked", None, &OWNER, NOW_MS).unwrap();
+    let (_, kept) = tokens.create("kept", None, &OWNER, NOW_MS).unwrap();
+    std::thread::scope(|scope| {
+        // As a thread does that waits for the disk.
+        let hangs = tokens.file();
+        assert!(tokens.open(&kept, NOW_MS).is_some() && tokens.open(&revoked, NOW_MS).is_some());
+        let revoking = scope.spawn(|| tokens.revoke("revoked"));
+        while tokens.open(&revoked, NOW_MS).is_some() {
+            std::thread::yield_now();
+        }
+        assert!(!tokens.is_valid(&revoked.id, NOW_MS) && tokens.is_valid(&kept.id, NOW_MS));
+        drop(hangs);
+        revoking.join().unwrap().unwrap();
+    });
+    assert_eq!(tokens.list(NOW_MS).unwrap().len(), 1);
 }

@@ -9,15 +9,19 @@ use axum::http::StatusCode;
 use nodeglass_api::{CreatedToken, NewToken, Timestamp, Token};
 use nodeglass_auth::tokens::{TokenError, TokenInfo, TokenUser};
 use nodeglass_platform::clock::Clock;
+use std::time::Duration;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// Time limit of a change; another relay may hold the lock for half of it.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The tokens that have not expired, for the owner.
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "owner", operation_id = "tokens",
     responses((status = 200, body = Vec<Token>)))]
 pub async fn tokens(State(web): State<WebState>, _: Owner) -> Result<Json<Vec<Token>>, Problem> {
     let tokens = web.authenticator.tokens().clone();
-    let listed = spawn_blocking(move || tokens.list(Clock::wall_ms())).await;
-    let listed = listed.map_err(|_| Problem::shutting_down())?.map_err(|error| problem(&error))?;
+    let listed = on_disk(move || tokens.list(Clock::wall_ms())).await?;
     Ok(Json(listed.iter().map(token).collect()))
 }
 
@@ -39,8 +43,7 @@ pub async fn create(
     };
     let tokens = web.authenticator.tokens().clone();
     let is_stored = tokens.are_stored();
-    let created = spawn_blocking(move || tokens.create(&name, days, &user, Clock::wall_ms())).await;
-    let (info, ticket) = created.map_err(|_| Problem::shutting_down())?.map_err(|error| problem(&error))?;
+    let (info, ticket) = on_disk(move || tokens.create(&name, days, &user, Clock::wall_ms())).await?;
     tracing::info!(name = info.name, "token created");
     Ok(Json(CreatedToken { token: token(&info), secret: ticket.reveal(), is_stored }))
 }
@@ -55,10 +58,18 @@ pub async fn revoke(
     Path(name): Path<String>,
 ) -> Result<String, Problem> {
     let (tokens, revoked) = (web.authenticator.tokens().clone(), name.clone());
-    let done = spawn_blocking(move || tokens.revoke(&revoked)).await;
-    done.map_err(|_| Problem::shutting_down())?.map_err(|error| problem(&error))?;
+    on_disk(move || tokens.revoke(&revoked)).await?;
     tracing::info!(name, "token revoked");
     Ok(format!("token {name} is revoked\n"))
+}
+
+/// Runs what waits for the disk.
+async fn on_disk<T: Send + 'static>(
+    access: impl FnOnce() -> Result<T, TokenError> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = timeout(TIMEOUT, spawn_blocking(access)).await;
+    let done = done.map_err(|_| Problem::late("the disk of the state directory"))?;
+    done.map_err(|_| Problem::shutting_down())?.map_err(|error| problem(&error))
 }
 
 fn token(info: &TokenInfo) -> Token {
