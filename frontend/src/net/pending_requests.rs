@@ -9,7 +9,7 @@ pub mod messages {
     pub const NO_LINK: &str = "Not connected to the relay: nothing was sent.";
     /// The connection broke before the response.
     pub const LINK_LOST: &str =
-        "The connection was lost before the relay answered. Check whether it was done.";
+        "The connection was lost before the relay responded. Check whether it was done.";
     /// No response in time.
     pub const NO_ANSWER: &str = "No answer within 20 s. Check whether it was done.";
 }

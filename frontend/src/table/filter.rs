@@ -189,7 +189,7 @@ fn term(token: &str, columns: &[Column]) -> Result<Term, String> {
     let at = column::find(columns, name).filter(|at| columns[*at].has_value());
     let at = at.ok_or_else(|| unknown(name, columns))?;
     if values.is_empty() {
-        return Err(format!("After “{rest}” comes what it is compared with."));
+        return Err(format!("Enter a value after “{rest}”."));
     }
     let conditions: Result<Vec<Condition>, String> =
         split_values(values).map(|value| condition(&columns[at], relation, &value)).collect();
@@ -227,7 +227,7 @@ fn condition(column: &Column, relation: Relation, value: &str) -> Result<Conditi
         return match relation {
             Relation::Like => Ok(Condition::Like(small)),
             Relation::Is | Relation::IsNot => Ok(Condition::Is(small)),
-            _ => Err(format!("“{}” is words: it can be compared with : or = alone.", column.id)),
+            _ => Err(format!("“{}” is text: compare it with : or =.", column.id)),
         };
     }
     if small.contains(['*', '?']) && relation == Relation::Like {
@@ -455,8 +455,8 @@ mod tests {
         );
         assert!(error("foo:1").message.ends_with("There are user, sm, mem, node, rank, time, command."));
         assert_eq!(error("sm>fast").message, "“fast” is not a percentage (try 50).");
-        assert_eq!(error("user>alice").message, "“user” is words: it can be compared with : or = alone.");
-        assert_eq!(error("x sm>").message, "After “sm>” comes what it is compared with.");
+        assert_eq!(error("user>alice").message, "“user” is text: compare it with : or =.");
+        assert_eq!(error("x sm>").message, "Enter a value after “sm>”.");
         assert_eq!(error("ü \"open").at, 2);
         assert!(error("spark:1").message.starts_with("There is no column"));
     }

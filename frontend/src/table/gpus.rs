@@ -175,7 +175,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             ),
             pcie_link,
         ),
-        computed(text_column("nvlinks", "NVLinks", 78, "links that are up, of those there are"), nvlinks),
+        computed(text_column("nvlinks", "NVLinks", 78, "links that are up, of all"), nvlinks),
         computed(count("replays", "Replays", "PCIe replays since the driver was loaded"), |row| {
             Value::count_reading(&row.gpu.health.pcie_replays)
         }),
@@ -210,7 +210,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         metric(F::Jpeg),
         metric(F::Ofa),
         metric(F::MemReserved),
-        computed(Column::new("bar", "BAR1", Unit::Gib, 92, "BAR1 memory in use, of all there is"), bar1),
+        computed(Column::new("bar", "BAR1", Unit::Gib, 92, "BAR1 memory in use, of all"), bar1),
         computed(count("processes", "Procs", "processes on it"), processes),
         computed(
             text_column("architecture", "Architecture", 104, "architecture of the chip").aliases(&["arch"]),

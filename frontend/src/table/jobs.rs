@@ -88,7 +88,7 @@ static COLUMNS: [Def; 29] = [
         state,
     ),
     computed(span("left", "Left", "time until its limit").rank(0), left),
-    computed(Column::new("progress", "Progress", Unit::Percent, 76, "how far it is by its log"), progress),
+    computed(Column::new("progress", "Progress", Unit::Percent, 76, "progress by its log"), progress),
     computed(text_column("limited_by", "Limited by", 124, "what limits the speed of its GPUs"), limited_by),
     computed(span("time", "Run time", "since it started"), |row| {
         Value::number(run_time(row.job, row.now.wall_s))

@@ -83,9 +83,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             |row| row.total(GpuField::Util, Value::number(row.totals.util_pct())),
         ),
         computed(
-            Column::new("mem", "Memory", Unit::Gib, 120, "GPU memory in use, of all there is")
-                .rank(3)
-                .sum(Sum::Total),
+            Column::new("mem", "Memory", Unit::Gib, 120, "GPU memory in use, of all").rank(3).sum(Sum::Total),
             |row| row.total(GpuField::MemUsed, share(row.totals.mem)),
         ),
         computed(

@@ -136,10 +136,10 @@ impl LogSearch {
                 on:keydown=on_key
             />
             <span class="logs__found" role="status">{move || self.position_text()}</span>
-            <button class="btn" title="Match above, or error while nothing is searched (N, or Shift Enter in the search field)" disabled=none on:click=move |_| self.step(-1)>
+            <button class="btn" title="Match above, or error without a search (N, or Shift Enter in the search field)" disabled=none on:click=move |_| self.step(-1)>
                 "↑ Previous " <kbd class="hide-s">"N"</kbd>
             </button>
-            <button class="btn" title="Match below, or error while nothing is searched (n, or Enter in the search field)" disabled=none on:click=move |_| self.step(1)>
+            <button class="btn" title="Match below, or error without a search (n, or Enter in the search field)" disabled=none on:click=move |_| self.step(1)>
                 "↓ Next " <kbd class="hide-s">"n"</kbd>
             </button>
         }
