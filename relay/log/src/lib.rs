@@ -11,15 +11,19 @@ pub mod ring;
 use limit::{Limiter, Verdict};
 use line::Line;
 use nodeglass_platform::clock::Clock;
+use nodeglass_platform::disk_thread::DiskThread;
 use ring::Ring;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{self, IsTerminal, Write, stderr};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// The file has at least what is needed by someone who did not watch the terminal.
 const FILE_LEVEL: Level = Level::INFO;
+/// Maximum number of lines that wait for standard error; further ones are only in the file.
+const MAX_WAITING: usize = 256;
 
 /// The lines of this process.
 #[derive(Clone)]
@@ -43,6 +47,37 @@ pub struct Ending(Log);
 impl Drop for Ending {
     fn drop(&mut self) {
         self.0.write_held(u64::MAX);
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Waits for the lines of the thread.
+        state.screen = Box::new(stderr());
+    }
+}
+
+/// An output that a thread writes to.
+struct OnThread(DiskThread<Vec<u8>>);
+
+impl Write for OnThread {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let _ = self.0.pass(line.to_vec());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Lets a thread write to an output: a terminal that is paused, or a pipe that nobody reads, must not stop the relay.
+fn on_thread(mut output: impl Write + Send + 'static) -> Box<dyn Write + Send> {
+    let write = move |lines: Receiver<Vec<u8>>| {
+        for line in lines {
+            // A closed stderr does not stop the relay.
+            let _ = output.write_all(&line);
+        }
+    };
+    match DiskThread::start("stderr", MAX_WAITING, write) {
+        Ok(thread) => Box::new(OnThread(thread)),
+        Err(_) => Box::new(stderr()),
     }
 }
 
@@ -50,7 +85,7 @@ impl Drop for Ending {
 /// `shown`, and written to the ring.
 pub fn start(shown: Level, ring: Option<Ring>) -> Ending {
     let colour = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let log = Log::new(shown, ring, Box::new(stderr()), colour);
+    let log = Log::new(shown, ring, on_thread(stderr()), colour);
     // Only a second start in one process could fail, and then the first one stays active.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(log.clone()));
     std::panic::set_hook(Box::new(|panic| {

@@ -101,3 +101,35 @@ fn the_file_holds_lines_below_the_terminals_level() {
     assert_eq!(shown, "");
     assert!(in_file.contains(" INFO it started\n") && !in_file.contains("detail"), "{in_file}");
 }
+
+/// An output that waits while the lock is held, as a paused terminal does.
+struct Paused(Arc<Mutex<()>>, Screen);
+
+impl Write for Paused {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _resumed = self.0.lock().unwrap();
+        self.1.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn t20_a_paused_terminal_stops_no_thread_that_logs() {
+    let (screen, pause) = (Screen::default(), Arc::new(Mutex::new(())));
+    let paused = pause.lock().unwrap();
+    let output = on_thread(Paused(pause.clone(), screen.clone()));
+    let log = Log::new(Level::WARN, None, output, false);
+    let ending = Ending(log.clone());
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
+        for number in 0..2 * MAX_WAITING {
+            tracing::warn!(node.name = %format!("node-{number}"), "it is silent");
+        }
+    });
+    assert_eq!(screen.text(), "");
+    drop(paused);
+    drop(ending);
+    assert!(screen.text().contains("it is silent node.name=node-0"), "{}", screen.text());
+}
