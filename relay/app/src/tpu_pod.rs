@@ -43,7 +43,7 @@ pub enum PodError {
     #[error("the metadata service responded with {0}")]
     Status(StatusCode),
     /// Something else than the service.
-    #[error("what responds at {0} is not the metadata service of Google Cloud")]
+    #[error("{0} is not the metadata service of Google Cloud")]
     Impostor(String),
     /// The attribute is malformed.
     #[error("the metadata service lists a worker that is not a machine: {0}")]

@@ -30,7 +30,7 @@ pub async fn webhook(setting: &'static str, webhook: &Webhook) -> Result<String,
             setting,
             text: format!("failed to {error}"),
             advice: match error.is_transient() {
-                true => format!("see that this machine can look up the host of {setting}"),
+                true => format!("check that this machine can look up the host of {setting}"),
                 false => format!("correct {setting}"),
             },
             may_pass: error.is_transient(),
@@ -55,7 +55,7 @@ pub fn command(command: &NotifyCommand) -> Result<PathBuf, ChannelProblem> {
         (Some(path), None) => Ok(path),
         (None, None) => Err(problem(
             format!("there is no executable file {}", command.program()),
-            "write its full path, and see that it is executable (chmod +x)",
+            "write its full path, and check that it is executable (chmod +x)",
             false,
         )),
     }

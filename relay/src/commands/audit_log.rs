@@ -82,7 +82,7 @@ fn text(log: &AuditLog, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
     if out.is_empty() && !log.is_recorded {
         "the running relay keeps no audit log (--no-audit)\n".to_owned()
     } else if out.is_empty() {
-        "no view and no action was recorded in this time\n".to_owned()
+        "no views and no actions in this time\n".to_owned()
     } else {
         out.join("\n")
     }
@@ -218,7 +218,7 @@ TIME   ACTION       RESULT
         };
         assert_eq!(words(&text(&log(), 600_000, LocalTime::utc)), words(expected));
         let nothing = |is_recorded| text(&AuditLog { is_recorded, ..AuditLog::default() }, 0, LocalTime::utc);
-        assert_eq!(nothing(true), "no view and no action was recorded in this time\n");
+        assert_eq!(nothing(true), "no views and no actions in this time\n");
         assert!(nothing(false).contains("--no-audit"));
     }
 

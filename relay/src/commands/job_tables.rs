@@ -105,7 +105,7 @@ pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
 /// Faults of nodes, one a line.
 pub(super) fn faults(faults: &[NodeFault], time: impl Fn(u64) -> LocalTime) -> String {
     if faults.is_empty() {
-        return "No fault of a node was found in this time.\n".to_owned();
+        return "No node faults in this time.\n".to_owned();
     }
     let now = time(nodeglass_platform::clock::Clock::wall_ms() / 1_000);
     let clock = |at_ms: u64| time(at_ms / 1_000).seen_from(&now);

@@ -132,7 +132,7 @@ async fn relays() -> (Vec<(PathBuf, Running)>, Vec<CheckResult>) {
         Ok(Ok(found)) => found,
         _ => {
             let advice = "its file system hangs; set XDG_RUNTIME_DIR to another directory";
-            (Vec::new(), vec![CheckResult::fail(SECTION, CHECK, "no answer within 5 s", advice)])
+            (Vec::new(), vec![CheckResult::fail(SECTION, CHECK, "no response within 5 s", advice)])
         }
     }
 }

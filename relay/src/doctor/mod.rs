@@ -164,7 +164,7 @@ async fn limited(
     check: impl Future<Output = Vec<CheckResult>>,
 ) -> Vec<CheckResult> {
     tokio::time::timeout(limit, check).await.unwrap_or_else(|_| {
-        let text = format!("no answer within {} s", limit.as_secs());
+        let text = format!("no response within {} s", limit.as_secs());
         vec![CheckResult::fail(
             section,
             name,
@@ -190,7 +190,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_check_that_hangs_fails_and_the_others_go_on() {
         let found = limited(("SLURM", "controller"), Duration::from_secs(9), std::future::pending()).await;
-        assert_eq!((found[0].level, found[0].text.as_str()), (Level::Fail, "no answer within 9 s"));
+        assert_eq!((found[0].level, found[0].text.as_str()), (Level::Fail, "no response within 9 s"));
     }
 
     #[test]

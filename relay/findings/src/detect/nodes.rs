@@ -248,7 +248,7 @@ mod tests {
         );
         let refused = "could not connect to 10.0.0.7 port 18209: Connection refused (os error 111)";
         assert!(advice(refused, false).starts_with("Check whether sshd runs on gpu7 at port 18209;"));
-        let silent = "could not connect to gpu7 port 22: no answer within 8 s";
+        let silent = "could not connect to gpu7 port 22: no response within 8 s";
         assert!(advice(silent, true).starts_with("Check whether the node is up (sinfo -R -n gpu7);"));
         for reason in ["", silent, refused, unknown] {
             assert!(!advice(reason, false).contains("sinfo"), "SLURM does not know {reason}");

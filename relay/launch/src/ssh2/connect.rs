@@ -101,7 +101,7 @@ async fn dial(settings: &HostSettings) -> Result<TcpStream, LaunchError> {
 
 async fn dial_one(address: SocketAddr) -> Result<TcpStream, String> {
     let socket = match timeout(TCP_LIMIT, TcpStream::connect(address)).await {
-        Err(_) => return Err("no answer within 8 s".to_owned()),
+        Err(_) => return Err("no response within 8 s".to_owned()),
         Ok(Err(error)) => return Err(error.to_string()),
         Ok(Ok(socket)) => socket,
     };
@@ -122,7 +122,7 @@ fn verify_host_key(
     trusted: &TrustedOnce,
 ) -> Result<(), LaunchError> {
     let Some((key, _)) = link.session().host_key() else {
-        return Err(unreachable("the host showed no host key"));
+        return Err(unreachable("the host presented no host key"));
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     match known.verdict(id, key, now) {

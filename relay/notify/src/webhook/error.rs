@@ -21,10 +21,10 @@ pub enum WebhookError {
     #[error("connect to {0} by TLS: {1}")]
     Tls(String, String),
     /// No answer in time.
-    #[error("post to {0}: no answer within {1} s")]
+    #[error("post to {0}: no response within {1} s")]
     TimedOut(String, u64),
     /// The answer is not HTTP.
-    #[error("read the answer of {0}: {1}")]
+    #[error("read the response of {0}: {1}")]
     Answer(String, String),
     /// A redirect, which is not followed.
     #[error(
@@ -32,7 +32,7 @@ pub enum WebhookError {
     )]
     Redirect(String, u16),
     /// A refusal.
-    #[error("post to {host}: it answered with status {status}{}", response_excerpt(text))]
+    #[error("post to {host}: it responded with status {status}{}", response_excerpt(text))]
     Status {
         /// The host.
         host: String,

@@ -166,7 +166,7 @@ async fn a_failure_that_may_pass_is_repeated_and_then_reported_without_the_secre
     let error = webhook.post_by(&client, retries(), &payload()).await.unwrap_err().to_string();
     assert_eq!(
         (error.as_str(), server.connections()),
-        ("post to 127.0.0.1: it answered with status 500: [1mno", 3)
+        ("post to 127.0.0.1: it responded with status 500: [1mno", 3)
     );
 }
 
@@ -188,7 +188,7 @@ async fn a_refusal_is_not_repeated_and_shows_what_the_server_says() {
     let server = Server::start(&[REFUSED]).await;
     let webhook = Webhook::new(server.url(), WebhookFormat::Json);
     let error = webhook.post(&payload()).await.unwrap_err().to_string();
-    assert_eq!(error, "post to 127.0.0.1: it answered with status 404: no such webhook");
+    assert_eq!(error, "post to 127.0.0.1: it responded with status 404: no such webhook");
     assert_eq!(server.connections(), 1);
 }
 

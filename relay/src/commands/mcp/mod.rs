@@ -170,7 +170,7 @@ impl Server {
     }
 
     #[tool(
-        description = "How the relay itself does: nodes that are connected, late or refused and why, age of SLURM's data",
+        description = "Status of the relay itself: nodes that are connected, late or refused and why, age of SLURM's data",
         annotations(read_only_hint = true)
     )]
     async fn status(&self) -> Answer {
