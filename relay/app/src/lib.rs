@@ -29,12 +29,16 @@ use nodeglass_config::{Config, Requested};
 use nodeglass_event_loop::Options;
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::Text;
+use nodeglass_protocol::handshake::Key;
+use nodeglass_web::Listeners;
 use nodeglass_web::about::About;
 use nodeglass_web::assets::{self, PageFile};
 use nodeglass_web::tls::Tls;
 use relay::{Relay, Setup};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use signals::Signals;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use terminal::Terminal;
 use watched::Watched;
@@ -61,19 +65,16 @@ pub async fn run(
     storage::check_record(&config)?;
     let mut listeners = nodeglass_web::bind(&config.bind, tls.as_ref()).await?;
     let dir = RuntimeDir::open(&Places::from_env())?;
-    let pid = std::process::id();
-    let own = listeners.open_private(&dir, &key_file::socket_name(pid));
+    let own = listeners.open_private(&dir, &key_file::socket_name(std::process::id()));
     let key = nodeglass_access::new_key()?;
     let tunnels = (tunnel(&listeners, &own_login(), &here_text()), guests_tunnel(&listeners, &here_text()));
     let about = about(&config, &watched, tunnels, page)?;
     let endpoint = share_endpoint(&listeners, &config, &about);
-    let watches = hosts.as_ref().map(ListedHosts::description);
-    let watches = watched.description(&requested.watch, watches).to_string();
+    let watches = watched.description(&requested.watch, hosts.as_ref().map(ListedHosts::description));
     let terminal = Terminal::new();
     if let Some(hosts) = &hosts {
         hosts.warn(&terminal);
     }
-    let sampling = Options::default().idling(config.idle_interval);
     let relay = Relay::start(Setup {
         config: &config,
         about,
@@ -84,24 +85,44 @@ pub async fn run(
         terminal,
         stores: true,
         page,
-        sampling,
+        sampling: Options::default().idling(config.idle_interval),
     })?;
+    let private_socket = own.as_ref().ok().map(PathBuf::as_path);
+    let running = running(&config, requested, watches, &listeners, &relay.about, &key, private_socket);
+    let _key_file = KeyFile::write(dir, &running).context("failed to store the link for `relay link`")?;
+    terminal.open(&running);
+    warn(&terminal, &listeners, &relay, own.err());
+    relay.serve(listeners, signals, &terminal).await?;
+    Ok(ExitCode::SUCCESS)
+}
 
-    let running = Running {
-        pid,
+/// Returns the description of this relay for `relay link` and a second relay.
+fn running(
+    config: &Config,
+    requested: Requested,
+    watches: Text,
+    listeners: &Listeners,
+    about: &About,
+    key: &Key,
+    private_socket: Option<&Path>,
+) -> Running {
+    Running {
+        pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         since_s: Clock::wall_ms() / 1_000,
-        watches,
+        watches: watches.to_string(),
         requested_watch: requested.watch,
         settings: requested.settings,
         addresses: listeners.addresses().iter().map(ToString::to_string).collect(),
         read_only: config.read_only,
-        links: links(&listeners, &config, &relay.about.cache_buster, &key),
-        tunnel: relay.about.tunnel.to_string(),
-        own_tunnel: own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners)),
-    };
-    let _key_file = KeyFile::write(dir, &running).context("failed to store the link for `relay link`")?;
-    terminal.open(&running);
+        links: links(listeners, config, &about.cache_buster, key),
+        tunnel: about.tunnel.to_string(),
+        own_tunnel: private_socket.and_then(|path| own_tunnel(path, listeners)),
+    }
+}
+
+/// Warns of what the user may stumble over; `private_socket` is why there is none.
+fn warn(terminal: &Terminal, listeners: &Listeners, relay: &Relay, private_socket: Option<impl Display>) {
     for port in listeners.ports_taken_on_ipv6() {
         terminal.warn(
             &format!(
@@ -114,12 +135,9 @@ pub async fn run(
     if let Some(problem) = relay.web.authenticator.tokens().problem(Clock::wall_ms()) {
         terminal.warn(&problem);
     }
-    if let Err(error) = own {
+    if let Some(error) = private_socket {
         terminal.warn(&format!("{error}; continuing without a private socket").into());
     }
-
-    relay.serve(listeners, signals, &terminal).await?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Raises the limit of open files, which is often 1,024: each `ssh` takes three, each viewer one.

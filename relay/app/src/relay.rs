@@ -3,29 +3,26 @@
 use super::listed_hosts::ListedHosts;
 use super::signals::Signals;
 use super::sources::{Common, Sources};
-use super::storage;
+use super::storage::{self, Stored, StoredHistory};
 use super::terminal::Terminal;
 use super::watched::Watched;
 use nodeglass_access::hosts::AllowedHosts;
 use nodeglass_access::trust::Trust;
-use nodeglass_actions::{ActionService, Deps};
+use nodeglass_actions::{ActionService, Deps, Silences};
 use nodeglass_auth::authenticator::Authenticator;
 use nodeglass_config::Config;
 use nodeglass_event_loop::capturer::Capturer;
 use nodeglass_event_loop::{EventLoop, Inputs, Options, Sinks};
 use nodeglass_findings::job_log::LogPatterns;
-use nodeglass_fleet::Event;
 use nodeglass_live::Hub;
 use nodeglass_nodes::{Plan, Probes, Request, Supervisor};
-use nodeglass_notify::Notifier;
+use nodeglass_notify::{NotificationCounts, Notifier};
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::Mode;
-use nodeglass_recording::Outputs;
-use nodeglass_report::Factors;
 use nodeglass_share::{ShareEndpoint, Shares};
 use nodeglass_slurm::PollTrigger;
-use nodeglass_store::JobStore;
+use nodeglass_store::{AuditRecorder, JobStore};
 use nodeglass_web::about::About;
 use nodeglass_web::assets::{Assets, PageFile};
 use nodeglass_web::{Listeners, WebState};
@@ -47,7 +44,7 @@ const STORE_LEAVES: Duration = Duration::from_secs(2);
 /// Parameters of a relay's start.
 pub(super) struct Setup<'a> {
     pub(super) config: &'a Config,
-    /// Constants of this run.
+    /// Constants of this run, without the downtimes that the stored history states.
     pub(super) about: About,
     pub(super) watched: Watched,
     /// Listed machines, if any.
@@ -82,102 +79,45 @@ impl Relay {
     /// # Errors
     /// Any failure of the start, as a complete sentence for the user.
     pub(super) fn start(setup: Setup<'_>) -> anyhow::Result<Self> {
-        let Setup { config, mut about, watched, hosts, key, endpoint, terminal, stores, page, sampling } =
-            setup;
+        let Setup { config, about, watched, hosts, key, endpoint, terminal, stores, page, sampling } = setup;
         let (shutdown, ending) = watch::channel(false);
         let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
         let (events, event_rx) = mpsc::channel(EVENTS);
-        let is_replay = matches!(watched, Watched::Replay(..));
-        // What is simulated or recorded does not outlive the relay.
-        let is_real = about.mode != Mode::Demo && !is_replay;
-        let is_stored = is_real && stores;
-        let silences = storage::silences(is_stored);
-        // Before the first findings.
-        let _ = events.try_send(Event::Silences(silences.list()));
+        let (probes, requests) = Probes::new();
+
         let whose = watched.jobs_description().unwrap_or_default();
         let sources = Sources::new(config, watched, hosts)?;
-        let factors = Factors { gpu_hour: config.gpu_hour_cost.clone(), co2_g_per_kwh: config.co2_g_per_kwh };
-
-        let mut fleet = sources.fleet(config);
-        fleet.set_thresholds(config.thresholds());
-        fleet.set_factors(factors.clone());
-        if sources.has_job_probes() {
-            fleet.use_jobs_of(about.user.clone());
-        }
-        let history = match is_stored {
-            true => storage::history(config, &mut about, &mut fleet, &events, whose.as_str()),
-            false => None,
-        };
-        let (archive, stored_history) = history.unzip();
-        sources.announce(&mut fleet, about.clock.now_ms());
-
-        let about = Arc::new(about);
-        let shares = storage::shares(config, &about)?;
+        // What is simulated or recorded does not outlive the relay.
+        let is_stored = stores && about.mode != Mode::Demo && !sources.is_recording();
+        let Stored { silences, history, shares, jobs: store, audit, tokens } =
+            Stored::open(config, &about, is_stored, whose.as_str(), &events)?;
+        let about = Arc::new(About { downtimes: history.downtimes, ..about });
         let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, shares));
-        let store = storage::jobs(&about, is_stored, events.clone())?;
-        let notifier = if stores && !is_replay { notifier(config, &about) } else { None };
+
+        let notifier = if stores && !sources.is_recording() { notifier(config, &about) } else { None };
         let notifications = notifier.as_ref().map(Notifier::counts).unwrap_or_default();
-        let (probes, questions) = Probes::new();
         let sinks = Sinks {
             recorder: storage::recorder(config, &about, sources.has_job_probes())?,
-            archive,
+            archive: history.archive,
             store: Some(store.clone()),
             notifier,
             capturer: Capturer::start(config.captures(), &about.user, &probes, &events),
         };
         let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
+        let fleet = sources.fleet(config, &about, history.ended);
         let (core, hub, plan) = EventLoop::new(fleet, about.clock, sampling, inputs, sinks);
-        if let Some(stored) = stored_history {
-            tokio::spawn(stored.restore(hub.clone()));
-        }
 
-        let common =
-            Common { config, about: about.clone(), terminal, poll_trigger: PollTrigger::default(), factors };
-        let audit = if config.no_audit { store.audit().off() } else { store.audit() };
-        let actions = ActionService::new(Deps {
-            hub: hub.clone(),
-            probes,
-            job_control: sources.job_control.clone(),
-            events: events.clone(),
-            poll_trigger: common.poll_trigger.clone(),
-            plan: plan.clone(),
-            user: about.user.clone(),
-            local_host: sources.has_local_logs.then(|| about.host.clone()),
-            read_only: about.read_only,
-            shares: shares.clone(),
-            audit: audit.clone(),
-            store: store.clone(),
-            report_webhook: config.report_webhook(),
-            silences,
-            player: sources.player_control(),
-        });
-        if !config.no_log_watch && !is_replay {
-            let patterns = LogPatterns::new(&config.log_patterns);
-            tokio::spawn(actions.log_watch(patterns, about.clock).run());
-        }
-        end_shares(&shares, &hub);
-        let outputs = Outputs { nodes: node_events, events: events.clone(), hub: hub.clone() };
-        let supervisor = sources.run(&common, &store, outputs);
+        let poll_trigger = PollTrigger::default();
+        let common = Common { config, about, terminal, events, hub, store, shares, poll_trigger };
+        let actions = actions(&common, &sources, (probes, plan.clone()), audit.clone(), silences);
         let trust = Trust::new(config.trust_uid.clone());
-        let authenticator = Authenticator::new(key, trust, shares.clone(), storage::tokens(is_real));
-        tokio::spawn(storage::check_tokens(authenticator.tokens().clone(), events));
-        let web = WebState {
-            about: about.clone(),
-            hub,
-            actions,
-            store: store.clone(),
-            audit,
-            authenticator: Arc::new(authenticator),
-            shares,
-            hosts: Arc::new(AllowedHosts::new(config.allowed_hosts.clone())),
-            base: config.base_path(),
-            proxies: Arc::new(config.proxies()),
-            assets: Arc::new(Assets::of(page, &config.base_path(), &about.cache_buster)),
-            notifications,
-        };
+        let authenticator = Authenticator::new(key, trust, common.shares.clone(), tokens);
+        let web = web(&common, page, actions, audit, authenticator, notifications);
+        run_beside(&common, &web, history.unread, !config.no_log_watch && !sources.is_recording());
+        let supervisor = sources.run(&common, node_events);
         let core = tokio::spawn(core.run(ending.clone()));
-        let nodes = tokio::spawn(follow_plan(supervisor, plan, questions, ending));
-        Ok(Self { web, store, about, shutdown, core, nodes })
+        let nodes = tokio::spawn(follow_plan(supervisor, plan, requests, ending));
+        Ok(Self { web, store: common.store, about: common.about, shutdown, core, nodes })
     }
 
     /// Serves clients until a signal arrives, then shuts down in order: clients are notified, probes are
@@ -235,6 +175,74 @@ fn notifier(config: &Config, about: &About) -> Option<Notifier> {
         host: about.host.to_string(),
     };
     Notifier::start(config.notifications(), sender, Clock::wall_ms())
+}
+
+/// Creates the service that executes the owner's requests.
+fn actions(
+    common: &Common<'_>,
+    sources: &Sources,
+    (probes, plan): (Probes, watch::Receiver<Plan>),
+    audit: AuditRecorder,
+    silences: Silences,
+) -> ActionService {
+    let Common { config, about, .. } = common;
+    ActionService::new(Deps {
+        hub: common.hub.clone(),
+        probes,
+        job_control: sources.job_control.clone(),
+        events: common.events.clone(),
+        poll_trigger: common.poll_trigger.clone(),
+        plan,
+        user: about.user.clone(),
+        local_host: sources.has_local_logs.then(|| about.host.clone()),
+        read_only: about.read_only,
+        shares: common.shares.clone(),
+        audit,
+        store: common.store.clone(),
+        report_webhook: config.report_webhook(),
+        silences,
+        player: sources.player_control(),
+    })
+}
+
+/// Creates the state of the web server.
+fn web(
+    common: &Common<'_>,
+    page: &'static [PageFile],
+    actions: ActionService,
+    audit: AuditRecorder,
+    authenticator: Authenticator,
+    notifications: NotificationCounts,
+) -> WebState {
+    let Common { config, about, .. } = common;
+    WebState {
+        about: about.clone(),
+        hub: common.hub.clone(),
+        actions,
+        store: common.store.clone(),
+        audit,
+        authenticator: Arc::new(authenticator),
+        shares: common.shares.clone(),
+        hosts: Arc::new(AllowedHosts::new(config.allowed_hosts.clone())),
+        base: config.base_path(),
+        proxies: Arc::new(config.proxies()),
+        assets: Arc::new(Assets::of(page, &config.base_path(), &about.cache_buster)),
+        notifications,
+    }
+}
+
+/// Runs what watches by itself: the end of shares, the logs of jobs, and the file of tokens; reads the `unread` history.
+fn run_beside(common: &Common<'_>, web: &WebState, unread: Option<StoredHistory>, watches_logs: bool) {
+    let Common { config, about, events, hub, shares, .. } = common;
+    if let Some(unread) = unread {
+        tokio::spawn(unread.restore(hub.clone()));
+    }
+    if watches_logs {
+        let patterns = LogPatterns::new(&config.log_patterns);
+        tokio::spawn(web.actions.log_watch(patterns, about.clock).run());
+    }
+    end_shares(shares, hub);
+    tokio::spawn(storage::check_tokens(web.authenticator.tokens().clone(), events.clone()));
 }
 
 /// Ends shares at their time, and with their jobs.

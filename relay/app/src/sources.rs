@@ -10,14 +10,17 @@ use nodeglass_fleet::{Event, Fleet};
 use nodeglass_launch::Launcher;
 use nodeglass_launch::srun::JobsByNode;
 use nodeglass_launch::target::Targets;
-use nodeglass_nodes::Supervisor;
+use nodeglass_live::Hub;
+use nodeglass_nodes::{FromNode, Supervisor};
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_recording::{Outputs, Player, PlayerControl};
 use nodeglass_report::Factors;
+use nodeglass_share::Shares;
 use nodeglass_slurm::accounting::AccountingQueries;
 use nodeglass_slurm::command::Commands;
 use nodeglass_slurm::{JobSource, PollSchedule, PollTrigger};
 use nodeglass_store::JobStore;
+use nodeglass_store::archive::EndedJob;
 use nodeglass_web::about::About;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
@@ -27,8 +30,11 @@ pub(super) struct Common<'a> {
     pub(super) config: &'a Config,
     pub(super) about: Arc<About>,
     pub(super) terminal: Terminal,
+    pub(super) events: mpsc::Sender<Event>,
+    pub(super) hub: Hub,
+    pub(super) store: JobStore,
+    pub(super) shares: Arc<Shares>,
     pub(super) poll_trigger: PollTrigger,
-    pub(super) factors: Factors,
 }
 
 /// The sources of one relay.
@@ -91,16 +97,32 @@ impl Sources {
         self.player.as_ref().map(|(_, control)| control.clone())
     }
 
-    /// A fleet without history; that of a recording is at its start.
-    pub(super) fn fleet(&self, config: &Config) -> Fleet {
-        match &self.player {
+    /// Returns whether a recording is played.
+    pub(super) fn is_recording(&self) -> bool {
+        self.player.is_some()
+    }
+
+    /// Returns the fleet at the start: the recording's, or one without history, for which earlier relays saw jobs
+    /// end.
+    pub(super) fn fleet(&self, config: &Config, about: &About, ended: Vec<EndedJob>) -> Fleet {
+        let mut fleet = match &self.player {
             Some((player, _)) => player.fleet(),
             None => Fleet::with_history_budget(config.history_mem),
+        };
+        fleet.set_thresholds(config.thresholds());
+        fleet.set_factors(factors(config));
+        if self.has_job_probes() {
+            fleet.use_jobs_of(about.user.clone());
         }
+        if !ended.is_empty() {
+            fleet.restore_ended(ended.into_iter().map(|ended| (ended.job, ended.nodes)));
+        }
+        self.announce(&mut fleet, about.clock.now_ms());
+        fleet
     }
 
     /// Announces that only machines are watched, if SLURM is not: the listed ones, else this one.
-    pub(super) fn announce(&self, fleet: &mut Fleet, now_ms: u64) {
+    fn announce(&self, fleet: &mut Fleet, now_ms: u64) {
         if self.jobs.is_some() || self.player.is_some() {
             return;
         }
@@ -111,32 +133,36 @@ impl Sources {
     }
 
     /// Runs all of them; returns what starts probes, if any can be started.
-    pub(super) fn run(self, common: &Common<'_>, store: &JobStore, outputs: Outputs) -> Option<Supervisor> {
-        let (clock, events) = (common.about.clock, outputs.events.clone());
+    pub(super) fn run(self, common: &Common<'_>, nodes: mpsc::Sender<FromNode>) -> Option<Supervisor> {
+        let Common { config, about, terminal, events, store, poll_trigger, .. } = common;
+        let clock = about.clock;
         if let Some(launcher) = &self.launcher {
-            tokio::spawn(report_launcher(launcher.status(), events.clone(), common.terminal));
+            tokio::spawn(report_launcher(launcher.status(), events.clone(), *terminal));
         }
         if let Some(jobs) = self.jobs {
-            let schedule = PollSchedule::new(common.config.slurm_interval)
-                .of_many(jobs.is_of_many())
-                .free(jobs.is_free());
+            let schedule =
+                PollSchedule::new(config.slurm_interval).of_many(jobs.is_of_many()).free(jobs.is_free());
             let found = (events.clone(), self.jobs_by_node);
-            tokio::spawn(poll(jobs, schedule, clock, found, common.poll_trigger.clone()));
+            tokio::spawn(poll(jobs, schedule, clock, found, poll_trigger.clone()));
         }
         if let Some(commands) = self.commands {
             let queries = AccountingQueries::new(commands);
-            let (user, factors) = (common.about.user.clone(), common.factors.clone());
-            tokio::spawn(account(queries, user, factors, store.clone(), clock));
+            tokio::spawn(account(queries, about.user.clone(), factors(config), store.clone(), clock));
         }
         if let Some(hosts) = self.hosts {
-            tokio::spawn(hosts.run(self.targets, events, common.terminal));
+            tokio::spawn(hosts.run(self.targets, events.clone(), *terminal));
         }
-        let nodes = outputs.nodes.clone();
         if let Some((player, _)) = self.player {
-            tokio::spawn(player.run(outputs));
+            let (nodes, events, hub) = (nodes.clone(), events.clone(), common.hub.clone());
+            tokio::spawn(player.run(Outputs { nodes, events, hub }));
         }
-        self.launcher.map(|launcher| Supervisor::new(launcher, clock, nodes, common.poll_trigger.clone()))
+        self.launcher.map(|launcher| Supervisor::new(launcher, clock, nodes, poll_trigger.clone()))
     }
+}
+
+/// Returns the cost of GPU hours and energy.
+fn factors(config: &Config) -> Factors {
+    Factors { gpu_hour: config.gpu_hour_cost.clone(), co2_g_per_kwh: config.co2_g_per_kwh }
 }
 
 /// Passes on how probes are started, and shows it in the terminal when it changes.

@@ -4,7 +4,7 @@ use anyhow::Context;
 use nodeglass_actions::Silences;
 use nodeglass_auth::tokens::Tokens;
 use nodeglass_config::Config;
-use nodeglass_fleet::{Event, Fleet, StoredPart};
+use nodeglass_fleet::{Event, StoredPart};
 use nodeglass_history::{LongHistory, Span};
 use nodeglass_live::Hub;
 use nodeglass_platform::clock::Clock;
@@ -14,8 +14,8 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Downtime;
 use nodeglass_recording::{Info, Recorder};
 use nodeglass_share::{Store, StoreError};
-use nodeglass_store::archive::{self, Archive, ArchiveError};
-use nodeglass_store::{JobStore, Origin, Place, Restored};
+use nodeglass_store::archive::{self, Archive, ArchiveError, EndedJob};
+use nodeglass_store::{AuditRecorder, JobStore, Origin, Place, Restored};
 use nodeglass_web::about::About;
 use std::sync::Arc;
 use std::thread;
@@ -34,6 +34,83 @@ const USE_SAVE: Duration = Duration::from_secs(60);
 /// A check that takes longer is reported.
 const LATE: Duration = Duration::from_secs(10);
 
+/// State that outlives the relay, opened.
+pub(super) struct Stored {
+    pub(super) silences: Silences,
+    pub(super) history: History,
+    pub(super) shares: Option<Store>,
+    pub(super) jobs: JobStore,
+    pub(super) audit: AuditRecorder,
+    pub(super) tokens: Tokens,
+}
+
+impl Stored {
+    /// Opens all of it, in memory only unless `is_stored`; `whose` describes whose jobs are watched.
+    ///
+    /// # Errors
+    /// If what was configured cannot be opened.
+    pub(super) fn open(
+        config: &Config,
+        about: &About,
+        is_stored: bool,
+        whose: &str,
+        events: &mpsc::Sender<Event>,
+    ) -> anyhow::Result<Self> {
+        let silences = silences(is_stored);
+        // Before the first findings.
+        let _ = events.try_send(Event::Silences(silences.list()));
+        let history = match is_stored && config.history_disk > 0 {
+            true => History::open(config, about, events, whose),
+            false => History::default(),
+        };
+        let shares = shares(config, about)?;
+        let jobs = jobs(about, is_stored, events.clone())?;
+        let audit = if config.no_audit { jobs.audit().off() } else { jobs.audit() };
+        Ok(Self { silences, history, shares, jobs, audit, tokens: tokens(is_stored) })
+    }
+}
+
+/// The history of this host, opened; empty if it is kept in memory only.
+#[derive(Default)]
+pub(super) struct History {
+    /// The archive to store it in from now on.
+    pub(super) archive: Option<Archive>,
+    /// History of earlier relays, not read yet.
+    pub(super) unread: Option<StoredHistory>,
+    /// The jobs that earlier relays saw end.
+    pub(super) ended: Vec<EndedJob>,
+    /// When no relay stored it.
+    pub(super) downtimes: Vec<Downtime>,
+}
+
+impl History {
+    /// If it cannot be stored, the relay runs without, and its pages say why.
+    fn open(config: &Config, about: &About, events: &mpsc::Sender<Event>, whose: &str) -> Self {
+        let (now_ms, wall_ms) = (about.clock.now_ms(), Clock::wall_ms());
+        let wall_ahead_ms = wall_ms.saturating_sub(now_ms);
+        match try_open(config.history_disk, about, wall_ahead_ms, whose) {
+            Ok((dir, mut archive)) => {
+                let relay_ms = |wall_ms: u64| wall_ms.saturating_sub(wall_ahead_ms);
+                let downtime =
+                    |span: &Span| Downtime { from_ms: relay_ms(span.from_ms), to_ms: relay_ms(span.to_ms) };
+                tokio::spawn(report(archive.state(), events.clone()));
+                Self {
+                    unread: Some(StoredHistory { dir, budget: config.history_mem, now_ms, wall_ms }),
+                    ended: archive.take_jobs(),
+                    downtimes: archive.downtimes().iter().map(downtime).collect(),
+                    archive: Some(archive),
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the history will not be stored");
+                let problem = Some(problem(&error.to_string()));
+                let _ = events.try_send(Event::Storage(StoredPart::History, problem));
+                Self::default()
+            }
+        }
+    }
+}
+
 /// History of earlier relays, not read yet.
 #[derive(Debug)]
 pub(super) struct StoredHistory {
@@ -42,39 +119,6 @@ pub(super) struct StoredHistory {
     budget: usize,
     now_ms: u64,
     wall_ms: u64,
-}
-
-/// Opens the history of this host: restores the jobs that ended into the fleet, and states in `about` when no relay
-/// stored it. Returns where it is stored from now on, and what [`StoredHistory::restore`] reads. If it cannot be stored,
-/// the relay runs without, and its pages say why. `watches` describes whose jobs are watched.
-pub(super) fn history(
-    config: &Config,
-    about: &mut About,
-    fleet: &mut Fleet,
-    events: &mpsc::Sender<Event>,
-    watches: &str,
-) -> Option<(Archive, StoredHistory)> {
-    if config.history_disk == 0 {
-        return None;
-    }
-    let (now_ms, wall_ms) = (about.clock.now_ms(), Clock::wall_ms());
-    let wall_ahead_ms = wall_ms.saturating_sub(now_ms);
-    match try_open(config.history_disk, about, wall_ahead_ms, watches) {
-        Ok((dir, mut archive)) => {
-            fleet.restore_ended(archive.take_jobs().into_iter().map(|ended| (ended.job, ended.nodes)));
-            let relay_ms = |wall_ms: u64| wall_ms.saturating_sub(wall_ahead_ms);
-            let downtime =
-                |span: &Span| Downtime { from_ms: relay_ms(span.from_ms), to_ms: relay_ms(span.to_ms) };
-            about.downtimes = archive.downtimes().iter().map(downtime).collect();
-            tokio::spawn(report(archive.state(), events.clone()));
-            Some((archive, StoredHistory { dir, budget: config.history_mem, now_ms, wall_ms }))
-        }
-        Err(error) => {
-            tracing::warn!(%error, "the history will not be stored");
-            fleet.handle(Event::Storage(StoredPart::History, Some(problem(&error.to_string()))), now_ms);
-            None
-        }
-    }
 }
 
 impl StoredHistory {
@@ -131,8 +175,8 @@ async fn report(mut state: tokio::sync::watch::Receiver<archive::Storing>, event
 
 /// Starts the thread that stores jobs and notes. Those of a simulated cluster or a recording, which are not real, are
 /// kept in memory only.
-pub(super) fn jobs(about: &About, is_real: bool, events: mpsc::Sender<Event>) -> anyhow::Result<JobStore> {
-    let place = if is_real { Place::StateDir } else { Place::Memory };
+fn jobs(about: &About, is_stored: bool, events: mpsc::Sender<Event>) -> anyhow::Result<JobStore> {
+    let place = if is_stored { Place::StateDir } else { Place::Memory };
     let cluster = about.cluster.as_ref().map(ToString::to_string).unwrap_or_default();
     let origin = Origin { cluster, host: about.host.to_string() };
     let problems = events.clone();
@@ -160,7 +204,7 @@ async fn report_jobs(mut problem: watch::Receiver<Option<Text>>, events: mpsc::S
 }
 
 /// The store for shares, if configured.
-pub(super) fn shares(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
+fn shares(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
     if !config.persist_shares {
         return Ok(None);
     }
@@ -168,7 +212,7 @@ pub(super) fn shares(config: &Config, about: &About) -> Result<Option<Store>, St
 }
 
 /// Opens the silences of findings. The silences of a simulated cluster or a recording end with the relay.
-pub(super) fn silences(is_stored: bool) -> Silences {
+fn silences(is_stored: bool) -> Silences {
     let dir = is_stored.then(StateDir::open).transpose().unwrap_or_else(|error| {
         tracing::warn!(%error, "silences will not be stored");
         None
@@ -177,8 +221,8 @@ pub(super) fn silences(is_stored: bool) -> Silences {
 }
 
 /// The owner's tokens; those for a simulated cluster or a recording are kept in memory only.
-pub(super) fn tokens(is_real: bool) -> Tokens {
-    let dir = is_real.then(StateDir::open).transpose().unwrap_or_else(|error| {
+fn tokens(is_stored: bool) -> Tokens {
+    let dir = is_stored.then(StateDir::open).transpose().unwrap_or_else(|error| {
         tracing::warn!(%error, "tokens will not be stored");
         None
     });

@@ -4,16 +4,16 @@ use anyhow::Context;
 use nodeglass_access::user;
 use nodeglass_actions::JobControl;
 use nodeglass_config::{Config, LauncherChoice, Script, Watch, Who, whose};
-use nodeglass_launch::Launcher;
 use nodeglass_launch::auto::AutoLauncher;
 use nodeglass_launch::local::LocalLauncher;
-use nodeglass_launch::openssh::{OpensshLauncher, OpensshOptions};
+use nodeglass_launch::openssh::OpensshLauncher;
 use nodeglass_launch::scripted::ScriptedCluster;
 use nodeglass_launch::srun::{JobsByNode, SrunLauncher};
 use nodeglass_launch::ssh_config::Local;
-use nodeglass_launch::ssh2::{Ssh2Launcher, Ssh2Options};
+use nodeglass_launch::ssh2::Ssh2Launcher;
 use nodeglass_launch::target::{ByTarget, Targets};
 use nodeglass_launch::upload::ProbeBinary;
+use nodeglass_launch::{Launcher, SshOptions};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Mode;
 use nodeglass_recording::{Player, PlayerControl};
@@ -207,33 +207,27 @@ impl Site {
         }
         let probe = ProbeBinary::find(config.probe.as_deref())?;
         let relay_id = relay_id()?;
-        let ssh2 = |probe| {
-            Ssh2Launcher::new(Ssh2Options { probe, relay_id, config: None, local: Local::from_env() })
-                .with_targets(targets.clone())
-        };
-        let openssh = |probe| {
-            OpensshLauncher::new(OpensshOptions { probe, relay_id, config: None, local: Local::from_env() })
-                .with_targets(targets.clone())
-        };
+        let options =
+            || SshOptions { probe: probe.clone(), relay_id, config: None, local: Local::from_env() };
+        let ssh2 = || Ssh2Launcher::new(options()).with_targets(targets.clone());
+        let openssh = || OpensshLauncher::new(options()).with_targets(targets.clone());
         let by_ssh = || -> Arc<dyn Launcher> {
-            Arc::new(AutoLauncher::new(vec![Box::new(ssh2(probe.clone())), Box::new(openssh(probe.clone()))]))
+            Arc::new(AutoLauncher::new(vec![Box::new(ssh2()), Box::new(openssh())]))
         };
-        let srun = |probe| SrunLauncher::new(probe, relay_id, jobs_by_node.clone());
+        let srun = || SrunLauncher::new(probe.clone(), relay_id, jobs_by_node.clone());
         let site: Arc<dyn Launcher> = match config.launcher {
             LauncherChoice::Auto if self == Self::ThisMachine => {
                 return Ok(Arc::new(LocalLauncher::new(probe, relay_id)));
             }
             LauncherChoice::Local => return Ok(Arc::new(LocalLauncher::new(probe, relay_id))),
-            LauncherChoice::Ssh2 => Arc::new(ssh2(probe.clone())),
-            LauncherChoice::Openssh => Arc::new(openssh(probe.clone())),
-            LauncherChoice::Srun => Arc::new(srun(probe.clone())),
+            LauncherChoice::Ssh2 => Arc::new(ssh2()),
+            LauncherChoice::Openssh => Arc::new(openssh()),
+            LauncherChoice::Srun => Arc::new(srun()),
             // srun reaches nodes of this machine's cluster only.
             LauncherChoice::Auto if is_other_cluster || self == Self::Hosts => by_ssh(),
-            LauncherChoice::Auto => Arc::new(AutoLauncher::new(vec![
-                Box::new(ssh2(probe.clone())),
-                Box::new(openssh(probe.clone())),
-                Box::new(srun(probe.clone())),
-            ])),
+            LauncherChoice::Auto => {
+                Arc::new(AutoLauncher::new(vec![Box::new(ssh2()), Box::new(openssh()), Box::new(srun())]))
+            }
         };
         let listed = match config.launcher {
             LauncherChoice::Auto if self != Self::Hosts => by_ssh(),

@@ -28,12 +28,28 @@ use bytes::Bytes;
 pub use login_files::LoginState;
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::{JobId, NodeName, Text};
+use ssh_config::Local;
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
+use upload::ProbeBinary;
 
 /// Capacity of the channels to and from a probe, in chunks.
 pub const PIPE_DEPTH: usize = 64;
+
+/// Options of the launchers that log in over SSH.
+#[derive(Clone, Debug)]
+pub struct SshOptions {
+    /// The probe to run.
+    pub probe: ProbeBinary,
+    /// Identifies this relay to probes, so that a new link to a node takes over from a dead one.
+    pub relay_id: u64,
+    /// Another file than `~/.ssh/config` (`ssh -F`).
+    pub config: Option<PathBuf>,
+    /// Home directory, user and agent.
+    pub local: Local,
+}
 
 /// Starts probes.
 #[async_trait]

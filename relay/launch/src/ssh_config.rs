@@ -2,7 +2,7 @@
 
 use super::child::{self, ChildCommand};
 use super::target::SshTarget;
-use super::{LaunchError, Tail};
+use super::{LaunchError, StreamEnd, Tail};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -155,18 +155,20 @@ pub async fn settings(
         Ok(Ok(output)) => output,
     };
     if end.exit != Some(0) {
-        let why = end.stderr.as_str().trim();
-        let code =
-            || end.exit.map_or_else(|| "it was stopped".to_owned(), |code| format!("exit status {code}"));
-        let status = || end.broken.as_ref().map_or_else(code, ToString::to_string);
-        return Err(ConfigError::Refused(if why.is_empty() {
-            status()
-        } else {
-            why.chars().take(200).collect()
-        }));
+        return Err(ConfigError::Refused(reason(&end)));
     }
     let text = String::from_utf8_lossy(&text);
     Ok(HostSettings { host: target.to_string(), ..read(&text, host, local) })
+}
+
+/// Returns why `ssh -G` failed.
+fn reason(end: &StreamEnd) -> String {
+    let why = end.stderr.as_str().trim();
+    if !why.is_empty() {
+        return why.chars().take(200).collect();
+    }
+    let code = || end.exit.map_or_else(|| "it was stopped".to_owned(), |code| format!("exit status {code}"));
+    end.broken.as_ref().map_or_else(code, ToString::to_string)
 }
 
 /// Variables that are the relay's own, or let ssh open a window to ask for a password.

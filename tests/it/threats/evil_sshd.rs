@@ -6,9 +6,9 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_launch::ssh_config::Local;
-use nodeglass_launch::ssh2::{Ssh2Launcher, Ssh2Options};
+use nodeglass_launch::ssh2::Ssh2Launcher;
 use nodeglass_launch::upload::ProbeBinary;
-use nodeglass_launch::{LaunchError, Launcher};
+use nodeglass_launch::{LaunchError, Launcher, SshOptions};
 use nodeglass_protocol::NodeName;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -57,7 +57,7 @@ impl EvilSshd {
         let (config, probe) = (dir.path().join("config"), dir.path().join("node-probe"));
         std::fs::write(&config, format!("Host *\n HostName 127.0.0.1\n Port {}\n", self.port))?;
         std::fs::write(&probe, "a probe")?;
-        let launcher = Ssh2Launcher::new(Ssh2Options {
+        let launcher = Ssh2Launcher::new(SshOptions {
             probe: ProbeBinary::find(Some(&probe))?,
             relay_id: 1,
             config: Some(config),

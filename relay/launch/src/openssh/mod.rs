@@ -13,8 +13,7 @@ use super::identity::key_files;
 use super::login_files::LoginFiles;
 use super::ssh_config::{self, HostSettings, Local};
 use super::target::Targets;
-use super::upload::ProbeBinary;
-use super::{LaunchError, Launcher, LoginState, NodeStream, StreamEnd};
+use super::{LaunchError, Launcher, LoginState, NodeStream, SshOptions, StreamEnd};
 use async_trait::async_trait;
 use bytes::Bytes;
 use failure::unreachable;
@@ -57,19 +56,6 @@ const BEFORE_DEADLINE: Duration = Duration::from_millis(100);
 /// Time limit for reading key files, which explain a refusal.
 const FILES_LIMIT: Duration = Duration::from_secs(5);
 
-/// Options of the launcher.
-#[derive(Clone, Debug)]
-pub struct OpensshOptions {
-    /// The probe to run.
-    pub probe: ProbeBinary,
-    /// Identifies this relay to probes, so that a new link to a node takes over from a dead one.
-    pub relay_id: u64,
-    /// Another file than `~/.ssh/config` (`ssh -F`).
-    pub config: Option<PathBuf>,
-    /// Home directory, user and agent.
-    pub local: Local,
-}
-
 /// Starts probes with the system's `ssh`.
 pub struct OpensshLauncher {
     client: Arc<Client>,
@@ -88,8 +74,8 @@ struct Client {
 
 impl OpensshLauncher {
     /// A launcher without connections.
-    pub fn new(options: OpensshOptions) -> Self {
-        let OpensshOptions { probe, relay_id, config, local } = options;
+    pub fn new(options: SshOptions) -> Self {
+        let SshOptions { probe, relay_id, config, local } = options;
         Self {
             login_files: LoginFiles::new(&local.home, config.as_deref()),
             client: Arc::new(Client { config, local }),

@@ -9,37 +9,22 @@ mod pump;
 
 use super::deploy::{self, CONNECTS_AT_ONCE, Deployer, LAUNCH_LIMIT};
 use super::login_files::LoginFiles;
-use super::ssh_config::{self, HostSettings, Local};
+use super::ssh_config::{self, HostSettings};
 use super::target::Targets;
-use super::upload::ProbeBinary;
-use super::{LaunchError, Launcher, LoginState, NodeStream};
+use super::{LaunchError, Launcher, LoginState, NodeStream, SshOptions};
 use async_trait::async_trait;
 use auth::{AGENT_THREADS, AgentPermits};
 use connect::TrustedOnce;
 use failure::{OPENSSH, capability};
 use link::Link;
 use nodeglass_protocol::NodeName;
-use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-/// Options of the built-in SSH client.
-#[derive(Clone, Debug)]
-pub struct Ssh2Options {
-    /// The probe to run.
-    pub probe: ProbeBinary,
-    /// Identifies this relay to probes, so that a new link to a node takes over from a dead one.
-    pub relay_id: u64,
-    /// Another file than `~/.ssh/config` (`ssh -F`).
-    pub config: Option<PathBuf>,
-    /// Home directory, user and agent.
-    pub local: Local,
-}
-
 /// Starts probes over SSH with libssh2.
 pub struct Ssh2Launcher {
-    options: Ssh2Options,
+    options: SshOptions,
     targets: Targets,
     connects: Semaphore,
     agents: AgentPermits,
@@ -68,7 +53,7 @@ impl Launcher for Ssh2Launcher {
 
 impl Ssh2Launcher {
     /// A launcher without connections.
-    pub fn new(options: Ssh2Options) -> Self {
+    pub fn new(options: SshOptions) -> Self {
         let login_files = LoginFiles::new(&options.local.home, options.config.as_deref());
         let deployer = Deployer::new(options.probe.clone(), options.relay_id);
         Self {
@@ -90,7 +75,7 @@ impl Ssh2Launcher {
 
     /// Connects, verifies the host and authenticates.
     async fn log_in(&self, node: &NodeName) -> Result<Link, LaunchError> {
-        let Ssh2Options { config, local, .. } = &self.options;
+        let SshOptions { config, local, .. } = &self.options;
         let settings = ssh_config::settings(&self.targets.ssh(node), config.as_deref(), local).await?;
         self.login_files.note(&settings);
         speakable(&settings)?;

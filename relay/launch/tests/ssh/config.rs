@@ -1,11 +1,11 @@
 //! The client side of a test: an ssh configuration, a probe, a launcher.
 
 use super::sshd::Sshd;
-use nodeglass_launch::openssh::{OpensshLauncher, OpensshOptions};
+use nodeglass_launch::openssh::OpensshLauncher;
 use nodeglass_launch::ssh_config::Local;
-use nodeglass_launch::ssh2::{Ssh2Launcher, Ssh2Options};
+use nodeglass_launch::ssh2::Ssh2Launcher;
 use nodeglass_launch::upload::ProbeBinary;
-use nodeglass_launch::{LaunchError, Launcher, NodeStream};
+use nodeglass_launch::{LaunchError, Launcher, NodeStream, SshOptions};
 use nodeglass_protocol::NodeName;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl<'a> User<'a> {
     }
 
     pub fn launcher(&self, probe: &Path) -> Ssh2Launcher {
-        Ssh2Launcher::new(Ssh2Options {
+        Ssh2Launcher::new(SshOptions {
             probe: ProbeBinary::find(Some(probe)).unwrap(),
             relay_id: 0xabcd,
             config: Some(self.config()),
@@ -70,7 +70,7 @@ impl<'a> User<'a> {
     }
 
     pub fn openssh(&self, probe: &Path) -> OpensshLauncher {
-        OpensshLauncher::new(OpensshOptions {
+        OpensshLauncher::new(SshOptions {
             probe: ProbeBinary::find(Some(probe)).unwrap(),
             relay_id: 0xabcd,
             config: Some(self.config()),
