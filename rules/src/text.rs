@@ -174,9 +174,35 @@ pub fn short_span(seconds: u64) -> String {
     }
 }
 
+/// Aligns the columns of a table: each row as a line, with two spaces between columns. Columns are as wide as their longest
+/// cell; those that `is_number` selects are aligned to the right, and all others to the left.
+pub fn aligned<R: AsRef<[String]>>(rows: &[R], is_number: impl Fn(usize) -> bool) -> Vec<String> {
+    let cells = || rows.iter().map(AsRef::as_ref);
+    let columns = cells().map(<[String]>::len).max().unwrap_or(0);
+    let length = |row: &[String], column: usize| row.get(column).map_or(0, |cell| cell.chars().count());
+    let width = |column: usize| cells().map(|row| length(row, column)).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &[String]| {
+        let padded = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            if is_number(column) { format!("{cell:>width$}") } else { format!("{cell:width$}") }
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    cells().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_a_table_are_aligned_to_the_right() {
+        let rows =
+            [["GPU", "TYPE", "MEM"], ["0", "Größe", "7"], ["10", "", ""]].map(|row| row.map(str::to_owned));
+        let lines = aligned(&rows, |column| column == 2);
+        assert_eq!(lines, ["GPU  TYPE   MEM", "0    Größe    7", "10"]);
+        assert!(aligned::<[String; 0]>(&[], |_| true).is_empty());
+    }
 
     #[test]
     fn memory_has_one_decimal_where_it_matters() {
@@ -227,7 +253,7 @@ mod tests {
 
     #[test]
     fn durations_have_at_most_two_units() {
-        assert_eq!(span(12), "12 s");
+        assert_eq!([span(0), span(59), span(60), span(3_600)], ["0 s", "59 s", "1 min", "1 h"]);
         assert_eq!(span(240), "4 min");
         assert_eq!(span(25_041), "6 h 57 min");
         assert_eq!(span(3_660), "1 h 1 min");

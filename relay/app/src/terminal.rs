@@ -9,10 +9,11 @@ use nodeglass_config::BindAddr;
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::Text;
 use nodeglass_recording::CutSummary;
+use nodeglass_rules::text::{aligned, span};
 use rustix::fs::FileType;
 use serde::Serialize;
 use std::borrow::Cow;
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write as _, stderr, stdout};
 use std::path::Path;
 
@@ -176,7 +177,7 @@ fn start_message(running: &Running, style: Style) -> String {
 
 /// A relay that runs already; `another` is the command that starts another one.
 fn found(running: &Running, another: &str, now_s: u64, style: Style) -> String {
-    let up = duration(now_s.saturating_sub(running.since_s));
+    let up = span(now_s.saturating_sub(running.since_s));
     let mut out = title(running, &format!("  already running (pid {}, up {up})", running.pid), style);
     watched(running, style, &mut out);
     out.push_str(&row("stop", &format!("press Ctrl-C in its terminal, or run kill {}", running.pid), style));
@@ -239,7 +240,7 @@ pub fn overview(running: &[Running], now_s: u64, local: fn(u64) -> LocalTime) ->
     let rows: Vec<_> = running
         .iter()
         .map(|relay| {
-            let up = duration(now_s.saturating_sub(relay.since_s));
+            let up = span(now_s.saturating_sub(relay.since_s));
             [
                 relay.watches.clone(),
                 format!("pid {}", relay.pid),
@@ -248,34 +249,7 @@ pub fn overview(running: &[Running], now_s: u64, local: fn(u64) -> LocalTime) ->
             ]
         })
         .collect();
-    aligned(&rows)
-}
-
-/// Rows as lines with aligned columns.
-pub fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    let line = |row: &[String; N]| {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
-            let _ = write!(line, "{cell:<width$}  ");
-        }
-        line.trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
-}
-
-/// A duration in its two largest units, the second only if it is not zero.
-pub fn duration(seconds: u64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-    match (days, hours % 24, minutes % 60) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, minutes) => format!("{minutes} min"),
-        (0, hours, 0) => format!("{hours} h"),
-        (0, hours, minutes) => format!("{hours} h {minutes} min"),
-        (days, 0, _) => format!("{days} d"),
-        (days, hours, _) => format!("{days} d {hours} h"),
-    }
+    aligned(&rows, |_| false)
 }
 
 /// Prints to stdout while the relay runs, ignoring errors: a closed stdout does not stop the relay.
@@ -388,7 +362,7 @@ pub fn cut(summary: &CutSummary, to: &Path) -> String {
         if *gpus == 1 { "GPU" } else { "GPUs" },
         job.nodes.len(),
         if job.nodes.len() == 1 { "node" } else { "nodes" },
-        duration(length_ms / 1_000),
+        span(length_ms / 1_000),
         to.display(),
         to.display(),
     )
@@ -481,21 +455,6 @@ a simulated cluster (demo)  pid 99    127.0.0.1:8091  since 02:11 (18 min)
   http://127.0.0.1:8091/#k=other
 "
         );
-    }
-
-    #[test]
-    fn durations_are_shown_in_their_two_largest_units() {
-        for (seconds, text) in [
-            (0, "0 s"),
-            (59, "59 s"),
-            (60, "1 min"),
-            (3_600, "1 h"),
-            (3_660, "1 h 1 min"),
-            (86_400, "1 d"),
-            (180_000, "2 d 2 h"),
-        ] {
-            assert_eq!(duration(seconds), text);
-        }
     }
 
     #[test]

@@ -1,23 +1,11 @@
 //! Amounts, durations and columns as text.
 
-use std::fmt::Write as _;
+use nodeglass_rules::text;
 
 /// Columns of text, the first `texts` of them aligned to the left and the others to the right.
 pub fn aligned(rows: &[Vec<String>], texts: usize) -> String {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..columns).map(width).collect();
-    let mut out = String::new();
-    for row in rows {
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let _ = match column {
-                column if column < texts => write!(out, "  {cell:width$}"),
-                _ => write!(out, "  {cell:>width$}"),
-            };
-        }
-        out.push('\n');
-    }
-    out
+    let lines = text::aligned(rows, |column| column >= texts);
+    lines.into_iter().map(|line| format!("  {line}\n")).collect()
 }
 
 /// An amount of bytes with a binary unit: `12.3 GiB`.

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use hyper::Method;
 use nodeglass_app::addresses::here;
 use nodeglass_app::remote::Remote;
-use nodeglass_app::terminal::{self, aligned, duration};
+use nodeglass_app::terminal;
 use nodeglass_config::{AuditArgs, AuditFormat};
 use nodeglass_platform::clock::Clock;
 use nodeglass_platform::local_time::LocalTime;
@@ -13,6 +13,7 @@ use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::audit::{AuditLog, AuditRecord, View, ViewClient, ViewEnd, ViewerIdentity};
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_rules::csv;
+use nodeglass_rules::text::{aligned, span};
 use nodeglass_store::{Database, RelayRun};
 
 /// Executes the command; returns what to print.
@@ -74,10 +75,10 @@ fn text(log: &AuditLog, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
     }
     let mut out = Vec::new();
     if views.len() > 1 {
-        out.push(lines(aligned(&views)));
+        out.push(lines(aligned(&views, |_| false)));
     }
     if actions.len() > 1 {
-        out.push(lines(aligned(&actions)));
+        out.push(lines(aligned(&actions, |_| false)));
     }
     if out.is_empty() && !log.is_recorded {
         "the running relay keeps no audit log (--no-audit)\n".to_owned()
@@ -93,7 +94,7 @@ fn lines(rows: Vec<String>) -> String {
 }
 
 fn lasted(view: &View, now_ms: u64) -> String {
-    let until = |at_ms: u64| duration(at_ms.saturating_sub(view.began_ms) / 1_000);
+    let until = |at_ms: u64| span(at_ms.saturating_sub(view.began_ms) / 1_000);
     match view.end {
         ViewEnd::Open => format!("{}, still open", until(now_ms)),
         ViewEnd::Ended { at_ms } => until(at_ms),

@@ -5,8 +5,9 @@
 //! thing would look at simulated jobs.
 
 use nodeglass_access::key_file::Running;
-use nodeglass_app::terminal::{self, Style};
+use nodeglass_app::terminal::Style;
 use nodeglass_config::{Difference, Requested, stop_hint};
+use nodeglass_rules::text::aligned;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
@@ -51,7 +52,7 @@ pub fn refusal(
                 |value: &str| if value.is_empty() { "not set".to_owned() } else { value.to_owned() };
             [difference.name.clone(), or_unset(running), or_unset(&difference.requested)]
         }));
-        for (row, line) in terminal::aligned(&rows).into_iter().enumerate() {
+        for (row, line) in aligned(&rows, |_| false).into_iter().enumerate() {
             let _ = writeln!(out, "  {}", if row == 0 { style.dim(&line) } else { line });
         }
         out.push('\n');

@@ -1,9 +1,9 @@
 //! Output of `relay share`: aligned, with the link on a line of its own.
 
-use nodeglass_app::terminal::{aligned, duration};
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::LongText;
 use nodeglass_protocol::share::{HiddenParts, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
+use nodeglass_rules::text::{aligned, span};
 use std::fmt::Write as _;
 
 /// A created share, with what to hand on; `option` selects its relay in the command that revokes it.
@@ -46,7 +46,7 @@ pub(super) fn list(sharing: &Sharing, now_ms: u64, local: fn(u64) -> LocalTime) 
             share.terms.label.to_string(),
         ]
     }));
-    aligned(&rows).into_iter().map(|line| line + "\n").collect()
+    aligned(&rows, |_| false).into_iter().map(|line| line + "\n").collect()
 }
 
 /// The revoked shares.
@@ -79,7 +79,7 @@ fn ends(terms: &ShareTerms, now_ms: u64, local: fn(u64) -> LocalTime, zone: &str
     let (now_s, end_s) = (now_ms / 1_000, terms.expires_ms / 1_000);
     let at = local(end_s).seen_from(&local(now_s));
     let gap = if zone.is_empty() { "" } else { " " };
-    let left = duration(end_s.saturating_sub(now_s));
+    let left = span(end_s.saturating_sub(now_s));
     let with_job = if terms.ends_with_job { ", or with the job" } else { "" };
     format!("{at}{gap}{zone} (in {left}){with_job}")
 }
@@ -87,7 +87,7 @@ fn ends(terms: &ShareTerms, now_ms: u64, local: fn(u64) -> LocalTime, zone: &str
 fn visitors<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) -> String {
     let one = |visitor: &Visitor| {
         let user = visitor.user.as_ref().map_or("unknown user", |user| user.as_str());
-        format!("{user} for {}", duration(now_ms.saturating_sub(visitor.since_ms) / 1_000))
+        format!("{user} for {}", span(now_ms.saturating_sub(visitor.since_ms) / 1_000))
     };
     let visitors: Vec<_> = visitors.map(one).collect();
     if visitors.is_empty() { "-".to_owned() } else { visitors.join(", ") }

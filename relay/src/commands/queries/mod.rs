@@ -22,6 +22,7 @@ use nodeglass_app::Signals;
 use nodeglass_config::{Config, FindingsArgs, FindingsCommand, ListArgs, Query};
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::{LongText, NodeName};
+use nodeglass_rules::text::{aligned, tenths};
 use nodeglass_slurm::command::Commands;
 use serde::Serialize;
 use source::Source;
@@ -193,29 +194,13 @@ fn table(header: &[&str], mut rows: Vec<Vec<String>>, texts: usize) -> String {
         }
     }
     rows.insert(0, header.iter().map(|title| (*title).to_owned()).collect());
-    let columns = header.len();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..columns).map(width).collect();
-    let mut out = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let gap = if column == 0 { "" } else { "  " };
-            line += &match column {
-                column if column < texts || column + 1 == columns => format!("{gap}{cell:width$}"),
-                _ => format!("{gap}{cell:>width$}"),
-            };
-        }
-        out += line.trim_end();
-        out.push('\n');
-    }
-    out
+    let is_number = |column| column >= texts && column + 1 < header.len();
+    aligned(&rows, is_number).into_iter().map(|line| line + "\n").collect()
 }
 
 /// A number of bytes in GiB, as `12.3`.
 fn gib(bytes: u64) -> String {
-    let tenths = (bytes as f64 / (1_u64 << 30) as f64 * 10.0).round() / 10.0;
-    format!("{tenths:.1}")
+    tenths(bytes as f64 / (1_u64 << 30) as f64)
 }
 
 /// A value, or a dash where there is none.
