@@ -286,67 +286,79 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
         .try_get_matches_from(&args)
         .map_err(|error| explained(error, &args))?;
     let cli = Cli::from_arg_matches(&matches)?;
-    let read_config = || -> Result<_, ConfigError> {
+    let read_config = || {
         let effective = effective(&matches, &file(cli.file.as_deref())?);
         Ok((config(&effective)?, effective))
     };
-    Ok(match cli.subcommand {
+    match cli.subcommand {
         None => {
             let (config, effective) = read_config()?;
             let requested = Requested::new(&config, &effective);
-            Request::Run { config: Box::new(config), requested, new: cli.new }
+            Ok(Request::Run { config: Box::new(config), requested, new: cli.new })
         }
-        Some(Sub::Top(args)) => {
+        Some(command) => command_request(command, &read_config),
+    }
+}
+
+/// The request of a command, which reads the settings only if they apply to it.
+fn command_request(
+    command: Sub,
+    read_config: &dyn Fn() -> Result<(Config, Vec<Effective>), ConfigError>,
+) -> Result<Request, ReadError> {
+    Ok(match command {
+        Sub::Top(args) => {
             let (config, effective) = read_config()?;
             let is_chosen = effective.iter().any(Effective::chooses_watch);
             let requested = is_chosen.then(|| Requested::new(&config, &effective));
             Request::Top { args, config: Box::new(config), requested }
         }
-        Some(Sub::Query(query)) => {
+        Sub::Query(query) => {
             let config = Box::new(read_config()?.0);
             Request::Query { query, config }
         }
-        Some(Sub::Mcp(args)) => Request::Mcp(args),
-        Some(Sub::Doctor(args)) => {
+        Sub::Mcp(args) => Request::Mcp(args),
+        Sub::Doctor(args) => {
             let settings = read_config().map(|(config, effective)| (Box::new(config), effective));
             Request::Doctor { args, settings, default: Box::new(default_config()?) }
         }
-        Some(Sub::Notify(args)) => Request::Notify { args, config: Box::new(read_config()?.0) },
-        Some(Sub::Help(name)) => return Err(help(shown(), &checked(name)?).into()),
-        Some(Sub::Completions(args)) => Request::Print(completions(shown(), args.shell)),
-        Some(Sub::Man(ManArgs { out: Some(folder), .. })) => {
+        Sub::Notify(args) => Request::Notify { args, config: Box::new(read_config()?.0) },
+        Sub::Help(name) => return Err(help(shown(), &checked(name)?).into()),
+        Sub::Completions(args) => Request::Print(completions(shown(), args.shell)),
+        Sub::Man(ManArgs { out: Some(folder), .. }) => {
             Request::WriteManPages { folder, pages: man_pages(shown()) }
         }
-        Some(Sub::Man(ManArgs { words, out: None })) => match man(shown(), &words) {
+        Sub::Man(ManArgs { words, out: None }) => match man(shown(), &words) {
             Some(page) => Request::Print(page),
             None => return Err(no_such(&words)),
         },
-        Some(Sub::Config { json }) => Request::ShowConfig { effective: read_config()?.1, json },
-        Some(Sub::Link { tab, json, which }) => {
-            Request::ShowLink { for_one_tab: tab, json, relay: which.relay }
-        }
-        Some(Sub::Retry { node, json, which }) => Request::Retry { node, json, relay: which.relay },
-        Some(Sub::Token { command, which }) => Request::Token { command, relay: which.relay },
-        Some(Sub::Note(args)) => Request::Note(args),
-        Some(Sub::Report(args)) => {
-            let webhook = match &args.webhook {
-                None => None,
-                Some(Some(url)) => Some(Webhook::new(url.clone(), args.webhook_format.unwrap_or_default())),
-                Some(None) => {
-                    let mut config = read_config()?.0;
-                    config.report_webhook_format =
-                        args.webhook_format.unwrap_or(config.report_webhook_format);
-                    config.report_webhook()
-                }
-            };
-            Request::Report { args, webhook }
-        }
-        Some(Sub::History { args }) => Request::History(args),
-        Some(Sub::Me(args)) => Request::Me(args),
-        Some(Sub::Audit(args)) => Request::Audit(args),
-        Some(Sub::Share(args)) => Request::Share(args),
-        Some(Sub::Record(args)) => Request::Record(args),
+        Sub::Config { json } => Request::ShowConfig { effective: read_config()?.1, json },
+        Sub::Link { tab, json, which } => Request::ShowLink { for_one_tab: tab, json, relay: which.relay },
+        Sub::Retry { node, json, which } => Request::Retry { node, json, relay: which.relay },
+        Sub::Token { command, which } => Request::Token { command, relay: which.relay },
+        Sub::Note(args) => Request::Note(args),
+        Sub::Report(args) => Request::Report { webhook: report_webhook(&args, read_config)?, args },
+        Sub::History { args } => Request::History(args),
+        Sub::Me(args) => Request::Me(args),
+        Sub::Audit(args) => Request::Audit(args),
+        Sub::Share(args) => Request::Share(args),
+        Sub::Record(args) => Request::Record(args),
     })
+}
+
+/// Returns the URL to post a report to, if requested: the named URL, or the configured one.
+fn report_webhook(
+    args: &ReportArgs,
+    read_config: &dyn Fn() -> Result<(Config, Vec<Effective>), ConfigError>,
+) -> Result<Option<Webhook>, ConfigError> {
+    match &args.webhook {
+        None => Ok(None),
+        Some(Some(url)) => Ok(Some(Webhook::new(url.clone(), args.webhook_format.unwrap_or_default()))),
+        Some(None) => {
+            let mut config = read_config()?.0;
+            config.report_webhook_format = args.webhook_format.unwrap_or(config.report_webhook_format);
+            Ok(config.report_webhook())
+        }
+    }
 }
 
 /// Reads the command line of a command of its own.
