@@ -229,6 +229,35 @@ fn now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
+/// Checks whether the relay can upload its probe to the home directory, by the node's response.
+fn home(answers: &str, node: &NodeName) -> CheckResult {
+    let has = |word: &str| answers.lines().any(|line| line == word);
+    let other = "the relay uploads its probe to another folder there (/run/user, /tmp or /dev/shm)";
+    match answers.lines().find_map(|line| line.strip_prefix("home ")) {
+        Some(why) => CheckResult::warn(
+            SECTION,
+            "home",
+            format!("cannot be written: {}", Text::new(why)),
+            format!("{}; meanwhile {other}", home_remedy(why)),
+        ),
+        None if has("noexec") => CheckResult::warn(
+            SECTION,
+            "home",
+            "programs cannot be run from there (mounted noexec)",
+            format!("nothing: {other}"),
+        ),
+        None if has("end") => CheckResult::ok(SECTION, "home", "writable, and programs run from there"),
+        None => CheckResult::fail(
+            SECTION,
+            "home",
+            "the node's response is incomplete",
+            format!(
+                "a quota, a limit of the session or a hanging file system may have ended our command; try `ssh {node}`"
+            ),
+        ),
+    }
+}
+
 /// Checks the node's response to [`SCRIPT`] between two times of this machine.
 fn answers(ran: &Ran, machine: &Text, node: &NodeName, before: i64, after: i64) -> Vec<CheckResult> {
     let output = String::from_utf8_lossy(&ran.output);
@@ -252,29 +281,7 @@ fn answers(ran: &Ran, machine: &Text, node: &NodeName, before: i64, after: i64) 
         ),
     }];
     let of = |key: &str| answers.lines().find_map(|line| line.strip_prefix(key));
-    let has = |word: &str| answers.lines().any(|line| line == word);
-    let other = "the relay uploads its probe to another folder there (/run/user, /tmp or /dev/shm)";
-    found.push(match of("home ") {
-        Some(why) => CheckResult::warn(
-            SECTION,
-            "home",
-            format!("cannot be written: {}", Text::new(why)),
-            format!("{}; meanwhile {other}", home_remedy(why)),
-        ),
-        None if has("noexec") => CheckResult::warn(
-            SECTION,
-            "home",
-            "programs cannot be run from there (mounted noexec)",
-            format!("nothing: {other}"),
-        ),
-        None if has("end") => CheckResult::ok(SECTION, "home", "writable, and programs run from there"),
-        None => CheckResult::fail(
-            SECTION,
-            "home",
-            "the node's response is incomplete",
-            format!("a quota, a limit of the session or a hanging file system may have ended our command; try `ssh {node}`"),
-        ),
-    });
+    found.push(home(answers, node));
     if let Some(files) = of("files ") {
         found.push(CheckResult::ok(SECTION, "limits", format!("{} open files", Text::new(files))));
     }

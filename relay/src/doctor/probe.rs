@@ -3,8 +3,8 @@
 use super::{CheckResult, Context, Level, limited, node};
 use nodeglass_app::watched::Site;
 use nodeglass_config::LauncherChoice;
-use nodeglass_launch::srun;
 use nodeglass_launch::target::Targets;
+use nodeglass_launch::{Launcher, srun};
 use nodeglass_nodes::decoder::{Decoder, Found};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::probe::{Hello, ProbeLine, SourceStatus};
@@ -42,37 +42,39 @@ pub(super) async fn check(
             return vec![CheckResult::fail(SECTION, "start", error, "see the check of the probe above")];
         }
     };
-    let check = async {
-        let mut stream = match launcher.launch(node).await {
-            Ok(stream) => stream,
-            Err(error) => {
-                let refusal = node::refusal(node, &error);
-                return vec![CheckResult { section: SECTION, check: "start", ..refusal }];
-            }
-        };
-        let status = launcher.status().borrow().clone();
-        let (mut decoder, mut found) = (Decoder::default(), Vec::new());
-        while let Some(chunk) = stream.stdout.recv().await {
-            if let Err(error) = decoder.feed(&chunk, 0, &mut found) {
-                let advice = format!("see what `ssh {node} true` prints");
-                return vec![CheckResult::fail(SECTION, "start", error, advice)];
-            }
-            let hello = found.iter().find_map(|found| match found {
-                Found::Line(line) => match &**line {
-                    ProbeLine::Hello(hello) => Some(hello),
-                    _ => None,
-                },
-                _ => None,
-            });
-            if let Some(hello) = hello {
-                return describe(hello, &status.name, status.reason.as_ref());
-            }
+    limited((SECTION, "start"), LIMIT, start(&*launcher, node)).await
+}
+
+/// Launches the probe, and describes what it says first.
+async fn start(launcher: &dyn Launcher, node: &NodeName) -> Vec<CheckResult> {
+    let mut stream = match launcher.launch(node).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            let refusal = node::refusal(node, &error);
+            return vec![CheckResult { section: SECTION, check: "start", ..refusal }];
         }
-        let end = stream.end.await.unwrap_or_default();
-        let text = format!("the probe ended at once: {}", end.stderr);
-        vec![CheckResult::fail(SECTION, "start", text, format!("run `node-probe --once` on {node}"))]
     };
-    limited((SECTION, "start"), LIMIT, check).await
+    let status = launcher.status().borrow().clone();
+    let (mut decoder, mut found) = (Decoder::default(), Vec::new());
+    while let Some(chunk) = stream.stdout.recv().await {
+        if let Err(error) = decoder.feed(&chunk, 0, &mut found) {
+            let advice = format!("see what `ssh {node} true` prints");
+            return vec![CheckResult::fail(SECTION, "start", error, advice)];
+        }
+        let hello = found.iter().find_map(|found| match found {
+            Found::Line(line) => match &**line {
+                ProbeLine::Hello(hello) => Some(hello),
+                _ => None,
+            },
+            _ => None,
+        });
+        if let Some(hello) = hello {
+            return describe(hello, &status.name, status.reason.as_ref());
+        }
+    }
+    let end = stream.end.await.unwrap_or_default();
+    let text = format!("the probe ended at once: {}", end.stderr);
+    vec![CheckResult::fail(SECTION, "start", text, format!("run `node-probe --once` on {node}"))]
 }
 
 /// Returns whether the probe was started as a step of a job.
