@@ -26,77 +26,100 @@ pub fn lines(
     width: u16,
 ) -> Vec<Spans> {
     let pane = drawn.pane;
-    let rows = usize::from(drawn.height.saturating_sub(drawn.head));
-    let inner = width - MARK;
     let has_keys = view.pane == pane && !view.is_printed;
     let look = Look { palette, width, has_keys, has_cursor: !view.is_printed, has_heads: drawn.head > 1 };
     let title = title(view, pane, contents, world, look);
     let lines = match pane {
-        Pane::Jobs => {
-            let known = jobs::COLUMNS.iter().copied();
-            let known: Vec<Column<jobs::Key>> =
-                known.filter(|column| jobs::is_useful(&contents.jobs, column.key)).collect();
-            let columns = fit(&known, inner);
-            let cell = |line: jobs::Line<'_>, column: &Fitted<jobs::Key>| {
-                jobs::cell(line, column.key, world, palette)
-            };
-            let line = |index: usize| row(&columns, |column| cell(contents.jobs[index], column));
-            drawn.rows = view.jobs.settle(&contents.job_ids(), rows);
-            let rows = window(&view.jobs, &contents.job_ids(), &drawn, line, look);
-            frame(title, &columns, rows, look)
-        }
-        Pane::Gpus => {
-            let job = view.job(&contents.jobs);
-            let known: Vec<Column<gpus::Key>> = gpus::COLUMNS
-                .iter()
-                .copied()
-                .filter(|column| gpus::is_useful(&contents.gpus, column.key, job))
-                .collect();
-            let columns = fit(&known, inner);
-            let line = |index: usize| match contents.gpus[index] {
-                gpus::Line::Node(node) => place(gpus::node_line(node, world, palette), inner, Align::Left),
-                gpus::Line::Gpu(node, gpu) => row(&columns, |column| {
-                    gpus::cell((node, gpu), (column.key, column.width), world, palette)
-                }),
-            };
-            drawn.rows = view.gpus.settle(&contents.gpu_ids(), rows);
-            let mut rows = window(&view.gpus, &contents.gpu_ids(), &drawn, line, look);
-            if rows.is_empty() {
-                rows.push(remark(
-                    no_match(view.filter(pane)).unwrap_or_else(|| "no node here yet".to_owned()),
-                    palette,
-                ));
-            }
-            frame(title, &columns, rows, look)
-        }
-        Pane::Processes => {
-            let is_one_node = contents.processes.windows(2).all(|two| two[0].node.name == two[1].node.name);
-            let known: Vec<Column<processes::Key>> = processes::COLUMNS
-                .iter()
-                .copied()
-                .filter(|column| column.key != processes::Key::Node || !is_one_node)
-                .filter(|column| {
-                    column.key != processes::Key::Rank
-                        || contents.processes.iter().any(|line| line.process.facts.rank.is_some())
-                })
-                .collect();
-            let columns = fit(&known, inner);
-            let line = |index: usize| {
-                row(&columns, |column| processes::cell(contents.processes[index], column.key, world, palette))
-            };
-            drawn.rows = view.processes.settle(&contents.process_ids(), rows);
-            drawn.columns = places(&columns);
-            let mut rows = window(&view.processes, &contents.process_ids(), &drawn, line, look);
-            if rows.is_empty() {
-                let filter = view.filter(pane);
-                let why = no_match(filter).unwrap_or_else(|| no_processes(view, contents, world));
-                rows.push(remark(why, palette));
-            }
-            frame(title, &columns, rows, look)
-        }
+        Pane::Jobs => job_lines(title, view, &mut drawn, contents, world, look),
+        Pane::Gpus => gpu_lines(title, view, &mut drawn, contents, world, look),
+        Pane::Processes => process_lines(title, view, &mut drawn, contents, world, look),
     };
     view.drawn.push(drawn);
     lines
+}
+
+fn job_lines(
+    title: Spans,
+    view: &mut View,
+    drawn: &mut Drawn,
+    contents: &Contents<'_>,
+    world: &World<'_>,
+    look: Look,
+) -> Vec<Spans> {
+    let columns = useful(&jobs::COLUMNS, look, |key| jobs::is_useful(&contents.jobs, key));
+    let line = |index: usize| {
+        row(&columns, |column| jobs::cell(contents.jobs[index], column.key, world, look.palette))
+    };
+    drawn.rows = view.jobs.settle(&contents.job_ids(), row_count(drawn));
+    let rows = window(&view.jobs, &contents.job_ids(), drawn, line, look);
+    frame(title, &columns, rows, look)
+}
+
+fn gpu_lines(
+    title: Spans,
+    view: &mut View,
+    drawn: &mut Drawn,
+    contents: &Contents<'_>,
+    world: &World<'_>,
+    look: Look,
+) -> Vec<Spans> {
+    let (job, palette) = (view.job(&contents.jobs), look.palette);
+    let columns = useful(&gpus::COLUMNS, look, |key| gpus::is_useful(&contents.gpus, key, job));
+    let line = |index: usize| match contents.gpus[index] {
+        gpus::Line::Node(node) => {
+            place(gpus::node_line(node, world, palette), look.width - MARK, Align::Left)
+        }
+        gpus::Line::Gpu(node, gpu) => {
+            row(&columns, |column| gpus::cell((node, gpu), (column.key, column.width), world, palette))
+        }
+    };
+    drawn.rows = view.gpus.settle(&contents.gpu_ids(), row_count(drawn));
+    let mut rows = window(&view.gpus, &contents.gpu_ids(), drawn, line, look);
+    if rows.is_empty() {
+        let why = no_match(view.filter(Pane::Gpus)).unwrap_or_else(|| "no node here yet".to_owned());
+        rows.push(remark(why, palette));
+    }
+    frame(title, &columns, rows, look)
+}
+
+fn process_lines(
+    title: Spans,
+    view: &mut View,
+    drawn: &mut Drawn,
+    contents: &Contents<'_>,
+    world: &World<'_>,
+    look: Look,
+) -> Vec<Spans> {
+    let is_one_node = contents.processes.windows(2).all(|two| two[0].node.name == two[1].node.name);
+    let has_ranks = contents.processes.iter().any(|line| line.process.facts.rank.is_some());
+    let columns = useful(&processes::COLUMNS, look, |key| match key {
+        processes::Key::Node => !is_one_node,
+        processes::Key::Rank => has_ranks,
+        _ => true,
+    });
+    let line = |index: usize| {
+        row(&columns, |column| processes::cell(contents.processes[index], column.key, world, look.palette))
+    };
+    drawn.rows = view.processes.settle(&contents.process_ids(), row_count(drawn));
+    drawn.columns = places(&columns);
+    let mut rows = window(&view.processes, &contents.process_ids(), drawn, line, look);
+    if rows.is_empty() {
+        let filter = view.filter(Pane::Processes);
+        let why = no_match(filter).unwrap_or_else(|| no_processes(view, contents, world));
+        rows.push(remark(why, look.palette));
+    }
+    frame(title, &columns, rows, look)
+}
+
+/// The columns that are useful and fit.
+fn useful<K: Copy>(columns: &[Column<K>], look: Look, is_useful: impl Fn(K) -> bool) -> Vec<Fitted<K>> {
+    let columns: Vec<_> = columns.iter().copied().filter(|column| is_useful(column.key)).collect();
+    fit(&columns, look.width - MARK)
+}
+
+/// The number of rows for which there is room.
+fn row_count(drawn: &Drawn) -> usize {
+    usize::from(drawn.height.saturating_sub(drawn.head))
 }
 
 /// Returns the places of the columns of a row.

@@ -219,18 +219,7 @@ pub fn cell(
             let Some(pct) = gpu.row.value(GpuField::Util) else { return Spans::new() };
             bar(pct, 100, width, style(palette.util(pct)), palette)
         }
-        Key::MemBar => {
-            let used = gpu.row.value(GpuField::MemUsed).zip(gpu.row.value(GpuField::MemTotal));
-            let Some((used, whole)) = used else { return Spans::new() };
-            let level = memory_level(gpu);
-            // A mark besides the colour, where the bar ends.
-            let room = if level == MemoryLevel::High { width.saturating_sub(1) } else { width };
-            let mut spans = bar(used, whole, room, style(palette.memory_of(level)), palette);
-            if level == MemoryLevel::High {
-                spans.push(Span::styled("!", style(palette.memory_of(level))));
-            }
-            spans
-        }
+        Key::MemBar => memory_bar(gpu, width, style, palette),
         Key::Mem => {
             let used = number(GpuField::MemUsed, text::gib);
             let whole = gpu.row.value(GpuField::MemTotal).map(|whole| format!("/{}", text::whole_gib(whole)));
@@ -238,10 +227,8 @@ pub fn cell(
         }
         Key::Power => {
             let limit = gpu.row.value(GpuField::PowerLimit).map(|limit| format!("/{limit}"));
-            one(
-                number(GpuField::Power, |watts| watts.to_string()) + &limit.unwrap_or_default(),
-                style(palette.power()),
-            )
+            let power = number(GpuField::Power, |watts| watts.to_string());
+            one(power + &limit.unwrap_or_default(), style(palette.power()))
         }
         Key::Temp => one(number(GpuField::Temp, |celsius| celsius.to_string()), plain),
         Key::SmClock => one(number(GpuField::SmClock, |mhz| mhz.to_string()), plain),
@@ -259,6 +246,20 @@ pub fn cell(
             one(gpu.facts.name.value().map_or("", |name| text::model(name.as_str())), palette.dim())
         }
     }
+}
+
+fn memory_bar(gpu: &GpuPicture, width: u16, style: impl Fn(Style) -> Style, palette: Palette) -> Spans {
+    let used = gpu.row.value(GpuField::MemUsed).zip(gpu.row.value(GpuField::MemTotal));
+    let Some((used, whole)) = used else { return Spans::new() };
+    let level = memory_level(gpu);
+    let style = style(palette.memory_of(level));
+    // A mark besides the colour, where the bar ends.
+    let room = if level == MemoryLevel::High { width.saturating_sub(1) } else { width };
+    let mut spans = bar(used, whole, room, style, palette);
+    if level == MemoryLevel::High {
+        spans.push(Span::styled("!", style));
+    }
+    spans
 }
 
 fn bar(part: u64, whole: u64, width: u16, style: Style, palette: Palette) -> Spans {

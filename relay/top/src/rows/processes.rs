@@ -388,23 +388,24 @@ pub fn cell(line: Line<'_>, key: Key, world: &World<'_>, palette: Palette) -> Sp
                 facts.started_ms.value().map_or_else(String::new, |started| text::short_span(age(started)));
             one(time, palette.dim())
         }
-        Key::Command => {
-            let branch =
-                if depth > 0 { format!("{}└ ", "  ".repeat((depth - 1).min(8))) } else { String::new() };
-            let state =
-                process.row.value(ProcessField::State).map_or(ProcessState::Alive, ProcessState::of_number);
-            let mut spans = one(branch, palette.dim());
-            let note = match state {
-                ProcessState::Alive => None,
-                ProcessState::Uninterruptible => Some("waits for a device: "),
-                ProcessState::Zombie => Some("zombie: "),
-                ProcessState::Stopped => Some("stopped: "),
-            };
-            spans.extend(note.map(|note| ratatui::text::Span::styled(note, palette.dim())));
-            spans.extend(one(command(process), plain));
-            spans
-        }
+        Key::Command => command_cell(process, depth, plain, palette),
     }
+}
+
+/// The command, below its parent, after the state of a process that does not run.
+fn command_cell(process: &ProcessPicture, depth: usize, style: Style, palette: Palette) -> Spans {
+    let branch = if depth > 0 { format!("{}└ ", "  ".repeat((depth - 1).min(8))) } else { String::new() };
+    let mut spans = one(branch, palette.dim());
+    let state = process.row.value(ProcessField::State).map_or(ProcessState::Alive, ProcessState::of_number);
+    let note = match state {
+        ProcessState::Alive => None,
+        ProcessState::Uninterruptible => Some("waits for a device: "),
+        ProcessState::Zombie => Some("zombie: "),
+        ProcessState::Stopped => Some("stopped: "),
+    };
+    spans.extend(note.map(|note| ratatui::text::Span::styled(note, palette.dim())));
+    spans.extend(one(command(process), style));
+    spans
 }
 
 fn pct(value: u64) -> String {
