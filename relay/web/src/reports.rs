@@ -18,33 +18,33 @@ const MAX_UNSTORED: usize = 256;
 
 /// Answers a query of a page.
 pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) -> ReportAnswer {
-    let answer = async {
-        match query {
-            ReportQuery::Jobs(ids) => {
-                let mut reports = Vec::new();
-                for id in ids.into_iter().take(MAX_JOBS) {
-                    reports.extend(report_of(web, id, viewer).await);
-                }
-                ReportAnswer::Jobs(reports)
-            }
-            ReportQuery::Usage { .. } if viewer.is_guest() => {
-                ReportAnswer::Refused("only the owner of this relay may see this".into())
-            }
-            ReportQuery::Usage { days } => {
-                let days = days.min(MAX_DAYS);
-                match web.store.reports(days, web.about.user.clone()).await {
-                    Some(mut reports) => {
-                        reports.extend(unstored(web, &reports).await);
-                        let usage = nodeglass_report::usage(&reports, days);
-                        ReportAnswer::Usage(Box::new(Usage { incomplete: web.store.incomplete(), ..usage }))
-                    }
-                    None => ReportAnswer::Refused("the database of jobs cannot be read".into()),
-                }
-            }
+    let refused = |why: &str| ReportAnswer::Refused(why.into());
+    let answer = match query {
+        ReportQuery::Jobs(ids) => timeout(TIMEOUT, jobs(web, ids, viewer)).await.map(ReportAnswer::Jobs),
+        ReportQuery::Usage { .. } if viewer.is_guest() => {
+            return refused("only the owner of this relay may see this");
         }
+        ReportQuery::Usage { days } => usage(web, days).await.map(|usage| match usage {
+            Some(usage) => ReportAnswer::Usage(Box::new(usage)),
+            None => refused("the database of jobs cannot be read"),
+        }),
     };
-    let late = "the database of jobs does not respond; try again later";
-    timeout(TIMEOUT, answer).await.unwrap_or_else(|_| ReportAnswer::Refused(late.into()))
+    answer.unwrap_or_else(|_| refused("the database of jobs does not respond; try again later"))
+}
+
+/// Returns the usage of the owner's jobs of the last days; `None` if it cannot be read.
+///
+/// # Errors
+/// The database does not respond in time.
+pub(super) async fn usage(web: &WebState, days: u32) -> Result<Option<Usage>, Elapsed> {
+    let days = days.min(MAX_DAYS);
+    timeout(TIMEOUT, async {
+        let mut reports = web.store.reports(days, web.about.user.clone()).await?;
+        reports.extend(unstored(web, &reports).await);
+        let usage = nodeglass_report::usage(&reports, days);
+        Some(Usage { incomplete: web.store.incomplete(), ..usage })
+    })
+    .await
 }
 
 /// Returns the visible report of a job.
@@ -73,6 +73,14 @@ async fn unstored(web: &WebState, stored: &[Report]) -> Vec<Report> {
     for job in picture.jobs.iter().filter(is_new).take(MAX_UNSTORED) {
         let usage = web.hub.usage(job.id, Viewer::Owner).await;
         reports.extend(usage.and_then(|usage| usage.running).map(|record| record.report()));
+    }
+    reports
+}
+
+async fn jobs(web: &WebState, ids: Vec<JobId>, viewer: &Viewer) -> Vec<Report> {
+    let mut reports = Vec::new();
+    for id in ids.into_iter().take(MAX_JOBS) {
+        reports.extend(report_of(web, id, viewer).await);
     }
     reports
 }

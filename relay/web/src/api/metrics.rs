@@ -16,6 +16,7 @@ use futures_util::stream;
 use nodeglass_api::metrics::{self, Collector, RelayMetrics};
 use nodeglass_api::{Snapshot, Timestamp};
 use nodeglass_platform::memory;
+use nodeglass_protocol::Picture;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::JobsHealth;
 use std::convert::Infallible;
@@ -29,6 +30,27 @@ use tokio::time::Instant;
 const CHUNKS: usize = 4;
 /// Maximum time for which a caller may not read.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The metrics of the relay itself.
+async fn relay_metrics(web: &WebState, picture: &Picture, wall_ahead_ms: i64) -> RelayMetrics {
+    let moment = |at_ms: u64| Timestamp::from_millis(at_ms.saturating_add_signed(wall_ahead_ms));
+    RelayMetrics {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: web.about.build.to_string(),
+        viewers: picture.relay.viewers,
+        cpu_s: picture.relay.cpu_ms as f64 / 1e3,
+        rss_bytes: memory::resident_bytes(),
+        coalesced: picture.relay.coalesced,
+        slurm_at: match picture.relay.jobs {
+            JobsHealth::Fresh { at_ms } => Some(moment(at_ms)),
+            JobsHealth::Stale { last_ms, .. } => last_ms.map(moment),
+            JobsHealth::NotYet | JobsHealth::NoSlurm => None,
+        },
+        started_at: Some(moment(CLOCK_STARTS_AT_MS)),
+        probes: web.hub.probe_usages().await.unwrap_or_default(),
+        notifications: web.notifications.list(),
+    }
+}
 
 /// Metrics in Prometheus' text format. A share's key shows the metrics of what the share shows.
 #[utoipa::path(get, path = "/metrics", tag = "relay", operation_id = "metrics",
@@ -48,23 +70,7 @@ pub async fn metrics(
     };
     let picture = everything(&web, viewer, &mut charge).await?;
     let wall_ahead_ms = web.about.clock.displayed_wall_ahead_ms();
-    let moment = |at_ms: u64| Timestamp::from_millis(at_ms.saturating_add_signed(wall_ahead_ms));
-    let relay = RelayMetrics {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        build: web.about.build.to_string(),
-        viewers: picture.relay.viewers,
-        cpu_s: picture.relay.cpu_ms as f64 / 1e3,
-        rss_bytes: memory::resident_bytes(),
-        coalesced: picture.relay.coalesced,
-        slurm_at: match picture.relay.jobs {
-            JobsHealth::Fresh { at_ms } => Some(moment(at_ms)),
-            JobsHealth::Stale { last_ms, .. } => last_ms.map(moment),
-            JobsHealth::NotYet | JobsHealth::NoSlurm => None,
-        },
-        started_at: Some(moment(CLOCK_STARTS_AT_MS)),
-        probes: web.hub.probe_usages().await.unwrap_or_default(),
-        notifications: web.notifications.list(),
-    };
+    let relay = relay_metrics(&web, &picture, wall_ahead_ms).await;
     let is_gzip = accepts_gzip(&headers);
     let (sender, chunks) = mpsc::channel(CHUNKS);
     let mut out = ChunkWriter { sender, runtime: Handle::current(), waited: Duration::ZERO, bytes: 0 };

@@ -9,10 +9,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use nodeglass_api::JobSelector;
 use nodeglass_protocol::NodeName;
-use nodeglass_protocol::report::{MAX_DAYS, Report, ReportAnswer, ReportQuery, Usage};
+use nodeglass_protocol::report::{MAX_DAYS, Report, Usage};
 use nodeglass_report::NodeFault;
-use nodeglass_share::Viewer;
 use serde::{Deserialize, Serialize};
+use tokio::time::error::Elapsed;
 use utoipa::{IntoParams, ToSchema};
 
 /// Number of days without a choice.
@@ -84,12 +84,8 @@ pub async fn usage(
     query: Result<Query<UsageQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(UsageQuery { days }) = query.map_err(|error| Problem::query(&error, "days"))?;
-    let days = checked(days)?;
-    match reports::answer(&web, &Viewer::Owner, ReportQuery::Usage { days }).await {
-        ReportAnswer::Usage(usage) => Ok(reply::json(&headers, reply::body(&usage))),
-        ReportAnswer::Refused(why) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why.to_string())),
-        ReportAnswer::Jobs(_) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no summary")),
-    }
+    let usage = read(reports::usage(&web, checked(days)?).await)?;
+    Ok(reply::json(&headers, reply::body(&usage)))
 }
 
 /// Returns the findings about nodes and their GPUs during the jobs of the last days: number, first occurrence and
@@ -103,11 +99,14 @@ pub async fn faults(
     query: Result<Query<FaultsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(FaultsQuery { node, days }) = query.map_err(|error| Problem::query(&error, "node, days"))?;
-    let days = checked(days)?;
-    let found = reports::faults(&web, days).await.map_err(|_| Problem::late("the database of jobs"))?;
-    let unreadable = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the database of jobs cannot be read");
-    let faults = found.ok_or_else(unreadable)?.list(node.as_ref());
+    let faults = read(reports::faults(&web, checked(days)?).await)?.list(node.as_ref());
     Ok(reply::json(&headers, reply::body(&Faults { faults })))
+}
+
+/// Returns the content that was read from the database of jobs.
+fn read<T>(found: Result<Option<T>, Elapsed>) -> Result<T, Problem> {
+    let unreadable = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the database of jobs cannot be read");
+    found.map_err(|_| Problem::late("the database of jobs"))?.ok_or_else(unreadable)
 }
 
 /// A number of days that is permitted.

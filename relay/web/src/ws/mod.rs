@@ -98,22 +98,15 @@ async fn serve(
         return ConnectionEnd::Close(close::RATE_LIMIT, "too many connections");
     }
     let _tab = authenticated.tab.map(|id| web.authenticator.connect_tab(id, web.about.clock));
-    let _view = match &authenticated.grant {
-        AccessGrant::Owner | AccessGrant::Token(_) => None,
-        AccessGrant::Guest(share) => web.audit.view(share, connection.identity()),
-    };
-    let token = match &authenticated.grant {
-        AccessGrant::Token(id) => Some(id.clone()),
-        AccessGrant::Owner | AccessGrant::Guest(_) => None,
+    let (_view, token) = match &authenticated.grant {
+        AccessGrant::Owner => (None, None),
+        AccessGrant::Token(id) => (None, Some(id.clone())),
+        AccessGrant::Guest(share) => (web.audit.view(share, connection.identity()), None),
     };
     let mut session = web.shares.session(authenticated.grant, peer);
     let viewer = session.viewer();
     let mut pacer = RequestPacer::new(viewer.is_guest().then(|| connection.budget()));
-    let mut requests = PendingRequests::new(match token {
-        // A token is read-only, although it sees what its owner sees.
-        Some(_) => Permissions::Guest(None),
-        None => permissions(web, &viewer),
-    });
+    let mut requests = PendingRequests::new(permissions(web, &viewer, token.is_some()));
     let Some(mut subscriber) = web.hub.join(ws.form(), viewer.clone()).await else {
         return ConnectionEnd::Bye(CloseReason::ShuttingDown);
     };
@@ -137,8 +130,10 @@ async fn serve(
 }
 
 /// The permissions of a viewer.
-fn permissions(web: &WebState, viewer: &Viewer) -> Permissions {
+fn permissions(web: &WebState, viewer: &Viewer, by_token: bool) -> Permissions {
     match viewer {
+        // A token is read-only, although it sees what its owner sees.
+        _ if by_token => Permissions::Guest(None),
         Viewer::Owner => Permissions::Owner(web.actions.clone()),
         Viewer::Guest(visibility) if visibility.shows_logs() => Permissions::Guest(Some(GuestLogs {
             logs: web.actions.logs().clone(),
