@@ -6,6 +6,7 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::job::{JobState, TimeLimit};
 use nodeglass_protocol::report::{Cost, GpuReport, Report, Throttled, Totals, UTIL_BINS};
+use nodeglass_rules::gpu_hours::GpuHours;
 use nodeglass_rules::health::slurm_state;
 use nodeglass_rules::throttle::REASONS;
 
@@ -62,7 +63,7 @@ pub(super) fn without_advice(record: &JobRecord) -> Report {
 /// The part of the run of which something is known: of its GPUs, or of its nodes if it has none.
 fn observed_pct(nodes: &[NodeTotals], totals: &Totals, elapsed_s: u64, node_count: u32) -> f64 {
     if totals.gpus > 0 {
-        return share(totals.gpu_hours_observed, totals.gpu_hours_allocated);
+        return GpuHours::from(totals).observed_pct().unwrap_or(0.0);
     }
     let observed_ms: u64 = nodes.iter().map(|node| node.observed_ms).fold(0, u64::saturating_add);
     share(observed_ms as f64, elapsed_s as f64 * 1_000.0 * f64::from(node_count))
@@ -83,8 +84,13 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
     // A GPU that waits in a collective operation reads 100 %.
     let busy_h = util.sum / 100.0 / HOUR_MS;
     let hung_h = hung_hours(record).min(busy_h);
-    let used_h = (busy_h - hung_h).max(0.0);
-    let observed_h = hours(|gpu| gpu.observed_ms);
+    let spent = GpuHours {
+        allocated: allocated_h,
+        observed: hours(|gpu| gpu.observed_ms),
+        used: (busy_h - hung_h).max(0.0),
+        idle: hours(|gpu| gpu.idle_ms),
+        hung: hung_h,
+    };
     let mut bins_ms = [0; UTIL_BINS];
     let mut throttle_ms = [0; THROTTLE_REASONS];
     for gpu in &gpus {
@@ -93,12 +99,12 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
     }
     Totals {
         gpus: count,
-        gpu_hours_allocated: allocated_h,
-        gpu_hours_observed: observed_h,
-        gpu_hours_used: used_h,
-        gpu_hours_hung: hung_h,
-        gpu_hours_idle: hours(|gpu| gpu.idle_ms),
-        gpu_hours_unused: (observed_h - used_h).max(0.0),
+        gpu_hours_allocated: spent.allocated,
+        gpu_hours_observed: spent.observed,
+        gpu_hours_used: spent.used,
+        gpu_hours_hung: spent.hung,
+        gpu_hours_idle: spent.idle,
+        gpu_hours_unused: spent.unused(),
         util_pct: util.mean(),
         util_distribution_pct: distribution(&bins_ms),
         energy_kwh,

@@ -2,6 +2,7 @@
 
 use super::*;
 use nodeglass_protocol::capture::FindingCapture;
+use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::job::TimeLimit;
 use nodeglass_protocol::note::{NoteId, NoteSource};
 use nodeglass_protocol::picture::{Evidence, History, JobUsagePicture, Owner, ProcessFacts, ProcessPicture};
