@@ -11,7 +11,9 @@ use crate::{
     sampler::HandoverState,
 };
 use nodeglass_protocol::probe::ProbeLine;
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt::socket_peercred,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
@@ -47,9 +49,8 @@ impl FromStr for RelayId {
 }
 
 impl RelayId {
-    fn address(&self) -> io::Result<SocketAddr> {
-        let uid = rustix::process::geteuid().as_raw();
-        SocketAddr::from_abstract_name(format!("nodeglass-probe/{uid}/{}", self.0))
+    fn socket_name(&self) -> String {
+        format!("nodeglass-probe/{}/{}", rustix::process::geteuid().as_raw(), self.0)
     }
 }
 
@@ -62,9 +63,19 @@ struct HandoverHeader {
 /// Requests the state of an older probe of this relay; `None` if there is none or it does not
 /// respond.
 pub fn request_handover(relay: &RelayId) -> Option<HandoverState> {
-    let socket = UnixStream::connect_addr(&relay.address().ok()?).ok().filter(is_own)?;
+    let socket = connect_to(relay).ok().filter(is_own)?;
     socket.set_read_timeout(Some(TIMEOUT)).ok()?;
     parse(BufReader::new(socket.take(MAX_BYTES)))
+}
+
+/// Connects without waiting: another user may have bound the name, and accept nothing.
+fn connect_to(relay: &RelayId) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(relay.socket_name().as_bytes())?)?;
+    let socket = UnixStream::from(socket);
+    socket.set_nonblocking(false)?;
+    Ok(socket)
 }
 
 fn parse(input: impl BufRead) -> Option<HandoverState> {
@@ -87,7 +98,7 @@ fn parse(input: impl BufRead) -> Option<HandoverState> {
 /// # Errors
 /// If no thread can be started. If the name is in use, only the handover is unavailable.
 pub fn listen(relay: &RelayId, events: Sender<LoopEvent>) -> io::Result<()> {
-    let address = relay.address()?;
+    let address = SocketAddr::from_abstract_name(relay.socket_name())?;
     let wait = move || {
         let successor = bound(&address).and_then(|listener| listener.incoming().flatten().find(is_own));
         // The name is free again at this point, as required by the successor's own successor.
@@ -155,6 +166,21 @@ mod tests {
         let state = parse(&bytes[..]).unwrap();
         assert_eq!((state.stream, state.next_seq), (u64::MAX, 90));
         assert!(state.ring.iter().eq(old.iter()));
+    }
+
+    #[test]
+    fn t16_a_name_that_another_program_holds_and_does_not_serve_delays_no_start() {
+        let relay: RelayId = format!("{:x}", std::process::id()).parse().unwrap();
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let name = SocketAddrUnix::new_abstract_name(relay.socket_name().as_bytes()).unwrap();
+        rustix::net::bind(&socket, &name).unwrap();
+        rustix::net::listen(&socket, 0).unwrap();
+        // The queue has room for one.
+        let waiting = connect_to(&relay).unwrap();
+        assert_eq!(connect_to(&relay).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(request_handover(&relay).is_none());
+        drop(waiting);
     }
 
     #[test]

@@ -334,7 +334,8 @@ impl Tokens {
         *known = None;
         let read = self.read_whole(&path);
         // If it cannot be read, no token is accepted.
-        let (tokens, outcome) = read.map_or_else(|error| (BTreeMap::new(), Err(error)), |read| (read, Ok(())));
+        let (tokens, outcome) =
+            read.map_or_else(|error| (BTreeMap::new(), Err(error)), |read| (read, Ok(())));
         self.state().set(tokens);
         outcome.inspect(|()| *known = Some(version))
     }
