@@ -5,7 +5,7 @@
 
 use crate::source::GpuProcess;
 use nodeglass_protocol::field::{Unit, ValueKind};
-use nodeglass_protocol::gpu::{Described, FactKind, FactReadingMut, GpuFacts, GpuHealth};
+use nodeglass_protocol::gpu::{Described, FactKind, FactReading, GpuFacts, GpuHealth};
 use nodeglass_protocol::probe::GpuSample;
 use nodeglass_protocol::{Field as _, GpuField, Reading, Text};
 
@@ -158,45 +158,32 @@ pub fn facts(facts: &mut GpuFacts, reporter: &str) {
     described(facts, GpuFacts::readings(), reporter);
 }
 
-/// Checks numbers by their kind.
+/// Checks numbers by their kind. A limit of 0 is none, and below one that is too low every reading would be implausible.
 fn described<T>(of: &mut T, readings: &[Described<T>], reporter: &str) {
     for described in readings {
-        let (quantity, is_limit) = match described.kind {
-            FactKind::Id | FactKind::Amount => (Quantity::Number, false),
-            FactKind::Count => (Quantity::Count, false),
-            FactKind::Pcie => (Quantity::Pcie, false),
-            FactKind::Bytes => (Quantity::Bytes, false),
-            FactKind::MilliwattMinimum => (Quantity::Milliwatts, false),
-            FactKind::MilliwattLimit => (Quantity::Milliwatts, true),
-            FactKind::CelsiusLimit => (Quantity::Celsius, true),
-            FactKind::MegahertzLimit => (Quantity::Megahertz, true),
-            FactKind::PcieLimit => (Quantity::Pcie, true),
-            FactKind::Text | FactKind::Mode | FactKind::State | FactKind::Choice => continue,
+        let number = match described.reading(of) {
+            FactReading::Number(Reading::Value(number)) => u64::from(*number),
+            FactReading::Counter(Reading::Value(number)) => *number,
+            _ => continue,
         };
-        match described.reading_mut(of) {
-            FactReadingMut::Number(reading) if is_limit => check_limit(reading, quantity, reporter),
-            FactReadingMut::Number(reading) => check(reading, quantity, reporter),
-            FactReadingMut::Counter(reading) => check(reading, quantity, reporter),
-            _ => {}
+        let (quantity, lowest) = match described.kind {
+            FactKind::Id | FactKind::Amount => (Quantity::Number, 0),
+            FactKind::Count => (Quantity::Count, 0),
+            FactKind::Pcie => (Quantity::Pcie, 0),
+            FactKind::Bytes => (Quantity::Bytes, 0),
+            FactKind::MilliwattMinimum => (Quantity::Milliwatts, 0),
+            // 1 W, so that watts are not taken for mW.
+            FactKind::MilliwattLimit => (Quantity::Milliwatts, 1_000),
+            FactKind::CelsiusLimit => (Quantity::Celsius, 40),
+            FactKind::MegahertzLimit => (Quantity::Megahertz, 50),
+            FactKind::PcieLimit => (Quantity::Pcie, 1),
+            FactKind::Text | FactKind::Mode | FactKind::State => continue,
+        };
+        if number == 0 && lowest > 0 {
+            described.clear(of, Reading::Unsupported);
+        } else if number < lowest || number > quantity.bound().0 {
+            described.clear(of, Reading::Failed(reported(number, quantity, reporter).into()));
         }
-    }
-}
-
-/// Checks a limit: 0 means no limit, and below a limit that is too low every reading would be implausible.
-fn check_limit(limit: &mut Reading<u32>, quantity: Quantity, reporter: &str) {
-    let lowest = match quantity {
-        Quantity::Celsius => 40,
-        // 1 W, so that watts are not taken for mW.
-        Quantity::Milliwatts => 1_000,
-        Quantity::Megahertz => 50,
-        _ => 1,
-    };
-    match limit {
-        Reading::Value(0) => *limit = Reading::Unsupported,
-        Reading::Value(value) if *value < lowest => {
-            *limit = Reading::Failed(reported((*value).into(), quantity, reporter).into());
-        }
-        _ => check(limit, quantity, reporter),
     }
 }
 

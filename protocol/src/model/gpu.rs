@@ -5,7 +5,7 @@ mod facts;
 mod health;
 
 use crate::{Reading, Text};
-pub use described::{Described, FactKind, FactReading, FactReadingMut, Problem, Section, TableColumn};
+pub use described::{Absent, Described, FactKind, FactReading, Problem, Section, TableColumn};
 pub use facts::GpuFacts;
 pub use health::GpuHealth;
 use serde::{Deserialize, Serialize};

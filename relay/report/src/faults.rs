@@ -53,8 +53,7 @@ struct Collected {
 impl NodeFaults {
     /// Adds what was found during a job.
     pub fn add(&mut self, report: &Report) {
-        let is_fault =
-            |finding: &&Finding| finding.kind.is_fault(finding.severity == FindingSeverity::Error);
+        let is_fault = |finding: &&Finding| finding.kind.is_fault(finding.severity == FindingSeverity::Error);
         for finding in report.findings.iter().filter(is_fault) {
             for node in &finding.nodes {
                 let here = finding.gpus.iter().filter(|gpu| gpu.node == *node);

@@ -2,6 +2,7 @@
 
 use super::Virtualization;
 use crate::{Reading, Text};
+use std::convert::Infallible;
 
 /// A reading of `T`, which is the facts or the health of a GPU.
 #[derive(Debug)]
@@ -17,8 +18,11 @@ pub struct Described<T: 'static> {
     /// Meaning of a set or non-zero value, if it is a problem.
     pub problem: Option<Problem>,
     pub(super) read: fn(&T) -> FactReading<'_>,
-    pub(super) write: fn(&mut T) -> FactReadingMut<'_>,
+    pub(super) clear: fn(&mut T, Absent),
 }
+
+/// A reading without a value.
+pub type Absent = Reading<Infallible>;
 
 /// Meaning of a set or non-zero reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +40,6 @@ pub enum FactKind {
     Text,
     /// Whether a mode is on.
     Mode,
-    /// One of several modes.
-    Choice,
     /// Whether something is the case.
     State,
     /// A number of a thing.
@@ -127,42 +129,15 @@ impl FactReading<'_> {
     }
 }
 
-/// The reading of a fact, to be changed.
-#[derive(Debug)]
-pub enum FactReadingMut<'a> {
-    /// A text.
-    Text(&'a mut Reading<Text>),
-    /// A number.
-    Number(&'a mut Reading<u32>),
-    /// A counter.
-    Counter(&'a mut Reading<u64>),
-    /// Whether something is so.
-    Flag(&'a mut Reading<bool>),
-    /// The kind of virtualization.
-    Virtualization(&'a mut Reading<Virtualization>),
-}
-
-impl FactReadingMut<'_> {
-    pub(super) fn set_unsupported(self) {
-        match self {
-            Self::Text(reading) => *reading = Reading::Unsupported,
-            Self::Number(reading) => *reading = Reading::Unsupported,
-            Self::Counter(reading) => *reading = Reading::Unsupported,
-            Self::Flag(reading) => *reading = Reading::Unsupported,
-            Self::Virtualization(reading) => *reading = Reading::Unsupported,
-        }
-    }
-}
-
 impl<T> Described<T> {
     /// Returns the reading.
     pub fn reading<'a>(&self, of: &'a T) -> FactReading<'a> {
         (self.read)(of)
     }
 
-    /// Returns the reading, to be changed.
-    pub fn reading_mut<'a>(&self, of: &'a mut T) -> FactReadingMut<'a> {
-        (self.write)(of)
+    /// Replaces the reading by one without a value.
+    pub fn clear(&self, of: &mut T, absent: Absent) {
+        (self.clear)(of, absent);
     }
 }
 
@@ -178,7 +153,7 @@ macro_rules! described {
                 column: None,
                 problem: None,
                 read: |of| FactReading::$type(&of.$field),
-                write: |of| FactReadingMut::$type(&mut of.$field),
+                clear: |of, absent| of.$field = absent.map(|never| match never {}),
             }
         }
     };

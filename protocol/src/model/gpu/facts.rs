@@ -1,6 +1,6 @@
 //! The facts of a GPU, and the description of each.
 
-use super::described::{Described, FactKind, FactReading, FactReadingMut, Section, TableColumn, described};
+use super::described::{Described, FactKind, FactReading, Section, TableColumn, described};
 use super::{MigFacts, Virtualization};
 use crate::field::Limit;
 use crate::{GpuUuid, Reading, Text, Vendor};
@@ -132,7 +132,7 @@ impl GpuFacts {
     /// Returns facts of which none is supported.
     pub fn unsupported() -> Self {
         let mut facts = Self::default();
-        READINGS.iter().for_each(|reading| reading.reading_mut(&mut facts).set_unsupported());
+        READINGS.iter().for_each(|reading| reading.clear(&mut facts, Reading::Unsupported));
         facts
     }
 
@@ -197,7 +197,7 @@ static READINGS: &[Described<GpuFacts>] = &[
         column = TableColumn::new("ecc", "ECC", 52, "whether memory errors are corrected")),
     described!(mig_mode: Flag, Mode, Modes, "MIG"),
     described!(confidential: Flag, Mode, Modes, "Confidential computing"),
-    described!(virtualization: Virtualization, Choice, Modes, "Virtualization"),
+    described!(virtualization: Virtualization, Text, Modes, "Virtualization"),
     described!(pci: Text, Text, Identity, "PCI address",
         column = TableColumn::new("pci", "PCI", 130, "its place on the PCI bus")),
     described!(serial: Text, Text, Identity, "Serial number",

@@ -1,6 +1,6 @@
 //! The health of a GPU, and the description of each of its readings.
 
-use super::described::{Described, FactKind, FactReading, FactReadingMut, Problem, Section, described};
+use super::described::{Described, FactKind, FactReading, Problem, Section, described};
 use super::{NvLink, Vgpu, VgpuLicense};
 use crate::Reading;
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ impl GpuHealth {
     /// Returns health of which nothing is supported.
     pub fn unsupported() -> Self {
         let mut health = Self { license: VgpuLicense::unsupported(), ..Self::default() };
-        READINGS.iter().for_each(|reading| reading.reading_mut(&mut health).set_unsupported());
+        READINGS.iter().for_each(|reading| reading.clear(&mut health, Reading::Unsupported));
         health
     }
 
