@@ -15,7 +15,7 @@ const NO_ROTATION: u32 = 0;
 /// Hides bars and pointer while the URL contains `?kiosk`.
 pub fn hide_controls(page: &Page) {
     let on = page.address.has_query(KIOSK);
-    Effect::new(move || platform::set_root_attribute("data-kiosk", on.get().then_some("")));
+    platform::effect(move || platform::set_root_attribute("data-kiosk", on.get().then_some("")));
 }
 
 /// Rotates through the jobs: `?kiosk`, `?kiosk=60` for a minute each, `?kiosk=0` to stay.

@@ -87,7 +87,7 @@ fn clear_cache(page: &Page, by_printed_link: bool) {
 /// Selects the topic of the current route and subscribes to it.
 fn subscribe_to_route(page: &Page) {
     let page = page.clone();
-    Effect::new(move || {
+    platform::effect(move || {
         page.fleet.show_detail(page.route.get().topic());
         page.feed.subscribe(&page.fleet);
         page.drawer.set(false);
@@ -97,7 +97,7 @@ fn subscribe_to_route(page: &Page) {
 /// Without SLURM there is no job list: a single machine becomes the page.
 fn show_only_machine(page: &Page) {
     let page = page.clone();
-    Effect::new(move || {
+    platform::effect(move || {
         let local = page.fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local);
         let only = page.fleet.overview().nodes().with(|nodes| match nodes.as_slice() {
             [only] => Some(only.name().clone()),
@@ -112,7 +112,7 @@ fn show_only_machine(page: &Page) {
 /// A guest with access to a single job is redirected to it.
 fn show_only_job(page: &Page) {
     let page = page.clone();
-    Effect::new(move || {
+    platform::effect(move || {
         if let (Some(id), Route::AllJobs) = (page.only_job(), page.route.get()) {
             page.address.replace_route(Route::Job(id, JobTab::Nodes));
         }
@@ -122,7 +122,7 @@ fn show_only_job(page: &Page) {
 /// Resolves a job's label in the address once the job is listed.
 fn resolve_label(page: &Page) {
     let page = page.clone();
-    Effect::new(move || {
+    platform::effect(move || {
         let resolved = page.route.with(|route| page.jobs.with(|jobs| route.resolve(jobs)));
         if let Some(route) = resolved {
             page.address.replace_route(route);

@@ -29,7 +29,7 @@ pub fn update_tab(page: &Page) {
             overview.read(|picture| tab_title::for_route(route, picture, &entries, has_link, now_ms))
         })
     });
-    Effect::new(move || {
+    platform::effect(move || {
         let TabTitle { title, severity } = tab.get();
         platform::set_title(&title);
         platform::set_icon(&tab_title::icon(severity));

@@ -2,6 +2,7 @@
 
 use super::fact::{Emphasis, Fact, FactGroup, bytes};
 use crate::domain::outcome::Exit;
+use crate::domain::sorting;
 use crate::domain::text;
 use nodeglass_protocol::insight::BottleneckKind;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, Parent, TimeLimit};
@@ -171,7 +172,7 @@ pub fn siblings(job: &Job, all: &[Job]) -> Vec<Job> {
     let Some(mine) = family(job) else { return Vec::new() };
     let mut found: Vec<Job> =
         all.iter().filter(|other| other.id != job.id && family(other) == Some(mine)).cloned().collect();
-    found.sort_unstable_by_key(|job| job.id);
+    sorting::sort_by_key(&mut found, |job| job.id);
     found
 }
 

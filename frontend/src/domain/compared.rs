@@ -1,5 +1,6 @@
 //! Compared jobs, or parts of their runs, as an address names them.
 
+use crate::domain::sorting;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
 use std::fmt;
@@ -65,7 +66,7 @@ pub fn alike(own: JobId, user: &str, name: &str, jobs: &[Job]) -> Vec<JobId> {
         job.id != own && has_started(job) && job.user.as_str() == user && stem(job.name.as_str()) == kind
     };
     let mut alike: Vec<&Job> = jobs.iter().filter(is_alike).collect();
-    alike.sort_unstable_by_key(|job| std::cmp::Reverse((job.start, job.id)));
+    sorting::sort_by_key(&mut alike, |job| std::cmp::Reverse((job.start, job.id)));
     alike.into_iter().map(|job| job.id).collect()
 }
 

@@ -1,5 +1,7 @@
 //! Search of the command palette: which entries match, and in which order.
 
+use crate::domain::sorting;
+
 /// From this many letters on, the length of a name does not matter.
 const MAX_SHORT: u32 = 40;
 
@@ -51,7 +53,7 @@ pub fn search<T>(typed: &str, entries: Vec<T>, text: impl Fn(&T) -> (&str, &str)
     let mut fitting: Vec<(u32, T)> =
         entries.into_iter().filter_map(|entry| Some((score(&entry)?, entry))).collect();
     if !typed.trim().is_empty() {
-        fitting.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+        sorting::sort_by_key(&mut fitting, |(score, _)| std::cmp::Reverse(*score));
     }
     fitting.into_iter().map(|(_, entry)| entry).collect()
 }

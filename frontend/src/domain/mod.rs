@@ -19,6 +19,7 @@ pub mod pending_action;
 pub mod playback;
 pub mod query;
 pub mod route;
+pub mod sorting;
 pub mod tab_title;
 pub mod unattributed;
 

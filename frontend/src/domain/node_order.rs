@@ -1,6 +1,7 @@
 //! Order of the nodes of a large job: nodes that need attention first.
 
 use crate::domain::severity::Severity;
+use crate::domain::sorting;
 use nodeglass_protocol::NodeName;
 use std::cmp::Reverse;
 
@@ -46,7 +47,7 @@ pub fn tabs(
     let ranks = names.iter().map(rank).enumerate();
     let mut problems: Vec<(usize, TabRank)> =
         ranks.filter(|(_, (severity, _))| severity.needs_attention()).collect();
-    problems.sort_by_key(|(_, (severity, place))| (Reverse(*severity), *place));
+    sorting::sort_by_key(&mut problems, |(_, (severity, place))| (Reverse(*severity), *place));
     problems.truncate(most);
     let is_shown = |at: &usize| problems.iter().any(|(shown, _)| shown == at) || current == Some(&names[*at]);
     (0..names.len()).filter(is_shown).map(|at| names[at].clone()).collect()

@@ -1,5 +1,6 @@
 //! Jobs of several users in one list, and the nodes of other users' jobs, which need not admit the relay's user.
 
+use crate::domain::sorting;
 use crate::domain::text;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{Link, NodePicture};
@@ -57,7 +58,7 @@ impl UserTotals {
             }
         }
         let mut users: Vec<Self> = users.into_values().collect();
-        users.sort_by_key(|totals| (Reverse(totals.gpus), Reverse(totals.running)));
+        sorting::sort_by_key(&mut users, |totals| (Reverse(totals.gpus), Reverse(totals.running)));
         users
     }
 

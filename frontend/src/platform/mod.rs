@@ -1,8 +1,10 @@
 //! Wrappers around browser APIs: storage, time, events, frames. Nothing here decides anything.
 
+mod effect;
 mod frame_queue;
 mod observer;
 
+pub use effect::effect;
 pub use frame_queue::FrameQueue;
 pub use observer::{Observer, Visibility};
 

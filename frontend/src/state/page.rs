@@ -347,7 +347,7 @@ fn spread_over_frames(
     let step = RwSignal::new(fleet.relay_ms(platform::now_ms()) / Window::STEP_MS);
     let assessment = RwSignal::new(0);
     let fleet = fleet.clone();
-    Effect::new(move || {
+    platform::effect(move || {
         second.track();
         let (compared, fleet) = (fleet.clone(), fleet.clone());
         frames.push(move || compared.update_comparisons());

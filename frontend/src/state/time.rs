@@ -106,7 +106,7 @@ impl Time {
     /// Loads what the graphs show of the long-term history: one query at a time, and again with every step.
     fn load_long_history(&self) {
         let (time, is_loading) = (self.clone(), RwSignal::new(false));
-        Effect::new(move || {
+        platform::effect(move || {
             let range = time.range();
             time.page.second.track();
             time.page.ended_ms.track();
@@ -337,7 +337,7 @@ impl Time {
             let fleet = self.page.fleet.clone();
             move |_| fleet.welcome().is_some()
         });
-        Effect::new(move || {
+        platform::effect(move || {
             let text = range.get();
             if !known.get() || text == time.range_text() {
                 return;
@@ -347,7 +347,7 @@ impl Time {
             time.range.set(range.unwrap_or_default());
         });
         let time = self.clone();
-        Effect::new(move || {
+        platform::effect(move || {
             let named = metric.get().and_then(|name| Metric::from_name(&name));
             time.metric.set(named.unwrap_or_default());
         });
@@ -360,7 +360,7 @@ impl Time {
     /// Updates the URL once a second: browsers throttle more frequent updates.
     fn write_url(&self) {
         let time = self.clone();
-        Effect::new(move || {
+        platform::effect(move || {
             time.page.second.track();
             time.write_range(false);
         });

@@ -2,6 +2,7 @@
 
 use super::column::{self, Column};
 use super::value::Value;
+use crate::domain::sorting;
 use std::cmp::Ordering;
 
 /// The order of a table.
@@ -111,10 +112,7 @@ pub fn ordered(
 }
 
 fn sorted(values: &[Value], sort: Sort) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    // The position as the last key makes the order stable, so the smaller code of an unstable sort suffices.
-    order.sort_unstable_by(|a, b| sort.compare(&values[*a], &values[*b]).then(a.cmp(b)));
-    order
+    sorting::positions(values.len(), &|one, other| sort.compare(&values[one], &values[other]))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::domain::metric::Metric;
 use crate::domain::query::{self, Query};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
+use crate::domain::sorting;
 use crate::domain::text;
 use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity};
@@ -116,7 +117,7 @@ pub fn all(jobs: &[Job], picture: &Picture) -> Vec<Item> {
 pub fn resolved(jobs: &[Job], picture: &Picture) -> Vec<Item> {
     let mut items = ended(jobs, picture);
     items.retain(|item| !item.kind.is_event());
-    items.sort_by_key(|item| Reverse(item.ended_ms));
+    sorting::sort_by_key(&mut items, |item| Reverse(item.ended_ms));
     items
 }
 
@@ -166,7 +167,7 @@ fn items(picture: &Picture, jobs: &[Job], has_state: impl Fn(&Finding) -> bool) 
 }
 
 fn sorted(mut found: Vec<Folded<'_>>, jobs: &[Job]) -> Vec<Item> {
-    found.sort_by(|a, b| finding::order(a.finding, b.finding));
+    sorting::sort_by(&mut found, |a, b| finding::order(a.finding, b.finding));
     found.iter().filter_map(|folded| Item::of(folded, jobs)).collect()
 }
 
@@ -183,7 +184,7 @@ impl Item {
             FindingSeverity::Warning => Severity::Warning,
             FindingSeverity::Info => Severity::Ok,
         };
-        let (subject, route) = place(finding, &affected)?;
+        let (subject, route) = place(finding, &folded.nodes(), &affected)?;
         let label = |id: JobId| {
             jobs.iter().find(|job| job.id == id).map_or_else(|| id.to_string(), |job| job.label.to_string())
         };
@@ -215,7 +216,7 @@ impl Item {
             reason: folded.reason(),
             since: folded.since(),
             ended_ms: finding.ended_ms,
-            nodes: finding.nodes.clone(),
+            nodes: folded.nodes(),
             gpus: finding.gpus.iter().map(|gpu| gpu.uuid.clone()).collect(),
             wasted_gpus: finding.wasted_gpus,
             wasted_since_ms: finding.since_ms,
@@ -283,8 +284,8 @@ impl Item {
 }
 
 /// Returns whose finding it is, and where it is shown.
-fn place(finding: &Finding, affected: &[&Job]) -> Option<(String, Route)> {
-    Some(match (affected, finding.nodes.as_slice()) {
+fn place(finding: &Finding, nodes: &[NodeName], affected: &[&Job]) -> Option<(String, Route)> {
+    Some(match (affected, nodes) {
         ([job], _) if finding.kind == FindingKind::Failed => {
             (job_names::within(job), Route::Job(job.id, JobTab::Logs))
         }

@@ -6,6 +6,7 @@ use crate::domain::metric::Metric;
 use crate::domain::throttle::ThrottleSummary;
 use crate::domain::{ownership, throttle};
 use crate::fleet::{GpuCell, NodeCell, TopicStore};
+use crate::platform;
 use crate::state::time::GpuRef;
 use crate::view::scope::NodeScope;
 use leptos::prelude::*;
@@ -66,7 +67,7 @@ pub fn history_revision(
 ) -> Memo<u64> {
     let turns = AtomicU64::new(0);
     let (long_history, wanted) = (store.long_history().clone(), store.long_history().clone());
-    Effect::new(move || {
+    platform::effect(move || {
         if let Some(field) = metric().field() {
             wanted.want(field);
         }

@@ -10,7 +10,7 @@ use crate::chart::{Series, value_ticks};
 use crate::domain::metric::Metric;
 use crate::domain::text;
 use crate::fleet::TopicStore;
-use crate::platform::Observer;
+use crate::platform::{self, Observer};
 use crate::state::time::{GpuRef, Time};
 use leptos::html::Canvas;
 use leptos::prelude::*;
@@ -115,14 +115,14 @@ fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
 /// Paints the graph, and again when its lines, its size, the highlight or the colours change.
 fn keep_painted(time: &Time, plot: Plots, hue: &'static str, canvas: NodeRef<Canvas>) {
     let (size, sizes) = (RwSignal::new((0, 0)), StoredValue::new_local(None));
-    Effect::new(move || {
+    platform::effect(move || {
         let Some(canvas) = canvas.get() else { return };
         let seen = canvas.clone();
         let measure = move || size.set((seen.client_width(), seen.client_height()));
         sizes.set_value(Observer::sizes(&canvas, measure));
     });
     let time = time.clone();
-    Effect::new(move || {
+    platform::effect(move || {
         let (Some(canvas), size) = (canvas.get(), size.get()) else { return };
         time.track_colours();
         let gpu_ref = time.highlighted();

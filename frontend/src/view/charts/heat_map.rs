@@ -15,6 +15,7 @@ use crate::domain::route::Route;
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::fleet::TopicStore;
+use crate::platform;
 use crate::state::page::{Page, is_stale, node_health_in};
 use crate::state::time::Time;
 use crate::view::scope::NodeScope;
@@ -79,7 +80,7 @@ pub fn HeatMap(
             <TimeBar/>
             <div class="heat-map__blocks">{move || blocks()}</div>
             {legend(shown)}
-            <p class="only-read" aria-live=move || if live.get() { "polite" } else { "off" }>{move || label.get()}</p>
+            <p class="only-read" aria-live=move || if live.get() { "polite" } else { "off" }>{label}</p>
         </section>
     }
 }
@@ -218,7 +219,7 @@ fn keep_painted(
     let (page, time, store) = (page.clone(), Time::from_context(), scope.store.clone());
     let history_revision = history_revision(&store, groups, move || shown.with(|shown| shown.metric));
     let last = RefCell::new(None);
-    Effect::new(move || {
+    platform::effect(move || {
         let Some(canvas) = canvas.get() else { return };
         // The newest cell may be incomplete.
         page.step.track();

@@ -53,7 +53,7 @@ pub fn NoteMarks(
 /// Returns the width of an element in pixels, updated when it changes.
 fn width_px(element: NodeRef<Span>) -> RwSignal<i32> {
     let (width_px, sizes) = (RwSignal::new(0), StoredValue::new_local(None));
-    Effect::new(move || {
+    platform::effect(move || {
         let Some(element) = element.get() else { return };
         let seen = element.clone();
         sizes.set_value(Observer::sizes(&element, move || {

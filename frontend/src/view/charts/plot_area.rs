@@ -104,7 +104,7 @@ pub fn PlotArea(
             class="stage"
             tabindex="0"
             role="img"
-            aria-label=move || label.get()
+            aria-label=label
             on:pointerdown=press
             on:pointermove=drag
             on:pointerup=release

@@ -37,7 +37,7 @@ pub fn TimeBar() -> impl IntoView {
     };
     view! {
         <div class="time-bar" class:time-bar--paused=move || !range.get().is_live()>
-            <span class="time-bar__text" role="status" title=move || sentence.get()>{sentence}</span>
+            <span class="time-bar__text" role="status" title=sentence>{sentence}</span>
             <span class="time-bar__back">
                 {live_button(&page, &time, range)} {compare_button(&page, &time, range, is_default)} {reset_button(&time, is_default)}
             </span>
@@ -258,7 +258,7 @@ const MOST_LABELS: usize = 6;
 pub fn TimeAxis() -> impl IntoView {
     let (time, axis) = (Time::from_context(), NodeRef::<Div>::new());
     let (room, resized) = (RwSignal::new(0.0), time.clone());
-    Effect::new(move || {
+    platform::effect(move || {
         resized.width();
         axis.get().into_iter().for_each(|axis| room.set(platform::bounding_rect(&axis)[2]));
     });

@@ -53,7 +53,7 @@ pub fn TimeLine(
     };
     let none = Memo::new(move |_| groups.with(|groups| groups.iter().all(|group| group.gpus.is_empty())));
     view! {
-        <section class="panel time-line" aria-label="Time line" node_ref=panel hidden=move || none.get()>
+        <section class="panel time-line" aria-label="Time line" node_ref=panel hidden=none>
             <div class="panel__head">
                 <h2>"Time line"</h2>
                 <span class="spring"></span>

@@ -14,6 +14,7 @@ use crate::domain::other_users::Refusals;
 use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
+use crate::domain::sorting;
 use crate::domain::totals::Totals;
 use crate::fleet::Phase;
 use crate::platform;
@@ -21,7 +22,7 @@ use crate::state::page::Page;
 use crate::table::jobs::{self, JobRow};
 use crate::table::{Column, Now, Value};
 use crate::view::charts::heat_map::HeatMap;
-use crate::view::scope::Scope;
+use crate::view::scope::NodeScope;
 use crate::view::tables::grid::{
     self, CustomCell, Folding, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames,
 };
@@ -87,9 +88,13 @@ fn JobTable() -> impl IntoView {
         Memo::new(move |_| page.has_jobs())
     };
     let several_users = page.several_users;
+    let some = Memo::new({
+        let page = page.clone();
+        move |_| has_jobs.get() && page.jobs.with(|jobs| !jobs.is_empty())
+    });
     let jobs = move || {
         let source = Arc::new(Jobs { page: page.clone(), several_users: several_users.get() });
-        has_jobs.get().then(|| view! { <Table source/> }.into_any())
+        some.get().then(|| view! { <Table source/> }.into_any())
     };
     let nodes = {
         let store = store.clone();
@@ -99,7 +104,7 @@ fn JobTable() -> impl IntoView {
         nodes.with(|nodes| nodes.iter().any(|node| node.gpus().with(|gpus| !gpus.is_empty())))
     });
     let heat = move || {
-        let scope = Scope { store: store.clone(), nodes, job: None };
+        let scope = NodeScope { store: store.clone(), nodes, job: None };
         any.get().then(|| view! { <HeatMap scope glance=true/> }.into_any())
     };
     view! {
@@ -190,7 +195,8 @@ impl Jobs {
 
 /// Returns how many rows leave room for the heat map on the first screen.
 fn most_rows() -> usize {
-    let row_px = platform::media_token("--row").trim_end_matches("px").parse().unwrap_or(26.0);
+    let row_px =
+        f64::from(platform::media_token("--row").trim_end_matches("px").parse::<u32>().unwrap_or(26));
     let height_px = platform::height();
     let room = (height_px - BESIDES_ROWS_PX[usize::from(height_px >= TALL_PX)]) / row_px;
     (room.max(0.0) as usize).clamp(*LISTED.start(), *LISTED.end())
@@ -230,7 +236,7 @@ impl RowSource for Jobs {
         self.page.jobs.with(|jobs| {
             // Running jobs before ended ones, worst first; the others as SLURM lists them.
             let mut jobs: Vec<&Job> = jobs.iter().collect();
-            jobs.sort_by_key(|job| (jobs::has_ended(job), position(job)));
+            sorting::sort_by_key(&mut jobs, |job| (jobs::has_ended(job), position(job)));
             jobs.into_iter().map(entry).collect()
         })
     }

@@ -60,7 +60,7 @@ pub fn Row(
     let is_resolved = move || entry.with(|entry| entry.as_ref().is_none_or(|entry| entry.is_resolved));
     view! {
         <li>
-            <a class="attention__line" href=move || href.get() node_ref=link class:is-folded=move || !is_open.get()
+            <a class="attention__line" href=href node_ref=link class:is-folded=move || !is_open.get()
                 aria-expanded=move || is_open.get().to_string() on:click=unfold class:is-resolved=is_resolved
                 class:is-silenced=move || until_ms.get().is_some()>
                 {move || symbol.with(dot)}
@@ -129,7 +129,7 @@ fn since_and_cost(page: Page, entry: Memo<Option<Entry>>, until_ms: Memo<Option<
     view! {
         <span class="attention__since">
             <span>{since}</span>
-            <small>{move || cost.get()}</small>
+            <small>{cost}</small>
         </span>
     }
     .into_any()

@@ -37,7 +37,7 @@ pub fn Cluster() -> impl IntoView {
                 <section class="cluster" aria-label="Cluster">
                     <div class="machines__head">
                         <h2>"Cluster"</h2>
-                        <span>"free GPUs and nodes of each partition, as SLURM states them" {move || age.get()}</span>
+                        <span>"free GPUs and nodes of each partition, as SLURM states them" {age}</span>
                     </div>
                     <ul>{rows}</ul>
                     <Unavailable summary/>

@@ -6,6 +6,7 @@ use super::machines::{Machines, machines};
 use super::section::Section;
 use crate::domain::job_groups::{self, ListEntry};
 use crate::domain::route::{JobTab, Route};
+use crate::domain::sorting;
 use crate::platform;
 use crate::state::page::Page;
 use crate::table::jobs::has_ended;
@@ -43,7 +44,7 @@ fn entries(page: &Page, section: Section, is_open: impl Fn(JobId) -> bool) -> Ve
             jobs.retain(|job| current == Some(job.id));
         }
         if section == Section::Attention {
-            jobs.sort_by_key(|job| attention.iter().position(|id| *id == job.id));
+            sorting::sort_by_key(&mut jobs, |job| attention.iter().position(|id| *id == job.id));
         }
         job_groups::entries(&jobs, is_open)
     })

@@ -25,7 +25,7 @@ pub fn JobNodes(
     let nodes = scope.nodes;
     let beside = Memo::new(move |_| BESIDE.contains(&nodes.with(Vec::len)));
     view! {
-        <div class:pair=move || beside.get()>
+        <div class:pair=beside>
             <HeatMap scope=scope.clone()/>
             <Overlay scope=scope.clone()/>
         </div>

@@ -51,7 +51,7 @@ impl LogSearch {
 
     /// Scrolls to the current line whenever it changes.
     fn reveal_current(self) {
-        Effect::new(move || {
+        platform::effect(move || {
             if let Some(number) = self.current.get() {
                 self.follows.set(false);
                 platform::on_next_frame(move || platform::scroll_to_id(&format!("log-{number}")));
@@ -62,7 +62,7 @@ impl LogSearch {
     /// Steps at the page's keys.
     fn step_by_keyboard(self) {
         let log_step = Page::from_context().log_step;
-        Effect::new(move || {
+        platform::effect(move || {
             if let Some(by) = log_step.get() {
                 log_step.set(None);
                 self.step(by);

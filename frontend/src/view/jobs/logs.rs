@@ -119,7 +119,7 @@ fn Pane(cell: LogCell) -> impl IntoView {
         </div>
         <div
             class="logs__box"
-            class:logs__box--wrap=move || wraps.get()
+            class:logs__box--wrap=wraps
             tabindex="0"
             role="log"
             aria-live="off"
@@ -147,7 +147,7 @@ fn numbered_lines(cell: &LogCell) -> Memo<Vec<Line>> {
 /// Keeps the end in view while the log is followed. Returns what to call when the box scrolls: the log is followed while
 /// its end is in view.
 fn follow_end(scroll: NodeRef<Div>, lines: Memo<Vec<Line>>, follows: RwSignal<bool>) -> impl Fn() {
-    Effect::new(move || {
+    platform::effect(move || {
         lines.track();
         if follows.get()
             && let Some(element) = scroll.get()
@@ -197,6 +197,6 @@ fn row((number, line): Line, search: LogSearch) -> AnyView {
         };
         cut.into_iter().map(piece).collect_view()
     };
-    view! { <div class=class class:is-here=move || is_current.get() id=format!("log-{number}")>{move || text()}</div> }
+    view! { <div class=class class:is-here=is_current id=format!("log-{number}")>{move || text()}</div> }
         .into_any()
 }

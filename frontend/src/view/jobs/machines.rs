@@ -4,6 +4,7 @@ use super::gpu_cells::Cells;
 use crate::domain::health::Health;
 use crate::domain::machine_groups::natural_order;
 use crate::domain::route::Route;
+use crate::domain::sorting;
 use crate::fleet::NodeCell;
 use crate::state::page::{Page, node_health};
 use crate::view::scope::{NodeScope, alone};
@@ -32,7 +33,7 @@ pub fn groups(page: &Page) -> Vec<(GroupName, Vec<NodeCell>)> {
         groups.entry(group).or_default().push(cell);
     }
     for cells in groups.values_mut() {
-        cells.sort_by(|a, b| natural_order(a.name().as_str(), b.name().as_str()));
+        sorting::sort_by(cells, |a, b| natural_order(a.name().as_str(), b.name().as_str()));
     }
     groups.into_iter().collect()
 }

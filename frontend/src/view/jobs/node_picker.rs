@@ -44,7 +44,7 @@ pub fn NodePicker(
 fn List(job: JobId, names: Memo<Vec<NodeName>>, health: NodeHealth, open: RwSignal<bool>) -> impl IntoView {
     let page = Page::from_context();
     let input = NodeRef::<Input>::new();
-    Effect::new(move || _ = input.get().map(|input| input.focus()));
+    platform::effect(move || _ = input.get().map(|input| input.focus()));
     let listed = |name: NodeName| {
         let Health { severity, label } = health(&name);
         (name, severity, label)

@@ -128,7 +128,7 @@ fn hidden_problems(
 /// Returns how many nodes have a tab, by the widths of the line and of the longest tab; measured again with the viewport.
 fn fitting(names: Memo<Vec<NodeName>>, line: NodeRef<Div>) -> Memo<usize> {
     let (room, time) = (RwSignal::new(None), Time::from_context());
-    Effect::new(move || {
+    platform::effect(move || {
         let (width, Some(line)) = (time.width(), line.get()) else { return };
         names.track();
         let width_of = |part: &str| {

@@ -2,6 +2,7 @@
 
 use crate::describe::finding::{request_scope, silence_scope};
 use crate::domain::attention::{Entry, Item};
+use crate::platform;
 use crate::state::page::Page;
 use crate::view::widgets::actions::show_toast;
 use leptos::html::{A, Button};
@@ -90,7 +91,7 @@ fn offer(
     leave: impl Fn() + Copy + Send + Sync + 'static,
 ) -> AnyView {
     let (first, bell) = (NodeRef::<Button>::new(), NodeRef::<Button>::new());
-    Effect::new(move |_| first.get().map(|button| button.focus().is_ok()));
+    platform::effect(move || first.get().into_iter().for_each(|button| drop(button.focus())));
     let close = move || {
         is_open.set(false);
         if let Some(bell) = bell.get_untracked() {

@@ -78,7 +78,7 @@ pub fn NodePage(
     let ways = ways(page, cell.name().clone(), scope.job);
     view! {
         <NodeNotice store=store.clone() node=cell.clone()/>
-        <div class="node" class:is-stale=move || stale.get() hidden=move || unreachable.get()>
+        <div class="node" class:is-stale=stale hidden=unreachable>
             <Tiles scope=scope.clone()/>
             {move || table()}
             <GpuNotes store=store.clone() node=cell.clone()/>

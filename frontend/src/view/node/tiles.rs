@@ -54,7 +54,7 @@ pub fn Tiles(scope: NodeScope) -> impl IntoView {
         }
     };
     view! {
-        <section class="tiles" class:tiles--host=move || host_only.get() aria-label="Totals">
+        <section class="tiles" class:tiles--host=host_only aria-label="Totals">
             {move || of_gpus()}
             <Tile title="Host CPU · RAM" now=Signal::derive(host_now) chart=chart(&scope, None, "hue-host")/>
         </section>
@@ -81,7 +81,7 @@ fn Tile(
     let value = move || now.get().map(|(value, _)| value);
     view! {
         <div class="tile">
-            <div class="tile__title">{move || title.get()}</div>
+            <div class="tile__title">{title}</div>
             <div class="tile__value">
                 {move || text::or_absent(value())} " " <small>{move || now.get().map(|(_, rest)| rest)}</small>
             </div>

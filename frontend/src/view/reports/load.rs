@@ -73,7 +73,7 @@ fn reloaded<
             page.fleet.relay_ms(platform::now_ms()) / REFRESH_MS
         })
     };
-    Effect::new(move || {
+    platform::effect(move || {
         // A memo is computed when it is read, and subscribes to nothing before that.
         turn.get();
         let sent = send();

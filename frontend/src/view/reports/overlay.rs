@@ -5,6 +5,7 @@ use super::curves::{Curves, FIELDS};
 use super::parts::{Parts, run};
 use crate::describe::report::{common_notes, note_at_s};
 use crate::domain::compared::{Compared, Part};
+use crate::platform;
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::Text;
@@ -118,7 +119,7 @@ fn loaded_curves(
 ) -> RwSignal<Vec<Curves>> {
     let (page, curves) = (Page::from_context(), RwSignal::new(Vec::new()));
     let newest = StoredValue::new(0_u64);
-    Effect::new(move || {
+    platform::effect(move || {
         let (page, reports) = (page.clone(), reports.get());
         let wanted: Vec<_> = compared.get().into_iter().zip(times.get()).collect();
         if !page.feed.is_live() {

@@ -98,7 +98,7 @@ fn PartRow(
             <td class="parts__time">{time_inputs(time, ran, edit)}</td>
             <td class="num">{length} <small class="parts__range">{remark}</small> {whole}</td>
             {cells}
-            <td class="parts__do"><button class="btn btn--small" hidden=move || is_only.get() title="Remove from the comparison" aria-label="Remove from the comparison" on:click=move |_| removed.remove()>"×"</button></td>
+            <td class="parts__do"><button class="btn btn--small" hidden=is_only title="Remove from the comparison" aria-label="Remove from the comparison" on:click=move |_| removed.remove()>"×"</button></td>
         </tr>
     }
 }
@@ -147,7 +147,7 @@ impl Edit {
 /// while a time is being typed. An invalid time stays, with what is wrong; Escape brings the valid one back.
 fn time_inputs(time: Memo<Option<Part>>, ran: Memo<Option<Part>>, edit: Edit) -> AnyView {
     let wrong = RwSignal::new(None::<(Edge, String)>);
-    Effect::new(move || {
+    platform::effect(move || {
         time.track();
         wrong.set(None);
     });
@@ -207,7 +207,7 @@ impl TimeInput {
                 aria-label=label
                 aria-invalid=move || is_wrong().to_string()
                 disabled=move || time.get().is_none()
-                prop:value=move || shown.get()
+                prop:value=shown
                 on:focus=move |_| is_edited.set(true)
                 on:blur=move |event| {
                     left.apply(&event_target_value(&event));
@@ -279,7 +279,7 @@ pub fn Add(
     let option = |(job, label): (JobId, String)| view! { <option value=job.to_string()>{label}</option> };
     view! {
         <p class="parts__add">
-            <select class="btn" aria-label="Add a job or another time" disabled=move || is_full.get() on:change=add>
+            <select class="btn" aria-label="Add a job or another time" disabled=is_full on:change=add>
                 <option value="">{prompt}</option>
                 <For each=move || offers.get() key=Clone::clone children=option/>
             </select>

@@ -35,7 +35,7 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
     let form = NoteForm::new(page, draft);
     let NoteForm { field, at_field, typed_at, waits, is_deleted, .. } = form;
     // What is typed continues the text; browsers begin at its start.
-    Effect::new(move |_| {
+    platform::effect(move || {
         field.get().into_iter().for_each(|field| drop(field.set_selection_range(u32::MAX, u32::MAX)));
     });
     let age = {
@@ -46,8 +46,7 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
     let complaint = move || wrong.with(|wrong| wrong.text(is_deleted.get()));
     let deleted = move || {
         is_deleted.get().then(|| {
-            let text =
-                "This note was deleted in the meantime. You can add this text as a new note.";
+            let text = "This note was deleted in the meantime. You can add this text as a new note.";
             view! { <p class="note-form__deleted">{text}</p> }.into_any()
         })
     };
@@ -71,7 +70,7 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
             <div role="alert">{deleted} <p class="gate__wrong">{complaint}</p></div>
             <div class="ask__ways">
                 <button class="btn" type="button" on:click=move |_| draft.set(None)>"Cancel" <kbd>"Esc"</kbd></button>
-                <button class="btn btn--primary" type="submit" disabled=move || waits.get()>{save}</button>
+                <button class="btn btn--primary" type="submit" disabled=waits>{save}</button>
             </div>
         </form>
     }

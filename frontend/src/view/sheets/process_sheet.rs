@@ -192,7 +192,7 @@ fn actions(page: &Page, process: Memo<Option<ProcessPicture>>, query: &ProcessQu
 fn sparks(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
     let samples: RwSignal<Vec<[Option<f32>; SPARK_FIELDS.len()]>> = RwSignal::new(Vec::new());
     let second = page.second;
-    Effect::new(move || {
+    platform::effect(move || {
         second.track();
         let process = process.get_untracked();
         let value =
@@ -275,7 +275,7 @@ fn detail_view(page: &Page, process: Memo<Option<ProcessPicture>>, query: Proces
     // The sheet may be opened by a link before the page is connected.
     let (first, feed) = (ask.clone(), page.feed.clone());
     let was_asked = StoredValue::new(false);
-    Effect::new(move || {
+    platform::effect(move || {
         if feed.link() == LinkState::Live && !was_asked.get_value() {
             was_asked.set_value(true);
             first(false);

@@ -33,7 +33,7 @@ pub fn ShareList(
             let _ = head.focus();
         }
     };
-    Effect::new(move || {
+    platform::effect(move || {
         if first && head.get().is_some() {
             // After the sheet itself, which focuses its first element.
             platform::on_next_frame(focus);
@@ -55,7 +55,7 @@ pub fn ShareList(
     view! {
         <section class="shares" aria-label="Shares and viewers">
             <h2 class="caption" tabindex="-1" node_ref=head><b>"Shares and viewers"</b></h2>
-            <p class="facts__note" role="status">{move || status.get()}</p>
+            <p class="facts__note" role="status">{status}</p>
             <p class="facts__note">{move || none()}</p>
             <ul><For each=move || shares.get() key=|share| share.id.clone() children=entry/></ul>
             <p class="facts__note">{own}</p>

@@ -65,8 +65,8 @@ fn form(page: &Page, created: RwSignal<Option<ShareLink>>, first: bool) -> AnyVi
             <h2 class="sheet__title">"Share"</h2>
             <p class="settings__why">"Anyone with the link sees this page live, through a tunnel of their own, and cannot change anything."</p>
             {fields(offers, first)}
-            <p class="gate__wrong" role="alert">{move || wrong.get()}</p>
-            <button class="btn btn--primary" type="submit" disabled=move || waits.get()>"Create link"</button>
+            <p class="gate__wrong" role="alert">{wrong}</p>
+            <button class="btn btn--primary" type="submit" disabled=waits>"Create link"</button>
         </form>
     }
     .into_any()
@@ -167,7 +167,7 @@ fn request(filled: &FormData, scopes: &[Scope]) -> Option<Result<ShareRequest, L
 fn Created(link: ShareLink) -> impl IntoView {
     let page = Page::from_context();
     let head = NodeRef::<H2>::new();
-    Effect::new(move || {
+    platform::effect(move || {
         if let Some(head) = head.get() {
             let _ = head.focus();
         }

@@ -54,7 +54,7 @@ fn RemovedWorker() -> impl IntoView {
 /// Stores the tunnel command, which is needed when the relay can no longer provide it.
 fn remember_tunnel(page: &Page) {
     let fleet = page.fleet.clone();
-    Effect::new(move || {
+    platform::effect(move || {
         if let Some(welcome) = fleet.welcome() {
             platform::store_item(platform::session(), TUNNEL, welcome.tunnel.as_str());
         }
@@ -159,7 +159,7 @@ fn OtherBuild() -> impl IntoView {
         let build = fleet.welcome()?.build.to_string();
         (build != own_build).then_some(build)
     });
-    Effect::new(move || {
+    platform::effect(move || {
         let Some(build) = other.get() else { return };
         if platform::load_item(platform::session(), RELOADED_FOR).as_ref() != Some(&build) {
             platform::store_item(platform::session(), RELOADED_FOR, &build);

@@ -69,9 +69,9 @@ pub fn Shell() -> impl IntoView {
         Some(why) => view! { <Login why/> }.into_any(),
         None => view! {
             <a class="skip" href="#main" on:click=skip>"Skip to content"</a>
-            <div class="shell" class:drawer-open=move || drawer.get()
-                class:shell--lost=move || lost.get()
-                class:shell--guest=move || guest.get() class:shell--alone=move || alone.get()>
+            <div class="shell" class:drawer-open=drawer
+                class:shell--lost=lost
+                class:shell--guest=guest class:shell--alone=alone>
                 <TopBar/>
                 <GuestBanner/>
                 <JobList/>

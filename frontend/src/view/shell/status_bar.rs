@@ -79,7 +79,7 @@ fn Nodes() -> impl IntoView {
             }
         })
     };
-    view! { <span class="num-prose" title=move || cost.get()>{move || sentence()}</span> }
+    view! { <span class="num-prose" title=cost>{move || sentence()}</span> }
 }
 
 #[component]

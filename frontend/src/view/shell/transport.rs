@@ -113,9 +113,11 @@ impl Player {
 fn controls(page: &Page, status: Memo<Option<ReplayStatus>>) -> AnyView {
     let speed_pct = RwSignal::new(REAL_TIME_PCT);
     let player = Player { page: page.clone(), status, dragged: RwSignal::new(None), speed_pct };
-    Effect::new(move || match status.with(|status| status.as_ref().map_or(0, |status| status.speed_pct)) {
-        0 => {}
-        playing => speed_pct.set(playing),
+    platform::effect(move || {
+        match status.with(|status| status.as_ref().map_or(0, |status| status.speed_pct)) {
+            0 => {}
+            playing => speed_pct.set(playing),
+        }
     });
     let is_owner = page.is_owner();
     let buttons = is_owner.then(|| player.buttons());

@@ -4,6 +4,7 @@ use super::gpu_table::find;
 use super::grid::{CustomCell, ProcessKey, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames};
 use crate::domain::ownership;
 use crate::domain::query;
+use crate::domain::sorting;
 use crate::domain::text;
 use crate::domain::unattributed;
 use crate::fleet::NodeCell;
@@ -114,8 +115,7 @@ impl Processes {
                 rows.push(((foreign, gpu.position() as u32, u32::MAX), RowEntry { key, depth: 0, subject }));
             }
         });
-        // An unstable sort is less code, and no two keys are equal.
-        rows.sort_unstable_by_key(|(sort_key, _)| *sort_key);
+        sorting::sort_by_key(&mut rows, |(sort_key, _)| *sort_key);
         rows.into_iter().map(|(_, entry)| entry).collect()
     }
 }

@@ -51,7 +51,7 @@ pub fn Menu(
                 aria-expanded=move || if open.get() { "true" } else { "false" }
                 on:click=move |_| open.update(|open| *open = !*open)
             >
-                {move || title.get()}
+                {title}
             </button>
             {move || body()}
         </div>

@@ -47,7 +47,7 @@ pub fn Sheet(
         <dialog
             class=class
             node_ref=dialog
-            aria-label=move || label.get()
+            aria-label=label
             on:cancel=on_cancel
             on:click=on_click
         >
@@ -61,7 +61,7 @@ pub fn Sheet(
 
 /// Opens a dialog once it is there, and closes it before it is removed: only then does the browser return the focus.
 fn show_modal(dialog: NodeRef<Dialog>) {
-    Effect::new(move || {
+    platform::effect(move || {
         if let Some(dialog) = dialog.get()
             && !dialog.open()
         {

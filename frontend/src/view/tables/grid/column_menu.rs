@@ -54,7 +54,7 @@ fn entry(grid: &Grid, at: usize, is_empty: bool) -> AnyView {
     view! {
         <li>
             <label title=column.about>
-                <input type="checkbox" prop:checked=move || is_shown.get() on:change=toggle/>
+                <input type="checkbox" prop:checked=is_shown on:change=toggle/>
                 <span>{column.full_title()}</span>
                 <small>{is_empty.then(|| view! { <b class="absent">"no values here"</b> " · " })} {column.about}</small>
             </label>

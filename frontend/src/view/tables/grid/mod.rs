@@ -23,7 +23,7 @@ pub use source::{
 };
 pub use state::Grid;
 
-use crate::platform::Listener;
+use crate::platform::{self, Listener};
 use crate::state::page::Page;
 use leptos::prelude::*;
 
@@ -68,10 +68,10 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
     view! {
         <div
             class="grid__box"
-            class:grid__box--wide=move || wide.get()
-            class:grid__box--summed=move || is_summed.get()
+            class:grid__box--wide=wide
+            class:grid__box--summed=is_summed
             node_ref=viewport.outer
-            hidden=move || empty.get()
+            hidden=empty
             on:scroll=move |_| viewport.on_scroll()
             on:pointerenter=move |_| is_hovered.set(true)
             on:pointerleave=move |_| is_hovered.set(false)
@@ -113,7 +113,7 @@ fn Unfold(grid: Grid) -> impl IntoView {
 fn measure(grid: &Grid) {
     let (first, later) = (grid.clone(), grid.clone());
     let visibility = StoredValue::new_local(None);
-    Effect::new(move || {
+    platform::effect(move || {
         first.viewport.outer.track();
         first.measure();
         visibility.set_value(first.viewport.observe());

@@ -43,12 +43,12 @@ pub fn Toolbar(
     view! {
         <div class="grid__bar">
             <h2>{names.title}</h2>
-            <span class="grid__count" role="status">{move || count.get()}</span>
-            <span class="grid__held" class:is-held=move || held.get()
+            <span class="grid__count" role="status">{count}</span>
+            <span class="grid__held" class:is-held=held
                 title=HELD>
                 "order held"
             </span>
-            <div class="grid__tools" hidden=move || empty.get()>
+            <div class="grid__tools" hidden=empty>
                 <Input grid=grid.clone()/>
                 <ColumnMenu grid=grid.clone()/>
                 <ExportMenu grid=grid.clone()/>

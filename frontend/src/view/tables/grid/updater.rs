@@ -3,7 +3,7 @@
 //! Rows that subscribe to their data one by one cost more to notify than to update: a frame of 1,000 GPUs
 //! notifies hundreds of them, most of which do not change.
 
-use crate::platform::FrameQueue;
+use crate::platform::{self, FrameQueue};
 use leptos::prelude::*;
 use send_wrapper::SendWrapper;
 use std::rc::Rc;
@@ -39,7 +39,7 @@ impl RowUpdater {
     /// Updates rows whenever something changes that `track` reads.
     pub fn new(frames: FrameQueue, track: impl Fn() -> Urgency + 'static) -> Self {
         let updater = Self(StoredValue::new_local(Rows::default()));
-        Effect::new(move || match track() {
+        platform::effect(move || match track() {
             Urgency::Interaction => {
                 // Updating a row may add or remove others.
                 let rows = updater.0.with_value(|rows| rows.updates.clone());
