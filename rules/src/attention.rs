@@ -1,16 +1,19 @@
-//! Folds findings that say the same into one entry: a slow GPU and why its clock is lowered, and repeated failures of a job.
+//! Folds findings that say the same into one entry: a slow GPU and why its clock is lowered, repeated failures of a job, and
+//! nodes that cannot be reached.
 
 use crate::text;
 use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingTrait};
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::{GpuUuid, JobId};
+use nodeglass_protocol::{GpuUuid, JobId, NodeName};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// The end of the line of evidence that states which GPUs a slow one delays.
 pub const MAY_WAIT: &str = "may wait for it";
-/// Maximum number of earlier failures that the evidence names.
+/// Maximum number of earlier failures, or of nodes, that the evidence names.
 const MAX_NAMED: usize = 4;
+/// Number of nodes that cannot be reached from which on they are one entry: then the network or the login is the likely cause.
+const MIN_NODES: usize = 3;
 
 /// The start of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub struct Folded<'a> {
     pub others: Vec<&'a Finding>,
     /// Properties that repeated failures have in common.
     repeated: Option<Repeated<'a>>,
+    /// The nodes of a finding that represents those of other nodes.
+    nodes: Vec<&'a NodeName>,
 }
 
 /// Failures of jobs with the same name and owner for the same reason.
@@ -43,7 +48,7 @@ struct Repeated<'a> {
 impl<'a> Folded<'a> {
     /// A finding that stands for itself.
     pub fn alone(finding: &'a Finding) -> Self {
-        Self { finding, others: Vec::new(), repeated: None }
+        Self { finding, others: Vec::new(), repeated: None, nodes: Vec::new() }
     }
 
     /// Returns all findings of the entry, the listed one first.
@@ -62,6 +67,26 @@ impl<'a> Folded<'a> {
         jobs
     }
 
+    /// Returns the nodes of the entry.
+    pub fn nodes(&self) -> Vec<NodeName> {
+        match self.nodes.is_empty() {
+            true => self.finding.nodes.clone(),
+            false => self.nodes.iter().copied().cloned().collect(),
+        }
+    }
+
+    /// Returns a text about the first of several nodes as one about all of them: `83 nodes cannot be reached`.
+    fn of_nodes(&self, text: &str) -> String {
+        match self.nodes.first() {
+            Some(first) => {
+                let nodes = text::count(self.nodes.len(), "node", "nodes");
+                let plural = text.replacen(" does not ", " do not ", 1).replacen(" refuses ", " refuse ", 1);
+                plural.replacen(first.as_str(), &nodes, 1)
+            }
+            None => text.to_owned(),
+        }
+    }
+
     /// Returns whether it stands for failures of several jobs, whose ids its evidence has.
     pub fn is_repeated(&self) -> bool {
         self.repeated.is_some()
@@ -71,7 +96,7 @@ impl<'a> Folded<'a> {
     pub fn title(&self) -> String {
         match self.repeated {
             Some(Repeated { name, .. }) => format!("{name} {}", self.reason()),
-            None => self.finding.title.to_string(),
+            None => self.of_nodes(self.finding.title.as_str()),
         }
     }
 
@@ -79,7 +104,7 @@ impl<'a> Folded<'a> {
     pub fn reason(&self) -> String {
         match self.repeated {
             Some(Repeated { reason, .. }) => failures(self.others.len() + 1, reason),
-            None => self.finding.reason.to_string(),
+            None => self.of_nodes(self.finding.reason.as_str()),
         }
     }
 
@@ -100,6 +125,9 @@ impl<'a> Folded<'a> {
         if self.repeated.is_some() {
             return own.chain([self.earlier_failures(label)]).collect();
         }
+        if !self.nodes.is_empty() {
+            return [self.node_names()].into_iter().chain(own).collect();
+        }
         let slow = self.others.iter().filter(|other| other.kind == FindingKind::Straggler);
         // The last line of a slow GPU is its cost, and names the GPUs that may wait: only the highest is kept.
         let worst = slow.min_by(|a, b| finding::order(a, b));
@@ -112,12 +140,21 @@ impl<'a> Folded<'a> {
     /// `before: 48440_7, 48440_3 and 5 more`.
     fn earlier_failures(&self, label: impl Fn(JobId) -> String) -> String {
         let jobs = self.others.iter().filter_map(|other| other.jobs.first());
-        let named: Vec<String> = jobs.take(MAX_NAMED).map(|job| label(*job)).collect();
-        let more = match self.others.len().saturating_sub(named.len()) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        format!("before: {}{more}", named.join(", "))
+        format!("before: {}", some_of(jobs.map(|job| label(*job)), self.others.len()))
+    }
+
+    /// `on n1, n2, n3, n4 and 79 more`.
+    fn node_names(&self) -> String {
+        format!("on {}", some_of(self.nodes.iter().map(ToString::to_string), self.nodes.len()))
+    }
+}
+
+/// Lists the first [`MAX_NAMED`] of `all` names, and the number of the others.
+fn some_of(names: impl Iterator<Item = String>, all: usize) -> String {
+    let named: Vec<String> = names.take(MAX_NAMED).collect();
+    match all.saturating_sub(named.len()) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
     }
 }
 
@@ -144,9 +181,38 @@ pub fn names(jobs: &[Job]) -> impl Iterator<Item = NamedJob<'_>> {
 pub fn fold<'a>(findings: Vec<&'a Finding>, jobs: impl IntoIterator<Item = NamedJob<'a>>) -> Vec<Folded<'a>> {
     let (failed, rest): (Vec<_>, Vec<_>) =
         findings.into_iter().partition(|finding| finding.kind == FindingKind::Failed);
+    let (unreachable, rest): (Vec<_>, Vec<_>) =
+        rest.into_iter().partition(|finding| finding.kind == FindingKind::NodeUnreachable);
     let mut folded = fold_clocks(rest);
+    folded.extend(fold_nodes(unreachable));
     folded.extend(fold_failures(failed, jobs));
     folded
+}
+
+/// Folds nodes of the same jobs that cannot be reached in the same way.
+fn fold_nodes(findings: Vec<&Finding>) -> Vec<Folded<'_>> {
+    let mut listed = Vec::new();
+    let mut groups: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
+    for finding in findings {
+        match finding.nodes.as_slice() {
+            [node] => {
+                let of_any = finding.title.as_str().replacen(node.as_str(), "", 1);
+                groups.entry((&finding.jobs, of_any)).or_default().push(finding);
+            }
+            _ => listed.push(Folded::alone(finding)),
+        }
+    }
+    for mut findings in groups.into_values() {
+        findings.sort_by(|a, b| a.nodes.cmp(&b.nodes));
+        match findings.split_first() {
+            Some((first, others)) if findings.len() >= MIN_NODES => {
+                let nodes = findings.iter().flat_map(|finding| &finding.nodes).collect();
+                listed.push(Folded { others: others.to_vec(), nodes, ..Folded::alone(first) });
+            }
+            _ => listed.extend(findings.into_iter().map(Folded::alone)),
+        }
+    }
+    listed
 }
 
 /// Folds failures of the same job name, owner and reason: a job that is submitted again, and the tasks of an array.
@@ -171,7 +237,7 @@ fn fold_failures<'a>(
         findings.sort_by_key(|finding| Reverse(finding.since_ms));
         if let Some((latest, others)) = findings.split_first() {
             let repeated = Some(of).filter(|_| !others.is_empty());
-            listed.push(Folded { finding: latest, others: others.to_vec(), repeated });
+            listed.push(Folded { others: others.to_vec(), repeated, ..Folded::alone(latest) });
         }
     }
     listed
@@ -278,6 +344,39 @@ mod tests {
         assert_eq!(entry.evidence(label), ["exit code 0:125", "before: 1"]);
         let single = folded.iter().find(|entry| entry.finding.jobs == [JobId(4)]);
         assert_eq!(single.map(Folded::title).as_deref(), Some("train ended"), "its own text");
+    }
+
+    #[test]
+    fn three_nodes_that_cannot_be_reached_are_one_entry_and_two_are_not() {
+        let down = |node: &str, job: u32, at_ms| Finding {
+            key: format!("unreachable/{node}").as_str().into(),
+            kind: FindingKind::NodeUnreachable,
+            nodes: vec![NodeName::new(node).unwrap()],
+            title: format!("{node} cannot be reached").as_str().into(),
+            evidence: vec![format!("no route to {node}").as_str().into()],
+            ..failed(job, at_ms, &format!("{node} unreachable"))
+        };
+        let of_one_job: Vec<Finding> =
+            (1..=6).rev().map(|at| down(&format!("n{at}"), 1, at * 1_000)).collect();
+        let folded = fold(of_one_job.iter().collect(), []);
+        let [entry] = folded.as_slice() else { panic!("{folded:?}") };
+        assert_eq!(
+            (entry.title().as_str(), entry.reason().as_str()),
+            ("6 nodes cannot be reached", "6 nodes unreachable")
+        );
+        assert_eq!((entry.nodes().len(), entry.all().count(), entry.since().at_ms), (6, 6, 1_000));
+        assert_eq!(entry.evidence(|job| job.to_string()), ["on n1, n2, n3, n4 and 2 more", "no route to n1"]);
+        let silent: Vec<Finding> = ["n1", "n2", "n3"]
+            .map(|node| Finding {
+                title: format!("{node} does not respond").as_str().into(),
+                ..down(node, 1, 1)
+            })
+            .to_vec();
+        assert_eq!(fold(silent.iter().collect(), [])[0].title(), "3 nodes do not respond");
+        let of_two_jobs = [down("n1", 1, 1), down("n2", 1, 1), down("n3", 2, 1)];
+        let folded = fold(of_two_jobs.iter().collect(), []);
+        assert_eq!(folded.len(), 3, "{folded:?}");
+        assert!(folded.iter().any(|entry| entry.title() == "n2 cannot be reached"));
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! Shell commands to copy, quoted for a POSIX shell.
 
+use crate::domain::text;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{JobId, NodeName};
+
+/// Maximum number of nodes that the label of a command names.
+const MAX_NAMED: usize = 3;
 
 /// A command and its purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +81,11 @@ pub fn resubmission_without(job: &Job, nodes: &[NodeName]) -> Option<ShellComman
     let folder = job.workdir.as_ref().map(|folder| format!("--chdir={folder}"));
     let words = ["sbatch", &exclude].into_iter().chain(folder.as_deref());
     let words = words.chain(script.as_str().split_whitespace());
-    Some(ShellCommand::new(format!("Submit again without {names}"), words))
+    let excluded = match nodes.len() {
+        ..=MAX_NAMED => nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(", "),
+        many => text::count(many, "node", "nodes"),
+    };
+    Some(ShellCommand::new(format!("Submit again without {excluded}"), words))
 }
 
 fn show_job_command(id: &str) -> ShellCommand {
@@ -181,13 +189,16 @@ mod tests {
 
     #[test]
     fn a_job_is_submitted_again_without_the_nodes_that_are_to_blame() {
-        let node = |name| NodeName::new(name).unwrap();
+        let node = |name: &str| NodeName::new(name).unwrap();
         let mut job = job(JobState::Running);
         assert_eq!(resubmission_without(&job, &[node("n1")]), None, "it has no script");
         job.command = Some("/home/alice/train.sh --lr 3e-4".into());
         job.workdir = Some("/home/alice/my runs".into());
         let command = resubmission_without(&job, &[node("n1"), node("n2")]).unwrap();
-        assert_eq!(command.purpose, "Submit again without n1,n2");
+        assert_eq!(command.purpose, "Submit again without n1, n2");
+        let many: Vec<NodeName> = (1..=17).map(|at| node(format!("n{at}").as_str())).collect();
+        let command_of_many = resubmission_without(&job, &many).unwrap();
+        assert_eq!(command_of_many.purpose, "Submit again without 17 nodes");
         assert_eq!(
             command.command,
             "sbatch --exclude=n1,n2 '--chdir=/home/alice/my runs' /home/alice/train.sh --lr 3e-4"
