@@ -1,6 +1,6 @@
 //! Exponential back-off: how long to wait after failures in a row.
 
-use std::time::Duration;
+use core::time::Duration;
 
 /// The pause after a number of failures in a row: `first` after one, doubled by each further one, at most
 /// `max`; none without a failure.
