@@ -2,6 +2,7 @@
 
 use crate::domain::text;
 use nodeglass_protocol::report::{GpuReport, Report};
+use nodeglass_rules::gpu_hours::GpuHours;
 
 /// From this share of the observed time on, a GPU counts as idle all the time, in %.
 const ALL_THE_TIME_PCT: f64 = 95.0;
@@ -49,10 +50,9 @@ fn gpus(first: &Report, second: &Report) -> Option<String> {
 
 /// The share of the observed time in which a job's GPUs were idle, in %.
 fn idle_pct(report: &Report) -> Option<f64> {
-    let observed = report.totals.gpu_hours_observed;
+    let hours = GpuHours::from(&report.totals);
     // Without any utilisation, idleness is unknown.
-    report.totals.util_pct.filter(|_| observed > 0.0)?;
-    Some(100.0 * report.totals.gpu_hours_idle / observed)
+    report.totals.util_pct.and(hours.pct_of_observed(hours.idle))
 }
 
 fn idle_pct_of(gpu: &GpuReport) -> Option<f64> {

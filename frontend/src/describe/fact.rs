@@ -2,7 +2,9 @@
 
 use crate::domain::text;
 use nodeglass_protocol::field::{Field, FullScale, Group, Unit, ValueKind};
+use nodeglass_protocol::gpu::{Described, FactKind, FactReading, Problem, Section, Virtualization};
 use nodeglass_protocol::{Cell, Reading, Row};
+use nodeglass_rules::number;
 
 /// Emphasis of a fact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -172,6 +174,52 @@ pub fn with_catalogue<F: Field>(
     facts
 }
 
+/// Returns the readings of facts or health that their description lists in a section.
+pub fn listed<T>(described: &'static [Described<T>], of: &T, section: Section) -> impl Iterator<Item = Fact> {
+    described.iter().filter(move |described| described.section == section).map(move |described| {
+        let (title, kind, reading) = (described.title, described.kind, described.reading(of));
+        let fact = match reading {
+            FactReading::Text(reading) => Fact::read(title, reading, ToString::to_string),
+            FactReading::Number(reading) => {
+                Fact::read(title, reading, |number| quantity(kind, (*number).into()))
+            }
+            FactReading::Counter(reading) => Fact::read(title, reading, |number| quantity(kind, *number)),
+            FactReading::Flag(reading) if kind == FactKind::Mode => Fact::read(title, reading, on_off),
+            FactReading::Flag(reading) => Fact::read(title, reading, yes_no),
+            FactReading::Virtualization(reading) => {
+                Fact::read(title, reading, |mode| virtualization(*mode).to_owned())
+            }
+        };
+        match described.problem.filter(|_| reading.is_set()) {
+            Some(Problem::Warning(note)) => fact.with_note(note).with_emphasis_if(true, Emphasis::Warning),
+            Some(Problem::Error(note)) => fact.with_note(note).with_emphasis_if(true, Emphasis::Error),
+            None => fact,
+        }
+    })
+}
+
+fn quantity(kind: FactKind, number: u64) -> String {
+    match kind {
+        FactKind::MilliwattLimit | FactKind::MilliwattMinimum => {
+            format!("{} W", text::grouped(number.div_ceil(1_000)))
+        }
+        FactKind::CelsiusLimit => format!("{number} °C"),
+        FactKind::MegahertzLimit => format!("{number} MHz"),
+        FactKind::Bytes => bytes(number),
+        _ => text::grouped(number),
+    }
+}
+
+fn virtualization(mode: Virtualization) -> &'static str {
+    match mode {
+        Virtualization::None => "none",
+        Virtualization::PassThrough => "passed to this virtual machine as a whole",
+        Virtualization::VgpuGuest => "vGPU of this virtual machine",
+        Virtualization::VgpuHost => "host of vGPUs",
+        Virtualization::VsgaHost => "host of shared graphics (vSGA)",
+    }
+}
+
 /// Formats a value with the unit of the catalogue.
 pub fn format_value(unit: Unit, value: u64) -> String {
     match unit {
@@ -179,19 +227,11 @@ pub fn format_value(unit: Unit, value: u64) -> String {
         Unit::BytePerSecond => rate(value),
         Unit::Hundredth => text::tenths(value as f64 / 100.0),
         Unit::Second => text::span(value),
-        Unit::WattHour => energy(value),
+        Unit::WattHour => number::energy(value as f64 / 1_000.0),
         Unit::One => text::grouped(value),
         Unit::Percent | Unit::Watt | Unit::Celsius | Unit::Megahertz => {
             format!("{} {}", text::grouped(value), unit.symbol())
         }
-    }
-}
-
-/// Formats an energy with a suitable unit.
-pub fn energy(wh: u64) -> String {
-    match wh {
-        0..10_000 => format!("{} Wh", text::grouped(wh)),
-        _ => format!("{} kWh", text::tenths(wh as f64 / 1_000.0)),
     }
 }
 
@@ -223,8 +263,12 @@ pub fn rate(bytes_s: u64) -> String {
 }
 
 /// Formats a boolean as `yes` or `no`.
-pub fn yes_no(is: &bool) -> String {
+fn on_off(is: &bool) -> String {
     if *is { "on" } else { "off" }.to_owned()
+}
+
+fn yes_no(is: &bool) -> String {
+    if *is { "yes" } else { "no" }.to_owned()
 }
 
 #[cfg(test)]

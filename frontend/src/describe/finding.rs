@@ -75,8 +75,7 @@ pub fn silence_scope(item: &Item) -> String {
 
 /// Returns what a request silences or shows again: `“GPU too hot” of all jobs`, `every finding of job 17`.
 pub fn request_scope(item: &Item, request: &SilenceRequest) -> String {
-    let kind =
-        request.kind.map_or_else(|| "every finding".to_owned(), |kind| format!("“{}”", kind.label()));
+    let kind = request.kind.map_or_else(|| "every finding".to_owned(), |kind| format!("“{}”", kind.label()));
     format!("{kind} of {}", silenced_jobs(item, request.job))
 }
 

@@ -1,12 +1,12 @@
 //! The details of a GPU in groups: utilisation, memory, power, temperature, clocks, traffic, modes, identity.
 
-use super::fact::{self, Emphasis, Fact, FactGroup, bytes, energy, rate, yes_no};
+use super::fact::{self, Emphasis, Fact, FactGroup, bytes, rate};
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::domain::throttle::ThrottleSummary;
 use crate::domain::{flags, ownership};
-use nodeglass_protocol::field::{Field as _, Group, Vendors, Wording};
-use nodeglass_protocol::gpu::{VgpuLicense, Virtualization};
+use nodeglass_protocol::field::{Field as _, Group, Unit, Vendors, Wording};
+use nodeglass_protocol::gpu::{GpuFacts, Section, VgpuLicense};
 use nodeglass_protocol::picture::{GpuPicture, NodeFacts};
 use nodeglass_protocol::{GpuField as F, Reading, Text, Vendor};
 
@@ -165,7 +165,6 @@ fn power(gpu: &GpuPicture) -> FactGroup {
     let limit = row.value(F::PowerLimit).filter(|limit| *limit > 0);
     let share = row.value(F::Power).zip(limit).map(|(power, limit)| power as f64 / limit as f64);
     let watts = |value: u64| format!("{} W", text::grouped(value));
-    let milli = |value: &u32| watts(u64::from(*value).div_ceil(1_000));
     let set_lower = limit.zip(facts.power_default_mw.value().map(|mw| u64::from(*mw) / 1_000));
     let lowered = set_lower.is_some_and(|(limit, default)| limit + 1 < default);
     FactGroup::new(
@@ -185,11 +184,12 @@ fn power(gpu: &GpuPicture) -> FactGroup {
                 } else {
                     ""
                 }),
-                Fact::read("Default limit", &facts.power_default_mw, milli),
-                Fact::read("Minimum limit", &facts.power_min_mw, milli),
-                Fact::read("Maximum limit", &facts.power_max_mw, milli),
-                Fact::cell("Energy", row, F::Energy, energy).with_note("since the driver was loaded"),
-            ],
+            ]
+            .into_iter()
+            .chain(fact::listed(GpuFacts::readings(), &gpu.facts, Section::Power))
+            .chain([Fact::cell("Energy", row, F::Energy, |wh| fact::format_value(Unit::WattHour, wh))
+                .with_note("since the driver was loaded")])
+            .collect(),
         ),
     )
 }
@@ -197,7 +197,6 @@ fn power(gpu: &GpuPicture) -> FactGroup {
 fn temperature(gpu: &GpuPicture) -> FactGroup {
     let (row, facts) = (&gpu.row, &gpu.facts);
     let degrees = |value: u64| format!("{value} °C");
-    let threshold = |value: &u32| format!("{value} °C");
     let near = |field, limit: &Reading<u32>| {
         let limit = limit.value().map(|limit| u64::from(*limit));
         row.value(field).zip(limit).is_some_and(|(now, limit)| now + 5 >= limit)
@@ -213,12 +212,11 @@ fn temperature(gpu: &GpuPicture) -> FactGroup {
                     .with_emphasis_if(near(F::Temp, &facts.temp_slowdown_c), Emphasis::Warning),
                 Fact::cell("Memory", row, F::MemTemp, degrees)
                     .with_emphasis_if(near(F::MemTemp, &facts.temp_mem_max_c), Emphasis::Warning),
-                Fact::read("Throttles at", &facts.temp_slowdown_c, threshold),
-                Fact::read("Shuts down at", &facts.temp_shutdown_c, threshold),
-                Fact::read("Core, maximum operating", &facts.temp_gpu_max_c, threshold),
-                Fact::read("Memory, maximum operating", &facts.temp_mem_max_c, threshold),
-                Fact::cell("Fan", row, F::Fan, |value| format!("{value} %")),
-            ],
+            ]
+            .into_iter()
+            .chain(fact::listed(GpuFacts::readings(), &gpu.facts, Section::Temperature))
+            .chain([Fact::cell("Fan", row, F::Fan, |value| format!("{value} %"))])
+            .collect(),
         ),
     )
 }
@@ -227,8 +225,8 @@ fn clocks(gpu: &GpuPicture) -> FactGroup {
     let (row, facts) = (&gpu.row, &gpu.facts);
     let clock = |label, field, max: &Reading<u32>| {
         Fact::cell(label, row, field, |now| match max.value() {
-            Some(max) => format!("{now} of {max} MHz"),
-            None => format!("{now} MHz"),
+            Some(max) => format!("{} of {} MHz", text::grouped(now), text::grouped(u64::from(*max))),
+            None => format!("{} MHz", text::grouped(now)),
         })
     };
     FactGroup::new(
@@ -327,16 +325,8 @@ fn pcie_note(gpu: &GpuPicture) -> (&'static str, Emphasis) {
 
 fn modes(gpu: &GpuPicture) -> FactGroup {
     let facts = &gpu.facts;
-    let text_fact = |label, reading: &Reading<Text>| Fact::read(label, reading, ToString::to_string);
-    let mut entries = vec![
-        text_fact("Compute mode", &facts.compute_mode),
-        Fact::read("Persistence", &facts.persistence, yes_no),
-        Fact::read("ECC", &facts.ecc_mode, yes_no),
-        Fact::read("MIG", &facts.mig_mode, yes_no),
-        Fact::read("Confidential computing", &facts.confidential, yes_no),
-        Fact::read("Virtualization", &facts.virtualization, |mode| virtualization(*mode).to_owned()),
-    ];
-    entries.extend(license(gpu));
+    let mut entries: Vec<Fact> =
+        fact::listed(GpuFacts::readings(), &gpu.facts, Section::Modes).chain(license(gpu)).collect();
     if let Some(mig) = &facts.mig {
         entries.push(Fact::new(
             "MIG instance",
@@ -366,38 +356,20 @@ fn license(gpu: &GpuPicture) -> Option<Fact> {
     is_known.then(|| fact.with_emphasis_if(is_missing, Emphasis::Warning))
 }
 
-fn virtualization(mode: Virtualization) -> &'static str {
-    match mode {
-        Virtualization::None => "none",
-        Virtualization::PassThrough => "passed to this virtual machine as a whole",
-        Virtualization::VgpuGuest => "vGPU of this virtual machine",
-        Virtualization::VgpuHost => "host of vGPUs",
-        Virtualization::VsgaHost => "host of shared graphics (vSGA)",
-    }
-}
-
 /// Returns its identity, and its driver.
 pub fn identity(gpu: &GpuPicture, around: &GpuContext<'_>) -> FactGroup {
     let facts = &gpu.facts;
     let text_fact = |label, reading: &Reading<Text>| Fact::read(label, reading, ToString::to_string);
-    let mut entries = vec![
-        text_fact("Model", &facts.name),
-        Fact::new("UUID", facts.uuid.as_str()),
-        text_fact("Serial number", &facts.serial),
+    let mut entries = vec![Fact::new("UUID", facts.uuid.as_str())];
+    entries.extend(fact::listed(GpuFacts::readings(), &gpu.facts, Section::Identity));
+    entries.extend([
         Fact::new(format!("{} index", facts.vendor.library()), facts.index.to_string()),
         Fact::read(
             "Device file",
             if is_nvidia(gpu) { &facts.minor } else { &Reading::Unsupported },
             |minor| format!("/dev/nvidia{minor}"),
         ),
-        text_fact("PCI address", &facts.pci),
-        text_fact("Architecture", &facts.architecture),
-        text_fact("Compute capability", &facts.compute_capability),
-        Fact::read("CUDA cores", &facts.cores, |cores| text::grouped(u64::from(*cores))),
-        Fact::read("NUMA node", &facts.numa_node, u32::to_string),
-        text_fact("Nearest CPUs", &facts.cpu_affinity),
-        text_fact("VBIOS", &facts.vbios),
-    ];
+    ]);
     let drivers = around.node.into_iter().flat_map(|node| node.drivers());
     for (vendor, versions) in drivers.filter(|(vendor, _)| *vendor == facts.vendor) {
         entries.push(text_fact("Driver", &versions.driver));
@@ -414,6 +386,7 @@ pub fn identity(gpu: &GpuPicture, around: &GpuContext<'_>) -> FactGroup {
 mod tests {
     use super::*;
     use nodeglass_protocol::Cell;
+    use nodeglass_protocol::gpu::Virtualization;
     use nodeglass_protocol::picture::{Evidence, Owner};
 
     fn around() -> GpuContext<'static> {
@@ -570,13 +543,5 @@ mod tests {
         assert_eq!(status_of(&gpu, &[]).0, Severity::Warning);
         gpu.health.license.is_licensed = Reading::Unsupported;
         assert!(license(&gpu).is_none(), "a driver without vGPUs");
-    }
-
-    #[test]
-    fn energy_has_a_suitable_unit() {
-        assert_eq!(
-            [812, 9_999, 1_234_567].map(energy),
-            ["812 Wh", "9,999 Wh", "1234.6 kWh"].map(String::from)
-        );
     }
 }

@@ -1,54 +1,27 @@
 //! The details of a GPU's health: memory errors and their repair, its NVLinks, its vGPUs, and its events.
 
-use super::fact::{Emphasis, Fact, FactGroup, bytes};
+use super::fact::{self, Emphasis, Fact, FactGroup, bytes};
 use crate::domain::severity::Severity;
 use crate::domain::{text, xid};
 use nodeglass_protocol::finding::FindingKind;
-use nodeglass_protocol::gpu::{NvLink, Vgpu};
+use nodeglass_protocol::gpu::{GpuHealth, NvLink, Section, Vgpu};
 use nodeglass_protocol::picture::{GpuEvent, GpuPicture};
 use nodeglass_protocol::{GpuField, Reading, Text};
 
 /// Describes a GPU's memory errors, and what they mean; what to do is the advice of the finding.
 pub fn errors(gpu: &GpuPicture) -> FactGroup {
-    let (row, health) = (&gpu.row, &gpu.health);
-    let counter = |label, reading: &Reading<u64>| Fact::read(label, reading, |count| text::grouped(*count));
-    let is_nonzero = |reading: &Reading<u64>| reading.value().is_some_and(|count| *count > 0);
-    let is_set = |reading: &Reading<bool>| reading.value() == Some(&true);
+    let row = &gpu.row;
     let has_uncorrected = row.value(GpuField::EccUncorrected).is_some_and(|count| count > 0);
-    let yes = |value: &bool| if *value { "yes" } else { "no" }.to_owned();
-    let note_if = |applies, text: &'static str| if applies { text } else { "" };
+    let note = if has_uncorrected { "results computed since then may be wrong" } else { "" };
     let since_load = |label, field| Fact::cell(label, row, field, text::grouped);
-    FactGroup::new(
-        "Memory errors",
-        [
-            since_load("Uncorrected, since driver load", GpuField::EccUncorrected)
-                .with_note(note_if(has_uncorrected, "results computed since then may be wrong"))
-                .with_emphasis_if(has_uncorrected, Emphasis::Error),
-            since_load("Corrected, since driver load", GpuField::EccCorrected),
-            counter("Uncorrected, lifetime", &health.ecc_life_uncorrected),
-            counter("Corrected, lifetime", &health.ecc_life_corrected),
-            counter("Pages retired, uncorrected", &health.retired_uncorrected),
-            counter("Pages retired, corrected", &health.retired_corrected),
-            Fact::read("Page retirement pending", &health.retired_pending, yes)
-                .with_note(note_if(
-                    is_set(&health.retired_pending),
-                    "the node needs a reboot; until then the page is used",
-                ))
-                .with_emphasis_if(is_set(&health.retired_pending), Emphasis::Warning),
-            counter("Rows remapped, uncorrected", &health.remapped_uncorrected)
-                .with_emphasis_if(is_nonzero(&health.remapped_uncorrected), Emphasis::Warning),
-            counter("Rows remapped, corrected", &health.remapped_corrected),
-            Fact::read("Row remap pending", &health.remap_pending, yes)
-                .with_note(note_if(
-                    is_set(&health.remap_pending),
-                    "takes effect at the next reset of the GPU",
-                ))
-                .with_emphasis_if(is_set(&health.remap_pending), Emphasis::Warning),
-            Fact::read("Row remap failed", &health.remap_failed, yes)
-                .with_note(note_if(is_set(&health.remap_failed), "the GPU must be replaced"))
-                .with_emphasis_if(is_set(&health.remap_failed), Emphasis::Error),
-        ],
-    )
+    let counters = [
+        since_load("Uncorrected, since driver load", GpuField::EccUncorrected)
+            .with_note(note)
+            .with_emphasis_if(has_uncorrected, Emphasis::Error),
+        since_load("Corrected, since driver load", GpuField::EccCorrected),
+    ];
+    let health = fact::listed(GpuHealth::readings(), &gpu.health, Section::Errors);
+    FactGroup::new("Memory errors", counters.into_iter().chain(health))
 }
 
 /// Describes each NVLink of a GPU; `None` if it has none.

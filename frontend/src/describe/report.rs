@@ -8,6 +8,8 @@ use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{Report, Throttled};
 use nodeglass_protocol::{JobId, Text};
+use nodeglass_rules::gpu_hours::GpuHours;
+use nodeglass_rules::number::{energy, money, percent, precise};
 use std::borrow::Cow;
 
 /// A figure of a report.
@@ -64,20 +66,19 @@ fn gpus(report: &Report) -> Vec<Figure> {
     if totals.gpus == 0 {
         return Vec::new();
     }
-    let allocated = totals.gpu_hours_allocated;
+    let spent = GpuHours::from(totals);
     let hours =
         |label: &'static str, hours: f64| Figure::new(label, format!("{} h", precise(hours)), Some(hours));
-    let observed = totals.gpu_hours_observed;
-    let used = (observed > 0.0).then(|| (totals.gpu_hours_used / observed, "hue-busy"));
+    let used = spent.pct_of_observed(spent.used).map(|pct| (pct / 100.0, "hue-busy"));
     let mut figures = vec![
         Figure::new("Number", text::grouped(u64::from(totals.gpus)), Some(f64::from(totals.gpus))),
-        hours("GPU hours allocated", allocated),
-        hours("GPU hours observed", totals.gpu_hours_observed.min(allocated)),
-        Figure { bar: used, ..hours("GPU hours used", totals.gpu_hours_used) },
-        hours("GPU hours idle", totals.gpu_hours_idle),
+        hours("GPU hours allocated", spent.allocated),
+        hours("GPU hours observed", spent.observed.min(spent.allocated)),
+        Figure { bar: used, ..hours("GPU hours used", spent.used) },
+        hours("GPU hours idle", spent.idle),
     ];
-    if totals.gpu_hours_hung > 0.0 {
-        figures.push(hours("GPU hours lost to hangs", totals.gpu_hours_hung));
+    if spent.hung > 0.0 {
+        figures.push(hours("GPU hours lost to hangs", spent.hung));
     }
     figures.extend(totals.util_pct.map(|util| Figure {
         bar: Some((util / 100.0, "hue-busy")),
@@ -97,7 +98,7 @@ fn gpus(report: &Report) -> Vec<Figure> {
     figures.extend(totals.energy_kwh.map(|kwh| Figure {
         note: match totals.energy_known_pct {
             99.5.. => String::new(),
-            known => format!("power measured for {} % of the run", known.round() as u64),
+            known => format!("power measured for {} of the run", percent(known)),
         },
         ..Figure::new("Energy", energy(kwh), Some(kwh))
     }));
@@ -107,7 +108,7 @@ fn gpus(report: &Report) -> Vec<Figure> {
     }));
     figures.extend(totals.cost.as_ref().map(|cost| {
         let number = Some(cost.amount);
-        Figure::new("Cost", format!("{} {}", precise(cost.amount), cost.currency), number)
+        Figure::new("Cost", money(cost.amount, cost.currency.as_str()), number)
     }));
     figures.extend(totals.throttled.iter().map(|Throttled { reason, seconds }| Figure {
         note: "sum over the GPUs".to_owned(),
@@ -180,7 +181,7 @@ fn job(report: &Report) -> Vec<Figure> {
     };
     let observed = Figure {
         note: "of the run time".to_owned(),
-        ..Figure::new("Observed", format!("{} %", report.observed_pct.round() as u64), None)
+        ..Figure::new("Observed", percent(report.observed_pct), None)
     };
     let application = report.application.as_ref();
     let application = application.map(|name| Figure::new("Application", name.to_string(), None));
@@ -238,63 +239,6 @@ pub fn difference(number: Option<f64>, base: Option<f64>) -> String {
         1_000.. => format!("× {}", text::grouped((number / base).round() as u64)),
         less => format!("−{} %", less.unsigned_abs()),
     }
-}
-
-/// An energy in kWh or, if it is small, Wh.
-pub fn energy(kwh: f64) -> String {
-    match kwh {
-        1.0.. => format!("{} kWh", precise(kwh)),
-        _ => format!("{} Wh", precise(kwh * 1_000.0)),
-    }
-}
-
-/// A number with at most two decimals, fewer if it is large, and none if it is whole: `0.42`, `12.3`, `1,408`, `896`.
-pub fn precise(number: f64) -> String {
-    let number = number.max(0.0);
-    match number {
-        _ if number.fract() == 0.0 => text::grouped(number as u64),
-        ..9.995 => {
-            let hundredths = (number * 100.0).round() as u64;
-            format!("{}.{:02}", hundredths / 100, hundredths % 100)
-        }
-        ..999.95 => text::tenths(number),
-        _ => text::grouped(number.round() as u64),
-    }
-}
-
-/// How all numbers of a column are written: with as many decimals as its largest one deserves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ColumnFormat {
-    decimals: usize,
-}
-
-impl ColumnFormat {
-    /// The format of a column of these numbers.
-    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Self {
-        let decimals = match numbers.into_iter().fold(0.0, f64::max) {
-            0.0 => 0,
-            ..9.995 => 2,
-            ..999.95 => 1,
-            _ => 0,
-        };
-        Self { decimals }
-    }
-
-    /// Writes a number of the column; one that would round to zero is not written as zero.
-    pub fn write(self, number: f64) -> String {
-        let least = [1.0, 0.1, 0.01][self.decimals.min(2)];
-        match self.decimals {
-            decimals if number > 0.0 && number < least / 2.0 => format!("< {least:.decimals$}"),
-            _ if number >= 999.95 => text::grouped(number.round() as u64),
-            0 => text::grouped(number.max(0.0).round() as u64),
-            decimals => format!("{:.decimals$}", number.max(0.0)),
-        }
-    }
-}
-
-/// The unit of a column of energies in kWh, and the factor to it.
-pub fn energy_unit(kwh: impl IntoIterator<Item = f64>) -> (&'static str, f64) {
-    if kwh.into_iter().any(|kwh| kwh >= 1.0) { ("kWh", 1.0) } else { ("Wh", 1_000.0) }
 }
 
 impl Figure {
@@ -381,6 +325,39 @@ pub mod tests {
     }
 
     #[test]
+    fn page_and_relay_state_the_same_figures_of_a_job() {
+        use crate::domain::deviation::fleets;
+        let toml = fleets::fleet(1, 1, "training", &[("idle_gpu", 1, 3)]);
+        let (fleet, now_ms) = fleets::played(&toml, 10, |_, _, _| {});
+        let report = fleet.job_record(JobId(17), now_ms).unwrap().report();
+        let stated = nodeglass_report::text(&report, None);
+        let line = |name: &str| {
+            let line = stated.lines().find_map(|line| line.trim_start().strip_prefix(name));
+            line.unwrap_or_else(|| panic!("no {name:?} in {stated}")).trim()
+        };
+        let shown = figures(&report);
+        let figure = |label: &str| {
+            let mut figures = shown.iter().flat_map(|group| &group.figures);
+            figures
+                .find(|figure| figure.label == label)
+                .unwrap_or_else(|| panic!("no {label:?} in {shown:?}"))
+        };
+        let hours = ["GPU hours observed", "GPU hours allocated", "GPU hours used", "GPU hours idle"];
+        for label in hours {
+            let number = precise(figure(label).number.unwrap());
+            assert!(line("GPU hours").contains(&number), "{label} {number}: {stated}");
+        }
+        let rounded = |label: &str| figure(label).number.unwrap().round();
+        assert!(line("Utilisation").starts_with(&format!("{} %", rounded("Mean utilisation"))), "{stated}");
+        assert!(line("GPUs").starts_with(&figure("Number").value), "{stated}");
+        assert!(
+            line("Energy").starts_with(&format!("{:.3} kWh", figure("Energy").number.unwrap())),
+            "{stated}"
+        );
+        assert!(report.totals.gpu_hours_idle > 0.0 && report.totals.gpu_hours_used > 0.0, "{stated}");
+    }
+
+    #[test]
     fn courses_are_aligned_at_notes_that_every_job_has() {
         let one = report_with(&[
             (1_010, "epoch 1"),
@@ -430,29 +407,6 @@ pub mod tests {
         assert_eq!(of(5_000.0, 100.0), "× 50");
         assert_eq!((of(100.2, 100.0), of(1.0, 0.0)), (String::new(), String::new()));
         assert_eq!(difference(None, Some(1.0)), "");
-    }
-
-    #[test]
-    fn numbers_have_as_many_decimals_as_they_deserve() {
-        assert_eq!([0.0, 0.004, 0.42, 12.34, 1_408.2].map(precise), ["0", "0.00", "0.42", "12.3", "1,408"]);
-        assert_eq!([7.0, 25.0, 100.0, 896.0, 1_024.0].map(precise), ["7", "25", "100", "896", "1,024"]);
-    }
-
-    #[test]
-    fn a_column_has_one_number_of_decimals_and_one_unit() {
-        let column = |numbers: &[f64]| {
-            let format = ColumnFormat::of(numbers.iter().copied());
-            numbers.iter().map(|number| format.write(*number)).collect::<Vec<_>>()
-        };
-        assert_eq!(column(&[32.94, 0.2979, 12.0]), ["32.9", "0.3", "12.0"]);
-        assert_eq!(column(&[2_511.2, 83.1]), ["2,511", "83"]);
-        // Less than was used of them, or none, is not what a job of a minute was allocated.
-        assert_eq!(column(&[2_511.2, 0.02, 0.0]), ["2,511", "< 1", "0"]);
-        assert_eq!(column(&[12.0, 0.04]), ["12.0", "< 0.1"]);
-        assert_eq!(column(&[2.0, 0.004]), ["2.00", "< 0.01"]);
-        assert_eq!(column(&[0.0, 0.5]), ["0.00", "0.50"]);
-        assert_eq!(column(&[0.0]), ["0"]);
-        assert_eq!((energy_unit([32.9, 0.3]), energy_unit([0.3])), (("kWh", 1.0), ("Wh", 1_000.0)));
     }
 
     #[test]

@@ -301,7 +301,7 @@ fn owner(node: &NodePicture, gpu: &GpuPicture, only: Option<JobId>) -> Option<Jo
 }
 
 #[cfg(test)]
-mod fleets;
+pub mod fleets;
 
 #[cfg(test)]
 mod tests {

@@ -1,14 +1,14 @@
 //! The columns of GPUs: everything that is known of one; about a dozen are shown by default.
 
 use super::column::{CellStyle, Column, Sum};
-use super::definition::{ColumnDef, computed, metric, styled, with_catalogue};
+use super::definition::{self, ColumnDef, metric, styled, with_catalogue};
 use super::value::{Unit, Value};
 use crate::domain::deviation::Deviation;
 use crate::domain::text;
 use crate::domain::throttle::REASONS;
 use crate::domain::{flags, ownership};
+use nodeglass_protocol::gpu::{Described, FactKind, FactReading, GpuFacts, TableColumn};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture, ProcessGap};
-use nodeglass_protocol::probe::GpuFacts;
 use nodeglass_protocol::{Cell, GpuField as F, Vendor};
 use std::sync::LazyLock;
 
@@ -43,7 +43,47 @@ impl Peers<'_> {
     }
 }
 
-type Def = ColumnDef<fn(&GpuRow<'_>) -> Value, F>;
+type Def = ColumnDef<Read, F>;
+
+/// Reader of a column that is not a metric.
+#[derive(Clone, Copy)]
+enum Read {
+    Row(fn(&GpuRow<'_>) -> Value),
+    Fact(&'static Described<GpuFacts>),
+}
+
+impl Read {
+    fn value(self, row: &GpuRow<'_>) -> Value {
+        let fact = match self {
+            Self::Row(read) => return read(row),
+            Self::Fact(fact) => fact,
+        };
+        match fact.reading(&row.gpu.facts) {
+            FactReading::Text(reading) => Value::text_reading(reading),
+            FactReading::Number(reading) => Value::number_reading(reading),
+            FactReading::Flag(reading) => Value::bool_reading(reading, "on", "off"),
+            FactReading::Counter(_) | FactReading::Virtualization(_) => Value::NONE,
+        }
+    }
+}
+
+fn computed(column: Column, read: fn(&GpuRow<'_>) -> Value) -> Def {
+    definition::computed(column, Read::Row(read))
+}
+
+/// Returns the columns of facts as the catalogue describes them.
+fn facts() -> impl Iterator<Item = Def> {
+    GpuFacts::readings().iter().filter_map(|fact| {
+        let TableColumn { id, title, width, about, aliases } = fact.column?;
+        let unit = match fact.kind {
+            FactKind::Id => Unit::Id,
+            FactKind::Amount => Unit::Count,
+            _ => Unit::Text,
+        };
+        let column = Column::new(id, title, unit, width, about).aliases(aliases);
+        Some(definition::computed(column, Read::Fact(fact)))
+    })
+}
 
 const fn mhz(id: &'static str, title: &'static str, about: &'static str) -> Column {
     Column::new(id, title, Unit::Megahertz, 92, about)
@@ -61,7 +101,7 @@ const fn text_column(id: &'static str, title: &'static str, width: u16, about: &
 pub const NODE: usize = 0;
 
 static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
-    with_catalogue(vec![
+    let columns = vec![
         computed(text_column("node", "Node", 100, "the node it is in").rank(0), |row| {
             Value::text(row.node.name.as_str())
         }),
@@ -212,48 +252,11 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         metric(F::MemReserved),
         computed(Column::new("bar", "BAR1", Unit::Gib, 92, "BAR1 memory in use, of all"), bar1),
         computed(count("processes", "Procs", "processes on it"), processes),
-        computed(
-            text_column("architecture", "Architecture", 104, "architecture of the chip").aliases(&["arch"]),
-            |row| Value::text_reading(&row.gpu.facts.architecture),
-        ),
-        computed(text_column("capability", "CC", 46, "CUDA compute capability"), |row| {
-            Value::text_reading(&row.gpu.facts.compute_capability)
-        }),
-        computed(count("cores", "Cores", "CUDA cores"), |row| Value::number_reading(&row.gpu.facts.cores)),
-        computed(Column::new("numa", "NUMA", Unit::Id, 58, "NUMA node that it is nearest to"), |row| {
-            Value::number_reading(&row.gpu.facts.numa_node)
-        }),
-        computed(text_column("affinity", "CPUs", 120, "CPUs that it is nearest to"), |row| {
-            Value::text_reading(&row.gpu.facts.cpu_affinity)
-        }),
-        computed(text_column("mode", "Compute mode", 122, "who may use it"), |row| {
-            Value::text_reading(&row.gpu.facts.compute_mode)
-        }),
-        computed(
-            text_column(
-                "persistence",
-                "Persistence",
-                96,
-                "whether the driver stays loaded when nobody uses the card",
-            ),
-            |row| Value::bool_reading(&row.gpu.facts.persistence, "on", "off"),
-        ),
-        computed(text_column("ecc", "ECC", 52, "whether memory errors are corrected"), |row| {
-            Value::bool_reading(&row.gpu.facts.ecc_mode, "on", "off")
-        }),
-        computed(text_column("pci", "PCI", 130, "its place on the PCI bus"), |row| {
-            Value::text_reading(&row.gpu.facts.pci)
-        }),
         computed(text_column("uuid", "UUID", 300, "its identity"), |row| {
             Value::text(row.gpu.facts.uuid.to_string())
         }),
-        computed(text_column("serial", "Serial", 120, "its serial number"), |row| {
-            Value::text_reading(&row.gpu.facts.serial)
-        }),
-        computed(text_column("vbios", "VBIOS", 120, "version of its firmware"), |row| {
-            Value::text_reading(&row.gpu.facts.vbios)
-        }),
-    ])
+    ];
+    with_catalogue(columns.into_iter().chain(facts()).collect())
 });
 
 /// Returns the columns in their default order.
@@ -263,11 +266,11 @@ pub fn columns() -> Vec<Column> {
 
 /// Returns the value of a column.
 pub fn value(row: &GpuRow<'_>, column: usize) -> Value {
-    let Some(definition) = COLUMNS.get(column) else { return Value::NONE };
-    if row.gpu.fault.is_some() && !matches!(definition.read, super::definition::ColumnReader::Computed(_)) {
+    let Some(found) = COLUMNS.get(column) else { return Value::NONE };
+    if row.gpu.fault.is_some() && !matches!(found.read, definition::ColumnReader::Computed(_)) {
         return Value::Absent("the card cannot be read");
     }
-    definition.value(&row.gpu.row, |read| read(row))
+    found.value(&row.gpu.row, |read| read.value(row))
 }
 
 /// Returns the GPU that a MIG instance is a part of, if it is an instance and its GPU is listed.

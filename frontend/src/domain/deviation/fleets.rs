@@ -21,7 +21,7 @@ const TOLERANCE_PCT: i32 = 2;
 
 type Gpus = BTreeSet<GpuUuid>;
 /// A behaviour, and the node and GPU that have it.
-type Episode = (&'static str, u32, u32);
+pub type Episode = (&'static str, u32, u32);
 
 /// Marks of both surfaces within the time that a fleet was played.
 #[derive(Debug, Default)]
@@ -32,14 +32,26 @@ struct Marks {
     by_history: Gpus,
 }
 
-/// Plays a fleet for some minutes.
+/// Plays a fleet for some minutes and compares the marks.
 fn play(toml: &str, minutes: u64) -> Marks {
+    let (mut comparison, mut marks) = (Comparison::default(), Marks::default());
+    played(toml, minutes, |fleet, names, now_ms| {
+        let picture = picture(fleet, names, now_ms);
+        comparison.update(&picture, None, &|_| 0);
+        compare(&picture, &comparison, &mut marks);
+    });
+    marks
+}
+
+/// Returns a fleet that was played for some minutes, and the time of the relay's clock then. `each` examines it every ten
+/// seconds.
+pub fn played(toml: &str, minutes: u64, mut each: impl FnMut(&Fleet, &[NodeName], u64)) -> (Fleet, u64) {
     let cluster = Cluster::new(Scenario::from_toml(toml).unwrap());
     let names: Vec<NodeName> = cluster.scenario().node_names().cloned().collect();
     let at = |elapsed_ms: u64| ScenarioTime { t_ms: elapsed_ms.cast_signed(), start_wall_ms: START_WALL_MS };
     let mut probes: Vec<SimulatedProbe> =
         names.iter().map(|name| cluster.connect(name, at(0)).unwrap()).collect();
-    let (mut fleet, mut comparison, mut marks) = (Fleet::new(), Comparison::default(), Marks::default());
+    let mut fleet = Fleet::new();
     for elapsed_ms in (0..minutes * 60_000).step_by(INTERVAL_MS as usize) {
         let now_ms = CLOCK_STARTS_AT_MS + elapsed_ms;
         if elapsed_ms % 20_000 == 0 {
@@ -57,12 +69,10 @@ fn play(toml: &str, minutes: u64) -> Marks {
         fleet.handle(Event::Tick, now_ms);
         drop(fleet.take_changes());
         if elapsed_ms % 10_000 == 0 && elapsed_ms > 0 {
-            let picture = picture(&fleet, &names, now_ms);
-            comparison.update(&picture, None, &|_| 0);
-            compare(&picture, &comparison, &mut marks);
+            each(&fleet, &names, now_ms);
         }
     }
-    marks
+    (fleet, CLOCK_STARTS_AT_MS + minutes * 60_000)
 }
 
 fn lines(probe: &mut SimulatedProbe, at: ScenarioTime) -> impl Iterator<Item = ParsedLine> {
@@ -126,7 +136,7 @@ fn compare(picture: &Picture, comparison: &Comparison, marks: &mut Marks) {
 }
 
 /// A job on all nodes of a cluster of H100, and what happens to some of its GPUs.
-fn fleet(seed: u64, nodes: u32, behaviour: &str, episodes: &[Episode]) -> String {
+pub fn fleet(seed: u64, nodes: u32, behaviour: &str, episodes: &[Episode]) -> String {
     let mut toml = format!(
         "cluster = \"test\"\nuser = \"alice\"\nseed = {seed}\ncycle = \"30d\"\n\n[[node]]\nname = \"n[01-{nodes:02}]\"\n\
          model = \"h100\"\ngpus = 8\n\n[[job]]\nid = 17\nname = \"train\"\npartition = \"gpu\"\nsubmitted = \"-2h\"\n\
