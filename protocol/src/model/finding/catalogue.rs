@@ -40,7 +40,7 @@ pub enum FindingTrait {
 
 /// Defines [`FindingKind`] with what is known of each kind.
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident {
+    ($($kind:ident {
         name: $name:literal, label: $label:literal, severity: $severity:ident, is: [$($is:ident),*],
         confirm_s: $confirm_s:literal, clear_s: $clear_s:literal, found_within_s: $found_within_s:literal,
         condition: $condition:literal,
@@ -52,7 +52,7 @@ macro_rules! kinds {
         #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         #[serde(rename_all = "snake_case")]
         pub enum FindingKind {
-            $($(#[$doc])* $kind,)*
+            $(#[doc = concat!("Found when: ", $condition, ".")] $kind,)*
         }
 
         // A function for each column: the page links only the columns that it shows.
@@ -117,7 +117,6 @@ macro_rules! kinds {
 
 // Their numbers are part of the wire: new ones are added at the end.
 kinds! {
-    /// Some GPUs of a job do nothing while others work, or all have done nothing since its start.
     UnusedGpus {
         name: "unused_gpus", label: "unused GPUs", severity: Warning, is: [OfWork],
         confirm_s: 0, clear_s: 60, found_within_s: 660,
@@ -126,7 +125,6 @@ kinds! {
         meaning: "The program uses fewer GPUs than the job has, or has not begun to use them.",
         advice: "Request only as many GPUs as the program uses, or start one process for each of them",
     }
-    /// All GPUs of a job worked, and do nothing any more.
     IdleGpus {
         name: "idle_gpus", label: "idle GPUs", severity: Warning, is: [OfWork, Captured],
         confirm_s: 0, clear_s: 60, found_within_s: 660,
@@ -134,7 +132,6 @@ kinds! {
         meaning: "The program finished or crashed without ending the job, or waits for input or for a person.",
         advice: "See the log; if the work is done, end the job with scancel",
     }
-    /// No process runs on the GPUs of a job.
     NoProcess {
         name: "no_process", label: "no process on the GPUs", severity: Warning, is: [OfWork, Captured],
         confirm_s: 300, clear_s: 30, found_within_s: 360,
@@ -142,7 +139,6 @@ kinds! {
         meaning: "The program does not use the GPUs, failed to find them, or has ended while the batch script goes on.",
         advice: "See the log for CUDA errors; check that the program was built with CUDA and sees its devices",
     }
-    /// All GPUs of a job report full utilisation at the power of a busy-wait.
     CollectiveHang {
         name: "collective_hang", label: "looks hung", severity: Error, is: [OfWork, Lost, Captured],
         // Of all GPUs, within two and a half minutes.
@@ -155,7 +151,6 @@ kinds! {
         meaning: "The ranks busy-wait in a collective that never completes: one rank crashed, diverged or waits elsewhere.",
         advice: "Compare the Python stacks of the ranks (py-spy dump), see NCCL's log, and restart from the last checkpoint",
     }
-    /// A GPU of a job works less than its peers.
     Straggler {
         name: "straggler", label: "GPU slower than its peers", severity: Warning, is: [OfWork, Fault, Lost],
         confirm_s: 0, clear_s: 60, found_within_s: 150,
@@ -168,7 +163,6 @@ kinds! {
         meaning: "In synchronous training every other rank waits for the slowest one.",
         advice: "Exclude the node (sbatch --exclude) after the next checkpoint, and report it to the administrators",
     }
-    /// The GPUs of a job wait for input most of the time.
     InputBound {
         name: "input_bound", label: "waits for input", severity: Info, is: [OfWork],
         confirm_s: 0, clear_s: 120, found_within_s: 360,
@@ -177,7 +171,6 @@ kinds! {
         meaning: "The GPUs wait for data: loading, decoding or augmentation is slower than the training step.",
         advice: "Use more data loader workers, pin memory, prefetch, or move the data to a local disk",
     }
-    /// The GPUs of a job are busy but do little work, by their power or their SMs' activity.
     LowEfficiency {
         name: "low_efficiency", label: "low efficiency", severity: Info, is: [OfWork],
         confirm_s: 0, clear_s: 120, found_within_s: 660,
@@ -186,7 +179,6 @@ kinds! {
         meaning: "A kernel runs most of the time, but occupies few SMs: small batches, many small kernels, or waiting.",
         advice: "Use a larger batch, mixed precision or compilation (torch.compile, CUDA graphs), or share the GPU",
     }
-    /// The memory of a GPU will be exhausted.
     GpuMemoryForecast {
         name: "gpu_memory_forecast", label: "GPU memory fills up", severity: Warning, is: [OfWork],
         confirm_s: 0, clear_s: 300, found_within_s: 1200,
@@ -195,7 +187,6 @@ kinds! {
         meaning: "The program keeps references to tensors (a list of losses, retained graphs), or its inputs grow.",
         advice: "Save a checkpoint; look for tensors that are kept over steps (torch.cuda.memory_summary)",
     }
-    /// The memory of a job on a node is close to its limit, or will reach it.
     JobMemoryForecast {
         name: "job_memory_forecast", label: "memory limit", severity: Warning, is: [OfWork],
         confirm_s: 60, clear_s: 120, found_within_s: 1320,
@@ -204,7 +195,6 @@ kinds! {
         meaning: "At its limit the kernel kills a process of the job (out of memory).",
         advice: "Request more memory (--mem), use fewer data loader workers, or free caches",
     }
-    /// The memory of a node is almost exhausted, or will be.
     HostMemory {
         name: "host_memory", label: "memory of a node", severity: Warning, is: [OfNode, OfHost],
         confirm_s: 60, clear_s: 120, found_within_s: 1320,
@@ -213,7 +203,6 @@ kinds! {
         meaning: "The kernel is about to kill processes of any user.",
         advice: "Use less memory on this node; if other processes use it, report that to the administrators",
     }
-    /// A node swaps.
     Swapping {
         name: "swapping", label: "swapping", severity: Warning, is: [OfNode, OfHost],
         confirm_s: 60, clear_s: 120, found_within_s: 90,
@@ -221,7 +210,6 @@ kinds! {
         meaning: "Memory is exhausted and pages are read back from disk: everything is slow.",
         advice: "Use less memory on this node (fewer workers, smaller caches)",
     }
-    /// A local disk or `/dev/shm` is almost full.
     DiskFull {
         name: "disk_full", label: "disk full", severity: Warning, is: [OfNode, OfHost, NamesPaths],
         confirm_s: 20, clear_s: 60, found_within_s: 60,
@@ -229,7 +217,6 @@ kinds! {
         meaning: "Writes will fail: checkpoints, temporary files, or the shared memory of data loaders.",
         advice: "Free up space there",
     }
-    /// Memory of a GPU that no visible process holds.
     HeldMemory {
         name: "held_memory", label: "held GPU memory", severity: Warning, is: [Momentary, OfProcesses],
         confirm_s: 60, clear_s: 30, found_within_s: 90,
@@ -237,7 +224,6 @@ kinds! {
         meaning: "A process of another container or user holds it, or one that crashed left it behind.",
         advice: "If allocations fail, report it to the administrators: only a reset of the GPU may help",
     }
-    /// Heat lowers the clock of a GPU.
     Thermal {
         name: "thermal", label: "GPU too hot", severity: Warning, is: [Momentary, Fault, LowersClock],
         confirm_s: 20, clear_s: 60, found_within_s: 40,
@@ -245,7 +231,6 @@ kinds! {
         meaning: "The cooling of the node is insufficient.",
         advice: "Report it to the administrators; exclude the node (sbatch --exclude) if the job waits for it",
     }
-    /// The power supply lowers the clock of a GPU.
     PowerBrake {
         name: "power_brake", label: "power brake", severity: Warning, is: [Momentary, Fault, LowersClock],
         confirm_s: 20, clear_s: 60, found_within_s: 40,
@@ -253,7 +238,6 @@ kinds! {
         meaning: "The power supply or the rack is at its limit.",
         advice: "Report it to the administrators",
     }
-    /// The hardware lowers the clock of a GPU without a reason.
     Slowdown {
         name: "slowdown", label: "GPU slowed down by the hardware", severity: Warning, is: [Momentary, Fault, LowersClock],
         confirm_s: 20, clear_s: 60, found_within_s: 40,
@@ -261,7 +245,6 @@ kinds! {
         meaning: "Heat or the power supply are likely.",
         advice: "Report it to the administrators",
     }
-    /// Errors or pending repairs of the memory of a GPU.
     MemoryErrors {
         name: "memory_errors", label: "GPU memory errors", severity: Warning, is: [Momentary, Fault],
         confirm_s: 0, clear_s: 30, found_within_s: 20,
@@ -271,7 +254,6 @@ kinds! {
         meaning: "The memory of the GPU is damaged; results since an uncorrected error may be wrong.",
         advice: "Restart from a checkpoint before it on another node, and report it to the administrators",
     }
-    /// The driver reported an Xid.
     Xid {
         name: "xid", label: "Xid", severity: Warning, is: [Event, FaultIfError],
         confirm_s: 0, clear_s: 0, found_within_s: 20,
@@ -279,7 +261,6 @@ kinds! {
         meaning: "The number states whether the program or the GPU is the likely cause.",
         advice: "See the log of the program; if the GPU is the cause, report it to the administrators",
     }
-    /// A GPU cannot be read any more.
     GpuLost {
         name: "gpu_lost", label: "GPU lost", severity: Error, is: [Momentary, Fault, Lost],
         confirm_s: 0, clear_s: 20, found_within_s: 20,
@@ -287,7 +268,6 @@ kinds! {
         meaning: "It fell off the bus, or its driver failed.",
         advice: "Processes on it fail or hang; the node usually needs a reboot: report it to the administrators",
     }
-    /// NVLinks of a GPU are down.
     NvlinkDown {
         name: "nvlink_down", label: "NVLink down", severity: Warning, is: [Momentary, Fault],
         confirm_s: 10, clear_s: 30, found_within_s: 30,
@@ -295,7 +275,6 @@ kinds! {
         meaning: "Transfers between GPUs are slower, or fail.",
         advice: "Report it to the administrators",
     }
-    /// A GPU has fewer PCIe lanes than it could.
     PcieNarrow {
         name: "pcie_narrow", label: "PCIe lanes missing", severity: Warning, is: [Momentary, Fault],
         confirm_s: 10, clear_s: 30, found_within_s: 30,
@@ -303,7 +282,6 @@ kinds! {
         meaning: "Transfers from the host are slower.",
         advice: "Report it to the administrators",
     }
-    /// A virtual GPU without a license.
     Unlicensed {
         name: "unlicensed", label: "no vGPU license", severity: Warning, is: [Momentary],
         confirm_s: 10, clear_s: 30, found_within_s: 30,
@@ -311,7 +289,6 @@ kinds! {
         meaning: "The driver lowers its performance over time and may disable CUDA.",
         advice: "Report it to the administrators",
     }
-    /// A process on a GPU is a zombie, or cannot be killed.
     StuckProcess {
         name: "stuck_process", label: "stuck process", severity: Warning, is: [Momentary, Captured, OfProcesses],
         confirm_s: 0, clear_s: 30, found_within_s: 150,
@@ -320,7 +297,6 @@ kinds! {
         meaning: "Its parent does not reap it, or it waits for a file system or a driver that does not respond.",
         advice: "End its parent; if it waits for a file system, report it to the administrators",
     }
-    /// A node does not respond, or refuses the connection.
     NodeUnreachable {
         name: "node_unreachable", label: "node unreachable", severity: Error, is: [OfNode, Fault, PrivateEvidence],
         confirm_s: 0, clear_s: 0, found_within_s: 30,
@@ -329,7 +305,6 @@ kinds! {
         advice: "Check whether the node is up (sinfo -R -n NODE); the relay retries by itself, and shows the last known \
             values until then",
     }
-    /// The GPU driver of a node does not respond.
     DriverHang {
         name: "driver_hang", label: "GPU driver hangs", severity: Error, is: [OfNode, Fault],
         confirm_s: 0, clear_s: 10, found_within_s: 30,
@@ -337,7 +312,6 @@ kinds! {
         meaning: "The driver or a GPU hangs; processes on it may hang as well.",
         advice: "Report it to the administrators if it does not recover",
     }
-    /// No GPU of a node can be read, although a job has some.
     NoGpu {
         name: "no_gpu", label: "no GPU found", severity: Error, is: [OfNode, Fault],
         confirm_s: 30, clear_s: 30, found_within_s: 60,
@@ -345,7 +319,6 @@ kinds! {
         meaning: "The driver is not loaded, or does not match its library.",
         advice: "Report it to the administrators",
     }
-    /// A pending job will not start by itself.
     PendingForever {
         name: "pending_forever", label: "pending forever", severity: Warning, is: [],
         confirm_s: 0, clear_s: 0, found_within_s: 30,
@@ -353,7 +326,6 @@ kinds! {
         meaning: "Its request, account or dependency must be changed, or it is held.",
         advice: "Change, release or cancel the job; if an administrator holds it, ask why",
     }
-    /// A job is about to reach its time limit.
     TimeLimit {
         name: "time_limit", label: "time limit", severity: Info, is: [],
         confirm_s: 0, clear_s: 0, found_within_s: 30,
@@ -364,7 +336,6 @@ kinds! {
         meaning: "SLURM ends the job at its limit, also without a checkpoint.",
         advice: "Save a checkpoint in time (--signal), or request a longer limit (scontrol update TimeLimit)",
     }
-    /// A job ended abnormally.
     Failed {
         name: "failed", label: "failed", severity: Warning, is: [Event, PrivateEvidence],
         confirm_s: 0, clear_s: 0, found_within_s: 30,
@@ -372,7 +343,6 @@ kinds! {
         meaning: "SLURM states how it ended.",
         advice: "Check the end of its log",
     }
-    /// The log of a job has a message that explains a problem.
     LogMessage {
         name: "log_message", label: "message in the log", severity: Warning, is: [OfWork, Private],
         // Within a minute, unless the GPUs go on.
@@ -384,7 +354,6 @@ kinds! {
         meaning: "The program states what is wrong.",
         advice: "See the log",
     }
-    /// Communication between its GPUs limits a job.
     CommunicationBound {
         name: "communication_bound", label: "limited by communication", severity: Info, is: [OfWork],
         confirm_s: 0, clear_s: 120, found_within_s: 660,
@@ -395,7 +364,6 @@ kinds! {
         advice: "Accumulate gradients over more steps, use larger batches, overlap communication, or fewer nodes; see \
             that NCCL uses NVLink and InfiniBand (NCCL_DEBUG=INFO)",
     }
-    /// The bandwidth of the GPUs' memory limits a job.
     MemoryBound {
         name: "memory_bound", label: "limited by GPU memory bandwidth", severity: Info, is: [OfWork],
         confirm_s: 0, clear_s: 120, found_within_s: 660,
@@ -406,7 +374,6 @@ kinds! {
         advice: "Fuse kernels (torch.compile, FlashAttention), use larger batches or lower precision; usual when a \
             language model generates",
     }
-    /// The GPUs of a job on a node are slower than others of their model.
     SlowerThanModel {
         name: "slower_than_model", label: "slower than others of its model", severity: Warning, is: [OfWork, Fault],
         confirm_s: 60, clear_s: 120, found_within_s: 720,
@@ -415,7 +382,6 @@ kinds! {
         meaning: "The node is configured differently, or its GPUs are throttled without reporting it.",
         advice: "Report it to the administrators; exclude the node (sbatch --exclude) if the difference matters",
     }
-    /// A process outside of a job uses its GPUs, or a GPU that no job has.
     OutsideJob {
         name: "outside_job", label: "process outside of a job", severity: Warning, is: [Private],
         confirm_s: 120, clear_s: 30, found_within_s: 180,
@@ -426,7 +392,6 @@ kinds! {
             memory and time of the GPU.",
         advice: "Inform its owner or the administrators",
     }
-    /// The clock of a node is wrong.
     ClockSkew {
         name: "clock_skew", label: "clock of a node", severity: Warning, is: [OfNode, Fault],
         confirm_s: 60, clear_s: 120, found_within_s: 120,
@@ -435,7 +400,6 @@ kinds! {
             munge refuses SLURM's credentials and jobs fail.",
         advice: "Report it to the administrators",
     }
-    /// A rule of the settings holds.
     CustomRule {
         name: "custom_rule", label: "own rule", severity: Warning, is: [Private],
         confirm_s: 0, clear_s: 30, found_within_s: 30,

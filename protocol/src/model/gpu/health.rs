@@ -7,57 +7,41 @@ use serde::{Deserialize, Serialize};
 
 /// Slowly changing state of a GPU that describes its health; queried every few seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GpuHealth {
     /// Lifetime corrected ECC errors (`nvmlDeviceGetTotalEccErrors(corrected, aggregate)`).
-    #[serde(default)]
     pub ecc_life_corrected: Reading<u64>,
     /// Lifetime uncorrected ECC errors.
-    #[serde(default)]
     pub ecc_life_uncorrected: Reading<u64>,
     /// Pages retired for multiple corrected errors (`nvmlDeviceGetRetiredPages`).
-    #[serde(default)]
     pub retired_corrected: Reading<u64>,
     /// Pages retired for an uncorrected error.
-    #[serde(default)]
     pub retired_uncorrected: Reading<u64>,
     /// Whether page retirements are pending a reboot (`nvmlDeviceGetRetiredPagesPendingStatus`).
-    #[serde(default)]
     pub retired_pending: Reading<bool>,
     /// Rows remapped for corrected errors (`nvmlDeviceGetRemappedRows`).
-    #[serde(default)]
     pub remapped_corrected: Reading<u64>,
     /// Rows remapped for uncorrected errors.
-    #[serde(default)]
     pub remapped_uncorrected: Reading<u64>,
     /// Whether a row remapping is pending a reset.
-    #[serde(default)]
     pub remap_pending: Reading<bool>,
     /// Whether a row remapping failed; the GPU should be replaced.
-    #[serde(default)]
     pub remap_failed: Reading<bool>,
     /// Current PCIe generation (`nvmlDeviceGetCurrPcieLinkGeneration`); lower when idle.
-    #[serde(default)]
     pub pcie_gen: Reading<u64>,
     /// Current PCIe link width in lanes (`nvmlDeviceGetCurrPcieLinkWidth`).
-    #[serde(default)]
     pub pcie_width: Reading<u64>,
     /// PCIe replays since the driver was loaded (`nvmlDeviceGetPcieReplayCounter`).
-    #[serde(default)]
     pub pcie_replays: Reading<u64>,
     /// BAR1 memory in use, in bytes (`nvmlDeviceGetBAR1MemoryInfo`).
-    #[serde(default)]
     pub bar1_used_bytes: Reading<u64>,
     /// Total BAR1 memory in bytes.
-    #[serde(default)]
     pub bar1_total_bytes: Reading<u64>,
     /// NVLinks by number; empty if the GPU has none.
-    #[serde(default)]
     pub nvlinks: Vec<NvLink>,
     /// Its vGPUs, if this system is their host (`nvmlDeviceGetActiveVgpus`).
-    #[serde(default)]
     pub vgpus: Vec<Vgpu>,
     /// The license of this system for the vGPU software.
-    #[serde(default)]
     pub license: VgpuLicense,
 }
 
