@@ -335,6 +335,12 @@ pub fn on_system_theme(run: impl FnMut(web_sys::Event) + 'static) -> Option<List
     Some(Listener::new(list.dyn_into::<EventTarget>().ok()?, "change", run))
 }
 
+/// Returns how far local time is ahead of UTC now, in minutes.
+pub fn utc_offset_min() -> i32 {
+    // JavaScript counts from local time to UTC.
+    -(js_sys::Date::new_0().get_timezone_offset() as i32)
+}
+
 /// Formats a time in local time, with the date unless it is today: `09:14`, `21 Nov 09:14`.
 pub fn time_of_day(unix_s: i64) -> String {
     let at = js_sys::Date::new(&JsValue::from_f64(unix_s as f64 * 1_000.0));

@@ -23,6 +23,7 @@ pub fn StatusBar() -> impl IntoView {
             <Viewers/>
             <JobsAge/>
             <Launcher/>
+            <TimeZone/>
         </footer>
     }
 }
@@ -143,6 +144,32 @@ fn Launcher() -> impl IntoView {
     }
 }
 
+/// The time zone of the page: log lines and SLURM's output may have another one.
+#[component]
+fn TimeZone() -> impl IntoView {
+    let page = Page::from_context();
+    // It changes with daylight saving time, and with a laptop that travels.
+    let zone = Memo::new(move |_| {
+        page.step.track();
+        zone_text(platform::utc_offset_min())
+    });
+    view! {
+        <span class="hide-s foot__zone" title="This page shows times in the time zone of this browser. Logs have that of the cluster.">
+            {move || zone.get()}
+        </span>
+    }
+}
+
+/// Formats an offset from UTC in minutes: `times in UTC+5:30`.
+fn zone_text(offset_min: i32) -> String {
+    let sign = if offset_min < 0 { "−" } else { "+" };
+    match (offset_min.unsigned_abs() / 60, offset_min.unsigned_abs() % 60) {
+        (0, 0) => "times in UTC".to_owned(),
+        (hours, 0) => format!("times in UTC{sign}{hours}"),
+        (hours, minutes) => format!("times in UTC{sign}{hours}:{minutes:02}"),
+    }
+}
+
 /// Returns how probes are started; `None` for the built-in SSH, and where there is nothing to choose.
 fn launcher_text(launcher: &LauncherStatus) -> Option<String> {
     let LauncherStatus { name, reason } = launcher;
@@ -169,6 +196,13 @@ mod tests {
     fn a_stale_job_list_shows_when_it_is_polled_again() {
         assert_eq!(next_try(90_000, 50_000), "next attempt in 40 s");
         assert_eq!([next_try(50_000, 50_000), next_try(1, 50_000)], ["retrying now"; 2]);
+    }
+
+    #[test]
+    fn the_time_zone_is_stated_by_its_offset() {
+        let shown = [0, 60, 540, 330, -210].map(zone_text);
+        let expected = ["", "+1", "+9", "+5:30", "−3:30"].map(|offset| format!("times in UTC{offset}"));
+        assert_eq!(shown, expected);
     }
 
     #[test]
