@@ -136,7 +136,7 @@ mod tests {
     async fn a_machine_without_a_pod_is_distinguished_from_a_service_that_is_none() {
         let error = |router| async { of(router).await.unwrap_err() };
         assert!(error(service("")).await.contains("lists no workers"));
-        assert!(error(service("a:b:-oProxyCommand=x")).await.contains("no machine"));
+        assert!(error(service("a:b:-oProxyCommand=x")).await.contains("not a machine"));
         assert!(error(Router::new()).await.contains("HOST is not the metadata service"));
         let none = || async { (StatusCode::NOT_FOUND, [("Metadata-Flavor", "Google")]) };
         assert!(error(Router::new().route(ATTRIBUTE, get(none))).await.contains("not part of a TPU pod"));

@@ -228,9 +228,6 @@ mod tests {
     #[test]
     fn without_jobs_there_is_a_sentence() {
         assert_eq!(list(&[], LocalTime::utc), "No jobs in this time.\n");
-        assert_eq!(
-            usage(&nodeglass_report::usage(&[], 7), LocalTime::utc),
-            "No job was seen in the last 7 days.\n"
-        );
+        assert_eq!(usage(&nodeglass_report::usage(&[], 7), LocalTime::utc), "No jobs in the last 7 days.\n");
     }
 }

@@ -159,7 +159,7 @@ fn a_view_that_a_killed_relay_left_open_has_an_unknown_end() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    assert_eq!(audit("text"), "no view and no action was recorded in this time\n");
+    assert_eq!(audit("text"), "no views and no actions in this time\n");
     let (relay, link, _lines) = start();
     let created = String::from_utf8(home.run(&["share", "create", "--everything"]).stdout).unwrap();
     let ticket =

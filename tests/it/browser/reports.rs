@@ -78,7 +78,7 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.open(&relay.link().path("/job/101")).await?;
     browser.until("the tabs", "document.querySelector('.tabs a[href*=\"/report\"]')").await?;
     browser.click(".tabs a[href*='/report']").await?;
-    browser.until("the report of a running job", &main_contains("has not ended")).await?;
+    browser.until("the report of a running job", &main_contains("is still running")).await?;
     browser.until("the final report", &main_contains("The job has ended")).await?;
     // SLURM states the end to the second, so that a sample after it may count.
     browser

@@ -295,7 +295,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(on(folder.path()).unwrap_err().contains("others may write it"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(find(&StackReader::At(path.display().to_string())).unwrap_err().contains("no program"));
+        assert!(find(&StackReader::At(path.display().to_string())).unwrap_err().contains("not a program"));
         assert!(find(&StackReader::At("py-spy".into())).unwrap_err().contains("must begin with /"));
         fs::create_dir_all(home.path().join(".local/bin")).unwrap();
         let own = script(&home.path().join(".local/bin"), "");
