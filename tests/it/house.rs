@@ -1,6 +1,7 @@
 //! Static checks of the sources, so that the test command is the only routine.
 
 mod crates;
+mod functions;
 mod module_cycles;
 mod prose;
 mod protocol_tables;
