@@ -133,9 +133,9 @@ impl<F: Field> Traces<F> {
         self.0.iter().map(|(field, trace)| (*field, trace))
     }
 
-    /// Returns traces of the same times in which every slot is a gap.
-    pub fn without_cells(&self) -> Self {
-        Self(self.0.iter().map(|(field, trace)| (*field, trace.without_cells())).collect())
+    /// Returns traces of the same times, with gaps before `from_ms` and after `to_ms`.
+    pub fn within(&self, from_ms: u64, to_ms: u64) -> Self {
+        Self(self.0.iter().map(|(field, trace)| (*field, trace.within(from_ms, to_ms))).collect())
     }
 
     /// Adds the cells of a row at `at_ms`.

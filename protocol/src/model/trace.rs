@@ -71,10 +71,13 @@ impl Trace {
         *self = Self { newest: slots.newest, codes: slots.codes.into_iter().collect() };
     }
 
-    /// Returns the same slots, all of them gaps: for viewers who may know when samples were taken
-    /// but not their values.
-    pub fn without_cells(&self) -> Self {
-        Self { newest: self.newest, codes: self.codes.iter().map(|_| 0).collect() }
+    /// Returns the same slots, with gaps before `from_ms` and after `to_ms`: for viewers who may know
+    /// when samples were taken but not their values.
+    pub fn within(&self, from_ms: u64, to_ms: u64) -> Self {
+        let first = self.newest.saturating_add(1).saturating_sub(self.codes.len() as u64);
+        let is_shown = |slot: u64| (from_ms..=to_ms).contains(&slot.saturating_mul(Self::STEP_MS));
+        let shown = |(code, slot)| if is_shown(slot) { code } else { 0 };
+        Self { newest: self.newest, codes: self.codes.iter().zip(first..).map(shown).collect() }
     }
 
     /// Removes everything after `at_ms` and returns the last remaining cell, if any.

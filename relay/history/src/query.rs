@@ -41,6 +41,13 @@ pub struct Span {
 impl Span {
     /// All of time.
     pub const ALL: Self = Self { from_ms: 0, to_ms: u64::MAX };
+    /// No time at all.
+    pub const NONE: Self = Self { from_ms: u64::MAX, to_ms: 0 };
+
+    /// Returns whether a moment is in it.
+    pub fn contains(self, at_ms: u64) -> bool {
+        (self.from_ms..=self.to_ms).contains(&at_ms)
+    }
 
     pub(super) fn overlap(self, other: Self) -> Self {
         Self { from_ms: self.from_ms.max(other.from_ms), to_ms: self.to_ms.min(other.to_ms) }

@@ -230,10 +230,7 @@ impl<'a> NodeView<'a> {
         };
         let host = match self.guest {
             None => Some(Span::ALL),
-            Some((visibility, fleet)) => visibility.shows_host(&self.raw.name, fleet).then(|| {
-                visibility
-                    .span_of(fleet.jobs().iter().filter(|job| job.nodes.contains(&self.raw.name)), fleet)
-            }),
+            Some((visibility, fleet)) => visibility.host_span(&self.raw.name, fleet),
         };
         let gpus = self.raw.gpus.iter().filter_map(|gpu| Some((gpu.facts.uuid.clone(), spans(gpu)?)));
         VisibleNode { name: self.raw.name.clone(), gpus: gpus.collect(), host }
@@ -314,7 +311,8 @@ impl Visibility {
         }
         let are_hosts_shown = || finding.nodes.iter().all(|node| self.shows_host(node, fleet));
         let is = |what| finding.kind.is(what);
-        if is(FindingTrait::OfHost) && !are_hosts_shown() || is(FindingTrait::NamesPaths) && self.hidden.paths {
+        if is(FindingTrait::OfHost) && !are_hosts_shown() || is(FindingTrait::NamesPaths) && self.hidden.paths
+        {
             return None;
         }
         match finding.kind {
@@ -361,12 +359,17 @@ impl Visibility {
         self.span_of(fleet.jobs().iter().filter(owns), fleet)
     }
 
+    /// When the whole host is visible, if it is.
+    fn host_span(&self, name: &NodeName, fleet: &Fleet) -> Option<Span> {
+        let here = || fleet.jobs().iter().filter(|job| job.nodes.contains(name));
+        self.shows_host(name, fleet).then(|| self.span_of(here(), fleet))
+    }
+
     /// The time from the first start to the last end of those jobs that are shared; everything if the
     /// scope is not jobs.
     fn span_of<'a>(&self, jobs: impl Iterator<Item = &'a Job>, fleet: &Fleet) -> Span {
         let Scope::Jobs(shown) = &self.scope else { return Span::ALL };
-        let none = Span { from_ms: u64::MAX, to_ms: 0 };
-        jobs.filter(|job| shown.contains(&job.id)).fold(none, |span, job| {
+        jobs.filter(|job| shown.contains(&job.id)).fold(Span::NONE, |span, job| {
             let from_ms = job.start.map_or(u64::MAX, |start| fleet.relay_ms(start));
             let to_ms = job.ended.map_or(u64::MAX, |ended| fleet.relay_ms(ended));
             Span { from_ms: span.from_ms.min(from_ms), to_ms: span.to_ms.max(to_ms) }
@@ -440,7 +443,7 @@ impl Visibility {
         let processes = raw.processes.iter().filter(|process| self.shows_process(&process.facts, jobs));
         NodePicture {
             name: raw.name.clone(),
-            head: self.head(raw, jobs),
+            head: self.head(raw, fleet),
             sampled_at_ms: raw.sampled_at_ms,
             host: if host { raw.host.clone() } else { Row::default() },
             processes: processes.map(|process| self.process(process, jobs)).collect(),
@@ -465,17 +468,19 @@ impl Visibility {
         gpu
     }
 
+    /// Returns the visible history: of a shared job only the time in which it ran there, because the GPU may have
+    /// been another user's before.
     fn history(&self, history: &History, raw: &NodePicture, fleet: &Fleet) -> History {
         let shown = history.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
-        let host = if self.shows_host(&raw.name, fleet) {
-            history.host.clone()
-        } else {
-            history.host.without_cells()
-        };
+        let gpus = shown.map(|(traces, gpu)| {
+            let Span { from_ms, to_ms } = self.gpu_span(gpu, fleet);
+            traces.within(from_ms, to_ms)
+        });
+        let Span { from_ms, to_ms } = self.host_span(&raw.name, fleet).unwrap_or(Span::NONE);
         History {
             is_summary: history.is_summary,
-            gpus: shown.map(|(traces, _)| traces.clone()).collect(),
-            host,
+            gpus: gpus.collect(),
+            host: history.host.within(from_ms, to_ms),
         }
     }
 
@@ -502,7 +507,8 @@ impl Visibility {
     }
 
     /// Notes are hidden: they contain output of login shells.
-    fn head(&self, raw: &NodePicture, jobs: &[Job]) -> NodeHead {
+    fn head(&self, raw: &NodePicture, fleet: &Fleet) -> NodeHead {
+        let jobs = fleet.jobs();
         let link = match &raw.head.link {
             Link::Down { retry_at_ms, .. } => {
                 Link::Down { reason: "the relay cannot reach this node".into(), retry_at_ms: *retry_at_ms }
@@ -518,7 +524,10 @@ impl Visibility {
             facts.topology = self.topology(&facts.topology, &raw.gpus);
         }
         let shown = |event: &&GpuEvent| match &event.gpu {
-            Some(uuid) => raw.gpus.iter().any(|gpu| gpu.facts.uuid == *uuid && self.shows_gpu(gpu)),
+            Some(uuid) => raw.gpus.iter().any(|gpu| {
+                let is_in_time = || self.gpu_span(gpu, fleet).contains(event.at_ms);
+                gpu.facts.uuid == *uuid && self.shows_gpu(gpu) && is_in_time()
+            }),
             None => !matches!(self.scope, Scope::Jobs(_)),
         };
         NodeHead {

@@ -70,6 +70,50 @@ fn t09_of_a_shared_job_its_own_gpus_are_seen_and_no_other_job() {
 }
 
 #[test]
+fn t09_of_a_gpu_of_a_shared_job_nothing_is_seen_of_the_time_before_it() {
+    let mut fleet = Fleet::new();
+    let every = u32::from(u16::MAX);
+    let job = |id, start| Job { start: Some(start), cpus: Some(every), ..scene::job(id, &[("n1", &[0])]) };
+    jobs(&mut fleet, vec![job(2, 1_000)], 0);
+    line(&mut fleet, "n1", hello("n1", &[0]), 0);
+    let at = |fleet: &mut Fleet, second: u64| {
+        line(fleet, "n1", sample(second, &[10 * second]), second * 1_000);
+        let event = nodeglass_protocol::probe::Event {
+            mono_ns: second * 1_000_000_000,
+            gpu: Some(scene::uuid("n1", 0)),
+            xid: Some(second),
+            text: "of a program".into(),
+        };
+        line(fleet, "n1", ProbeLine::Event(event), second * 1_000);
+    };
+    (1..=4).for_each(|second| at(&mut fleet, second));
+    // The relay's clock began 1,000 s after 1970.
+    jobs(&mut fleet, vec![job(1, 1_003)], 4_500);
+    (5..=6).for_each(|second| at(&mut fleet, second));
+    let seen = |viewer: Viewer, topic: Topic| {
+        let nodes = viewer.nodes(&fleet, &topic).unwrap();
+        let history = nodes[0].history().unwrap().into_owned();
+        let seconds = |trace: &nodeglass_protocol::trace::Trace| {
+            let known = trace.points().filter(|(_, cell)| cell.is_some());
+            known.map(|(at_ms, _)| at_ms / 1_000).collect::<Vec<_>>()
+        };
+        let gpu = seconds(history.gpu(0, GpuField::Util).unwrap());
+        let host = seconds(history.host.get(nodeglass_protocol::HostField::Cpu).unwrap());
+        let events: Vec<_> = nodes[0].now().head.events.iter().filter_map(|event| event.xid).collect();
+        (gpu, host, events)
+    };
+    let of_job = || viewer(Scope::Jobs(vec![JobId(1)]), NOTHING);
+    for topic in [Topic::Overview, Topic::Job(JobId(1)), Topic::Node(scene::name("n1"))] {
+        let (gpu, host, mut events) = seen(of_job(), topic);
+        events.sort_unstable();
+        assert_eq!((gpu, host, events), (vec![3, 4, 5, 6], vec![3, 4, 5, 6], vec![3, 4, 5, 6]));
+    }
+    let of_node = viewer(Scope::Nodes(vec![scene::name("n1")]), NOTHING);
+    let (gpu, host, events) = seen(of_node, Topic::Overview);
+    assert_eq!((gpu.len(), host.len(), events.len()), (6, 6, 6));
+}
+
+#[test]
 fn t09_of_the_host_of_a_shared_job_nothing_is_seen_that_other_jobs_do() {
     let n1 = |cpus: Option<u32>, scope: Scope| {
         let mut fleet = fleet();
