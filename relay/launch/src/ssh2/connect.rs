@@ -15,12 +15,17 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 const TCP_LIMIT: Duration = Duration::from_secs(8);
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const FILES_LIMIT: Duration = Duration::from_secs(5);
+/// Maximum number of concurrent reads of known hosts. Each takes a thread, and may hang.
+const MAX_READS: usize = 8;
+static READS: Semaphore = Semaphore::const_new(MAX_READS);
 /// The kernel closes a connection after this long without an acknowledgement.
 const ACK_LIMIT: Duration = Duration::from_secs(15);
 /// Hardware AES where both sides have it, and far more bytes between key exchanges than ChaCha20.
@@ -67,14 +72,21 @@ pub(super) async fn connect(settings: &HostSettings, trusted: &TrustedOnce) -> R
 
 /// Reads the known_hosts files; a missing one is empty.
 async fn known_hosts(files: &[PathBuf]) -> Result<KnownHosts, LaunchError> {
+    let files = files.to_vec();
     let read = async {
-        let mut known = KnownHosts::default();
-        for file in files {
-            if let Ok(bytes) = tokio::fs::read(file).await {
-                known.read(file, &bytes);
+        let permit = READS.acquire().await;
+        let read = spawn_blocking(move || {
+            // Kept by a read that hangs.
+            let _permit = permit;
+            let mut known = KnownHosts::default();
+            for file in files {
+                if let Ok(bytes) = std::fs::read(&file) {
+                    known.read(&file, &bytes);
+                }
             }
-        }
-        known
+            known
+        });
+        read.await.unwrap_or_default()
     };
     let slow = |_| {
         unreachable("the known_hosts files could not be read within 5 s; is the home directory reachable?")
@@ -154,5 +166,36 @@ mod tests {
     #[test]
     fn a_fingerprint_is_written_as_ssh_writes_it() {
         assert_eq!(fingerprint(b""), "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU");
+    }
+
+    /// The runtime has 512 threads for everything that waits for disks, and each node is retried every minute.
+    #[tokio::test]
+    async fn t18_known_hosts_whose_reads_hang_take_few_threads() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("known_hosts");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+        tokio::time::pause();
+        let attempt = |_| {
+            let pipe = pipe.clone();
+            tokio::spawn(async move { known_hosts(&[pipe]).await.is_err() })
+        };
+        let attempts: Vec<_> = (0..3 * MAX_READS).map(attempt).collect();
+        // Each of them waits.
+        for _ in 0..3 * MAX_READS {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::advance(2 * FILES_LIMIT).await;
+        for attempt in attempts {
+            assert!(attempt.await.unwrap());
+        }
+        assert_eq!(READS.available_permits(), 0, "the reads still hang");
+        // Ends them.
+        drop(std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap());
+        tokio::time::resume();
+        while READS.available_permits() < MAX_READS {
+            tokio::task::yield_now().await;
+        }
+        assert!(known_hosts(&[folder.path().join("none")]).await.is_ok());
     }
 }
