@@ -182,6 +182,13 @@ fn kind(c: char) -> Kind {
         '\u{e0000}'..='\u{e0fff}' => Kind::Hidden,
         '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' => Kind::Mark,
         '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}' => Kind::Mark,
+        // Hebrew, Arabic, Thai, Lao, Tibetan, Japanese and Cyrillic ones, which stack as well.
+        '\u{591}'..='\u{5bd}' | '\u{610}'..='\u{61a}' | '\u{64b}'..='\u{65f}' | '\u{6d6}'..='\u{6ed}' => {
+            Kind::Mark
+        }
+        '\u{e31}' | '\u{e34}'..='\u{e3a}' | '\u{e47}'..='\u{e4e}' | '\u{eb4}'..='\u{ebc}' => Kind::Mark,
+        '\u{ec8}'..='\u{ece}' | '\u{f71}'..='\u{f84}' | '\u{302a}'..='\u{302f}' => Kind::Mark,
+        '\u{3099}' | '\u{309a}' | '\u{a66f}'..='\u{a67d}' | '\u{8ca}'..='\u{8ff}' => Kind::Mark,
         _ => Kind::Plain,
     }
 }
