@@ -511,6 +511,6 @@ mod tests {
         let late = NewNote { at_ms, text: "x".into(), ..NewNote::default() };
         assert!(refused(NoteRequest::Add(late)).contains("a day ahead"));
         let elsewhere = NewNote { node: Some(scene::name("gpu-09")), text: "x".into(), ..NewNote::default() };
-        assert!(refused(NoteRequest::Add(elsewhere)).contains("no node gpu-09"));
+        assert!(refused(NoteRequest::Add(elsewhere)).contains("does not watch node gpu-09"));
     }
 }
