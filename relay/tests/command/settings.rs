@@ -1,8 +1,9 @@
 //! Settings: their layers, and what is said about invalid ones.
 
-use super::{Home, demo, stderr};
+use super::{Home, stderr};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Output};
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{Home, demo, stderr};
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 #[test]
 fn an_unknown_flag_is_met_with_the_one_that_was_meant() {
