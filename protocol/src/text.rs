@@ -259,6 +259,10 @@ mod tests {
 
     #[test]
     fn t14_excessive_combining_marks_are_removed_and_languages_are_intact() {
+        for mark in ['\u{301}', '\u{5b0}', '\u{64e}', '\u{e47}', '\u{ec8}', '\u{f71}', '\u{3099}'] {
+            let flooded = format!("a{}b", mark.to_string().repeat(40));
+            assert_eq!(Text::new(flooded).as_str(), format!("a{}b", mark.to_string().repeat(4)));
+        }
         assert!(Text::new(format!("a{}", "\u{301}".repeat(5_000))).as_str().chars().count() <= 5);
         for name in ["ệ", "e\u{302}\u{323}", "नमस्ते", "ไทย", "日本語", "Ærøskøbing", "naïve λ → ∞", "🙂"]
         {
