@@ -121,7 +121,7 @@ fn absurd_sizes_are_refused() {
 fn a_gpu_is_divided_into_what_it_has_and_an_xid_has_a_number() {
     let divided = |mig: &str| toml("").replace("gpus = 4", &format!("gpus = 4\nmig = {mig}"));
     refused(&divided("[\"4g.40gb\", \"4g.40gb\"]"), "mig", "8 slices are too many for one GPU; it has 7");
-    assert!(refusal(&divided("[\"most\"]")).contains("no MIG profile such as \"3g.40gb\""));
+    assert!(refusal(&divided("[\"most\"]")).contains("is not a MIG profile such as \"3g.40gb\""));
     refused(
         &toml("[[fault]]\nnodes = \"n1\"\nkind = \"xid\"\ngpu = 0\n"),
         "nodes",

@@ -149,7 +149,7 @@ async fn an_unlinked_node_refuses_requests_with_its_state() {
     let why = refused(probes.request(&node("n1"), tail_request()).await);
     assert!(why.contains("n1 cannot be reached: nothing is prepared"), "{why}");
     let why = refused(probes.request(&node("n9"), tail_request()).await);
-    assert!(why.contains("no probe on n9"), "{why}");
+    assert!(why.contains("does not watch node n9"), "{why}");
     let _probe = launcher.probe();
     sleep(Duration::from_secs(4)).await;
     let why = refused(probes.request(&node("n1"), tail_request()).await);

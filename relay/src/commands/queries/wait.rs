@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(watched.check(&array(["RUNNING", "RUNNING"], false), &order, now), None);
         let answer = watched.check(&Snapshot::default(), &order, now).unwrap();
         assert_eq!(answer.code, exit_code::NOT_MET);
-        assert!(answer.notice.unwrap().contains("40_1 has left the list"));
+        assert!(answer.notice.unwrap().contains("40_1 left the list"));
     }
 
     #[test]
