@@ -397,6 +397,7 @@ impl EventLoop {
             }
             Request::Usage { id, viewer, reply } => _ = reply.send(self.usage(id, &viewer)),
             Request::ProbeUsages { reply } => _ = reply.send(ProbeStatus::all(&self.fleet)),
+            Request::JobsHealth { reply } => _ = reply.send(self.fleet.status().jobs.clone()),
             Request::Notes { job, viewer, reply } => _ = reply.send(viewer.all_notes(&self.fleet, job)),
             Request::Note { request, stored, reply } => _ = reply.send(self.change_note(request, stored)),
             Request::Unwatched { scope, reply } => _ = reply.send(scope::unwatched(&self.fleet, &scope)),

@@ -18,6 +18,7 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::{MAX_TOPICS, Topic};
 use nodeglass_protocol::note::{Note, NoteId, NoteRequest};
+use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::share::Scope;
 use nodeglass_protocol::{JobId, Picture, Text};
@@ -150,6 +151,11 @@ pub enum Request {
     ProbeUsages {
         /// Receives the answer.
         reply: oneshot::Sender<Vec<ProbeStatus>>,
+    },
+    /// Returns whether the job list is known and current.
+    JobsHealth {
+        /// Receives the answer.
+        reply: oneshot::Sender<JobsHealth>,
     },
     /// Returns the notes in memory.
     Notes {
@@ -284,6 +290,13 @@ impl Hub {
     pub async fn probe_usages(&self) -> Option<Vec<ProbeStatus>> {
         let (reply, response) = oneshot::channel();
         self.requests.send(Request::ProbeUsages { reply }).await.ok()?;
+        response.await.ok()
+    }
+
+    /// Returns whether the job list is known and current; `None` if the relay is shutting down.
+    pub async fn jobs_health(&self) -> Option<JobsHealth> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::JobsHealth { reply }).await.ok()?;
         response.await.ok()
     }
 

@@ -7,6 +7,8 @@ use super::{
 };
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use std::sync::LazyLock;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi as Document, Ref, RefOr, ResponseBuilder};
@@ -98,5 +100,7 @@ pub fn text() -> String {
 
 /// The description of this API, without authentication: it is the same for everyone.
 pub async fn document() -> Response {
-    ([(CONTENT_TYPE, "application/json")], text()).into_response()
+    // Anyone may ask, so that the answer must cost little.
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| text().into());
+    ([(CONTENT_TYPE, "application/json")], TEXT.clone()).into_response()
 }

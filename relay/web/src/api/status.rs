@@ -11,6 +11,11 @@ use nodeglass_protocol::Picture;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::ServerMessage;
 use nodeglass_share::Viewer;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Time limit for an answer of the event loop.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the status of the relay itself: connections, the age of SLURM's data, coalesced frames, CPU and memory of
 /// relay and probes; for the owner and tokens.
@@ -30,11 +35,10 @@ pub async fn status(State(web): State<WebState>, _: Reader) -> Result<Json<Statu
     responses((status = 200, body = String, content_type = "text/plain"),
               (status = 503, description = "It is not; the body says why", body = String, content_type = "text/plain")))]
 pub async fn ready(State(web): State<WebState>) -> Response {
-    let readiness = match owners_overview(&web).await {
-        Ok(picture) => Readiness::of(&picture.relay.jobs),
-        Err(_) => Readiness::NotReady("the relay is shutting down, or is overloaded"),
-    };
-    match readiness {
+    // Anyone may ask, so that the answer must cost little.
+    let health = timeout(TIMEOUT, web.hub.jobs_health()).await.ok().flatten();
+    let unknown = Readiness::NotReady("the relay is shutting down, or is overloaded");
+    match health.as_ref().map_or(unknown, Readiness::of) {
         Readiness::Ready => "ready\n".into_response(),
         Readiness::NotReady(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     }
