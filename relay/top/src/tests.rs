@@ -16,8 +16,8 @@ use nodeglass_protocol::history::History;
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 use nodeglass_protocol::live::{Delta, Mode, Role, ServerMessage, Snapshot, Topic, Welcome};
 use nodeglass_protocol::picture::{
-    Evidence, GpuEvent, GpuPicture, JobsHealth, Link, NodePicture, Owner, ProcessFacts, ProcessPicture,
-    RelayStatus,
+    Evidence, GpuEvent, GpuPicture, JobsHealth, Link, NodeFacts, NodePicture, Owner, ProcessFacts,
+    ProcessPicture, RelayStatus,
 };
 use nodeglass_protocol::process::{ProcessKind, Rank};
 use nodeglass_protocol::request::{ProcessRef, Request, Signal};
@@ -89,6 +89,7 @@ fn busy() -> NodePicture {
     let mut node = NodePicture::new("gpu-01".parse().unwrap());
     node.head.link = Link::Live;
     node.head.interval_ms = 1_000;
+    node.head.facts = Some(NodeFacts::default());
     node.sampled_at_ms = Some(NOW_MS - 400);
     node.host.set(HostField::Cpu, Cell::steps(34));
     node.host.set(HostField::MemUsed, Cell::steps(120 * GIB));
@@ -125,6 +126,7 @@ fn silent() -> NodePicture {
     let mut node = NodePicture::new("gpu-02".parse().unwrap());
     node.head.link = Link::Silent;
     node.head.interval_ms = 1_000;
+    node.head.facts = Some(NodeFacts::default());
     node.sampled_at_ms = Some(NOW_MS - 42_000);
     node.gpus = vec![gpu(5, Some(18), 88)];
     node
