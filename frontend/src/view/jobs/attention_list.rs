@@ -9,6 +9,7 @@ use crate::state::attention::Attention;
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::finding::FindingKind;
 use std::sync::Arc;
 
 /// Maximum number of items of a list that is not folded: a button that hides one is not worth its line.
@@ -83,11 +84,15 @@ type Items = (Memo<Arc<Vec<Entry>>>, Memo<Arc<Vec<Item>>>, Memo<Arc<Vec<Item>>>)
 
 /// Returns the items that affect a node, of any job; not how jobs ended there.
 fn of_node(attention: &Attention, node: NodeName) -> Items {
-    let affects = move |item: &Item| !item.is_past && item.nodes.contains(&node);
+    // That it cannot be reached is stated by its notice, with the way to try again.
+    let is_stated = |item: &Item| item.kind == FindingKind::NodeUnreachable;
+    let affects = move |item: &Item| !item.is_past && !is_stated(item) && item.nodes.contains(&node);
     let of_node = |items: Memo<Arc<Vec<Item>>>| {
         let affects = affects.clone();
         Memo::new(move |_| {
-            items.with(|items| Arc::new(items.iter().filter(|item| affects(item)).cloned().collect::<Vec<_>>()))
+            items.with(|items| {
+                Arc::new(items.iter().filter(|item| affects(item)).cloned().collect::<Vec<_>>())
+            })
         })
     };
     let (silenced, resolved) = (of_node(attention.silenced()), of_node(attention.resolved()));
