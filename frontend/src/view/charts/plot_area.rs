@@ -95,10 +95,6 @@ pub fn PlotArea(
     let (cancel, leave) = (on(Area::cancel), on(Area::leave));
     let (clicked, twice, wheeled, keyed, noted) =
         (area.clone(), area.clone(), area.clone(), area.clone(), area.clone());
-    let text = {
-        let area = area.clone();
-        Signal::derive(move || area.tooltip_text())
-    };
     view! {
         <div
             class="stage"
@@ -124,12 +120,7 @@ pub fn PlotArea(
             }
         >
             {children()}
-            <Downtimes window/>
-            <FindingMarks window/>
-            <NoteMarks window/>
-            <Cursor window/>
-            <Selection selected=area.selected window/>
-            <Tooltip graph=area.number text/>
+            {area.marks()}
         </div>
     }
 }
@@ -147,6 +138,21 @@ impl Area {
         });
         let (pointers, selected) = (StoredValue::new(ActivePointers::default()), RwSignal::new(None));
         Self { time, window, handlers, number, pointers, selected }
+    }
+
+    /// Returns what lies over the canvas.
+    fn marks(self) -> AnyView {
+        let (window, selected, graph) = (self.window, self.selected, self.number);
+        let text = Signal::derive(move || self.tooltip_text());
+        view! {
+            <Downtimes window/>
+            <FindingMarks window/>
+            <NoteMarks window/>
+            <Cursor window/>
+            <Selection selected window/>
+            <Tooltip graph text/>
+        }
+        .into_any()
     }
 
     /// Returns the moment under a pointer, in ms of the relay's clock.

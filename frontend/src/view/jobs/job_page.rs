@@ -30,16 +30,14 @@ pub fn JobPage(
     store: TopicStore,
 ) -> impl IntoView {
     let page = Page::from_context();
-    let names = {
-        let page = page.clone();
-        Memo::new(move |_| page.job(id).map(|job| job.nodes).unwrap_or_default())
-    };
-    let nodes = page.job_nodes(&store, id);
-    let scope = NodeScope { store: store.clone(), nodes, job: Some(id) };
     let job = {
         let page = page.clone();
         Memo::new(move |_| page.job(id))
     };
+    let names =
+        Memo::new(move |_| job.with(|job| job.as_ref().map(|job| job.nodes.clone()).unwrap_or_default()));
+    let nodes = page.job_nodes(&store, id);
+    let scope = NodeScope { store: store.clone(), nodes, job: Some(id) };
     let entries = page.attention.of_job(&store, id, job);
     let silenced = page.attention.silenced_of(id);
     let route = page.route;

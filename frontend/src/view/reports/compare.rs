@@ -26,13 +26,7 @@ pub fn Compare() -> impl IntoView {
         _ => before.cloned().unwrap_or_default(),
     });
     let jobs = Memo::new(move |_| compared.with(|all| distinct(all.iter().map(|one| one.job))));
-    let loaded = load(
-        move || ReportQuery::Jobs(jobs.get()),
-        |answer| match answer {
-            ReportAnswer::Jobs(reports) => Some(Arc::new(reports)),
-            _ => None,
-        },
-    );
+    let loaded = load_reports(jobs);
     let reports = Memo::new(move |_| match loaded.get() {
         Loading::Ready(reports) => reports,
         Loading::Pending | Loading::Failed(_) => Arc::default(),
@@ -52,12 +46,7 @@ pub fn Compare() -> impl IntoView {
         true => "Compare jobs".to_owned(),
         false => reports.with(|reports| compared.with(|all| heading(all, |job| label_of(job, reports)))),
     };
-    let difference = move || {
-        let are_whole = compared.with(|all| all.iter().take(2).all(|one| one.part.is_none()));
-        are_whole
-            .then(|| runs.with(|reports| difference_sentence(reports.first()?, reports.get(1)?)))
-            .flatten()
-    };
+    let difference = move || compared.with(|all| runs.with(|reports| difference_of(all, reports)));
     let notice = notice(page.clone(), loaded, jobs, is_empty);
     let prompt = move || prompt(compared.with(Vec::len), is_any.get());
     let figures = move || {
@@ -96,6 +85,23 @@ fn notice(
         };
         text.map(|text| view! { <p class="empty">{text} {way_out}</p> }.into_any())
     }
+}
+
+/// Loads the reports of jobs.
+fn load_reports(jobs: Memo<Vec<JobId>>) -> Memo<Loading<Arc<Vec<Report>>>> {
+    load(
+        move || ReportQuery::Jobs(jobs.get()),
+        |answer| match answer {
+            ReportAnswer::Jobs(reports) => Some(Arc::new(reports)),
+            _ => None,
+        },
+    )
+}
+
+/// Describes how the second job differs from the first, if whole runs are compared.
+fn difference_of(compared: &[Compared], reports: &[Report]) -> Option<String> {
+    let are_whole = compared.iter().take(2).all(|one| one.part.is_none());
+    difference_sentence(reports.first()?, reports.get(1)?).filter(|_| are_whole)
 }
 
 /// The next choice, until there are two jobs to compare.

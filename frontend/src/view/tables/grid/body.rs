@@ -168,13 +168,7 @@ fn row(
         .map(|(at, column)| cell::cell(grid, entry, &line, (at, *column), second_line));
     let (cells, updates): (Vec<AnyView>, Vec<Update>) = cells.unzip();
     let is_part = entry.depth > 0;
-    let click = {
-        let (grid, entry) = (grid.clone(), entry.clone());
-        move |_| {
-            grid.selected.set(Some(entry.key.clone()));
-            grid.source.open(&entry);
-        }
-    };
+    let click = open_on_click(grid, entry);
     let drawn = view! {
         <tr
             id=grid.row_id(&entry.key)
@@ -182,7 +176,7 @@ fn row(
             class=move || state.with(|state| state.class(is_part))
             aria-selected=move || if state.with(|state| state.selected) { "true" } else { "false" }
             aria-rowindex=move || state.with(|state| state.index).map(row_index)
-            on:click=click
+            on:click=move |_| click()
         >
             {cells}
         </tr>
@@ -238,6 +232,15 @@ impl DrawnRow {
         if now != before {
             state.set(now);
         }
+    }
+}
+
+/// Returns what a click on a row does: it selects the row, and opens what it represents.
+fn open_on_click(grid: &Grid, entry: &RowEntry) -> impl Fn() + use<> {
+    let (grid, entry) = (grid.clone(), entry.clone());
+    move || {
+        grid.selected.set(Some(entry.key.clone()));
+        grid.source.open(&entry);
     }
 }
 
