@@ -105,7 +105,10 @@ fn Meta(
     let gpus = match job.gpu_count {
         Some(gpus) => {
             let model = move || model.get().map(|model| format!(" × {model}"));
-            Some(view! { <span>"GPUs " <b class="num">{text::grouped(gpus.into())}</b><b>{model}</b></span> }.into_any())
+            Some(
+                view! { <span>"GPUs " <b class="num">{text::grouped(gpus.into())}</b><b>{model}</b></span> }
+                    .into_any(),
+            )
         }
         None => job.is_active().then(|| view! { <span>"GPUs " <b>"unknown"</b></span> }.into_any()),
     };
