@@ -46,7 +46,7 @@ fn job_lines(
     world: &World<'_>,
     look: Look,
 ) -> Vec<Spans> {
-    let columns = useful(&jobs::COLUMNS, look, |key| jobs::is_useful(&contents.jobs, key));
+    let columns = useful(jobs::COLUMNS, look, |key| jobs::is_useful(&contents.jobs, key));
     let line = |index: usize| {
         row(&columns, |column| jobs::cell(contents.jobs[index], column.key, world, look.palette))
     };
@@ -64,7 +64,7 @@ fn gpu_lines(
     look: Look,
 ) -> Vec<Spans> {
     let (job, palette) = (view.job(&contents.jobs), look.palette);
-    let columns = useful(&gpus::COLUMNS, look, |key| gpus::is_useful(&contents.gpus, key, job));
+    let columns = useful(gpus::COLUMNS, look, |key| gpus::is_useful(&contents.gpus, key, job));
     let line = |index: usize| match contents.gpus[index] {
         gpus::Line::Node(node) => {
             place(gpus::node_line(node, world, palette), look.width - MARK, Align::Left)
@@ -92,7 +92,7 @@ fn process_lines(
 ) -> Vec<Spans> {
     let is_one_node = contents.processes.windows(2).all(|two| two[0].node.name == two[1].node.name);
     let has_ranks = contents.processes.iter().any(|line| line.process.facts.rank.is_some());
-    let columns = useful(&processes::COLUMNS, look, |key| match key {
+    let columns = useful(processes::COLUMNS, look, |key| match key {
         processes::Key::Node => !is_one_node,
         processes::Key::Rank => has_ranks,
         _ => true,
