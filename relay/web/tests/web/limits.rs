@@ -10,6 +10,7 @@ use nodeglass_protocol::handshake::{Key, LEN};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ClientMessage, CloseReason, MAX_CLIENT_MESSAGE, ServerMessage, Topic};
 use nodeglass_protocol::{JobId, NodeName};
+use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -113,6 +114,30 @@ fn large_fleet() -> Fleet {
     let mut fleet = Fleet::new();
     fleet.handle(Event::Jobs { jobs: vec![job], wall_ahead_ms: 0 }, 0);
     fleet
+}
+
+/// Every user of this machine can send these requests, as often as they like.
+#[tokio::test]
+async fn t11_what_is_answered_without_a_key_costs_about_as_much_as_nothing() {
+    let relay = TestRelay::start_with(large_fleet()).await;
+    // Relay and client run on this thread.
+    let cost = async |path: &str| {
+        let spent = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+        let before = spent();
+        for _ in 0..20 {
+            relay.request(&format!("HEAD {path}"), &[]).await;
+        }
+        spent() - before
+    };
+    // The first answer may be kept.
+    for path in ["/healthz", "/readyz", "/api/v1/openapi.json"] {
+        relay.request(&format!("HEAD {path}"), &[]).await;
+    }
+    let nothing = cost("/healthz").await;
+    for path in ["/readyz", "/api/v1/openapi.json", "/status", "/metrics", "/api/v1/snapshot"] {
+        let spent = cost(path).await;
+        assert!(spent < 10 * nothing, "{path}: {spent:?}, nothing: {nothing:?}");
+    }
 }
 
 #[tokio::test]
