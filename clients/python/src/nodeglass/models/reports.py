@@ -662,7 +662,7 @@ class NodeFault:
     """Number of jobs that it affected."""
 
     kind: str
-    """Kind."""
+    """The kind of finding."""
 
     last_ms: int
     """When it was last seen, in ms since 1970."""

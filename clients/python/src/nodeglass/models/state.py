@@ -655,7 +655,7 @@ class Node:
     """Reasons for readings of the host without a value."""
 
     advice: Optional[str] = None
-    """Advice on how to solve it."""
+    """Advice on how to restore it."""
 
     cpu_model: Optional[str] = None
     """Model of its CPUs."""

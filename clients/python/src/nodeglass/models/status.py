@@ -125,7 +125,7 @@ class Unreachable:
     """`down` (it is retried) or `refused` (it needs the user)."""
 
     advice: Optional[str] = None
-    """Advice on how to solve it."""
+    """The remedy."""
 
     retry_in_s: Optional[int] = None
     """Time until the next attempt."""
