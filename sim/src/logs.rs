@@ -206,8 +206,7 @@ impl<'a> Log<'a> {
                 format!("{clock} saving checkpoint to checkpoints/step-{step} ... done in 24.6 s")
             }
             _ => format!(
-                "{clock} epoch {} step {}  loss {loss:.4}  grad_norm {:.3}  lr {:.2e}  {:>6.0} tokens/s  mfu {:.1}%",
-                step / 18_000,
+                "{clock} {}  loss {loss:.4}  grad_norm {:.3}  lr {:.2e}  {:>6.0} tokens/s  mfu {:.1}%",
                 self.count(step),
                 0.3 + 0.4 * wobble,
                 3e-4 / (1.0 + step as f64 / 20_000.0),
@@ -217,11 +216,11 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// A step, of how many if the log states it.
+    /// A step of the run if the log states how many that has; within an epoch, it would be a step of that.
     fn count(&self, step: i64) -> String {
         match self.script.steps {
-            Some(steps) => format!("{step}/{steps}"),
-            None => format!("{step:>6}"),
+            Some(steps) => format!("step {step}/{steps}"),
+            None => format!("epoch {} step {step:>6}", step / 18_000),
         }
     }
 
