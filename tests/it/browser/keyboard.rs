@@ -73,7 +73,8 @@ async fn keyboard_navigation_reaches_a_sorted_and_filtered_table_that_a_reload_r
     browser.until("all nodes", &at("/job/48213")).await?;
     browser.press('p').await?;
     // Not the rows of the page before.
-    let processes = format!("{} && document.querySelector('.grid--processes-of-job')", at("/job/48213/processes"));
+    let processes =
+        format!("{} && document.querySelector('.grid--processes-of-job')", at("/job/48213/processes"));
     browser.until("its processes", &format!("{processes} && {ROWS}.length > 10")).await?;
 
     browser.press('>').await?;
@@ -85,7 +86,12 @@ async fn keyboard_navigation_reaches_a_sorted_and_filtered_table_that_a_reload_r
     browser.until("the cursor in the filter", "document.activeElement.matches('.grid__filter')").await?;
     browser.write("node:gpu-h03 gpu:2").await?;
     // Where filtering is slow, what was typed is applied after a pause.
-    browser.until("the filter in the address", "/[?&]f=node:gpu-h03\\+gpu:2(&|$)/.test(decodeURIComponent(location.search))").await?;
+    browser
+        .until(
+            "the filter in the address",
+            "/[?&]f=node:gpu-h03\\+gpu:2(&|$)/.test(decodeURIComponent(location.search))",
+        )
+        .await?;
     let narrow = format!("{ROWS}.length > 0 && [...{ROWS}].every(row => /gpu-h03/.test(row.innerText))");
     browser.until("only what passes", &narrow).await?;
     let place = browser.eval("location.href").await?;
