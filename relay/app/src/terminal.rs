@@ -338,7 +338,7 @@ pub fn links_json(running: &[Running]) -> serde_json::Result<String> {
 fn file_size(bytes: u64) -> String {
     match bytes {
         ..1_000 => format!("{bytes} B"),
-        ..100_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000..100_000 => format!("{:.1} kB", bytes as f64 / 1e3),
         _ => format!("{:.1} MB", bytes as f64 / 1e6),
     }
 }
