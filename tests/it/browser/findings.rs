@@ -63,7 +63,7 @@ async fn a_finding_is_marked_in_the_graphs_and_its_link_shows_its_gpu_at_its_sta
     let is_named = format!("/Xid|hung/.test(document.querySelector('{dot}')?.title)");
     browser.until("a finding on the tab of its node", &is_named).await?;
     // Both nodes of a job that hangs are shown alike everywhere.
-    for part in [".tabs--nodes", ".heat-map", ".grid--nodes"] {
+    for part in [".tabs--nodes", ".heat-map__names", ".grid--nodes"] {
         let both = format!("document.querySelectorAll('{part} .dot--bad').length === 2");
         browser.until(&format!("both nodes in {part}"), &both).await?;
     }
