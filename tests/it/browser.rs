@@ -74,6 +74,7 @@ async fn screenshots_are_taken_at_every_size_in_both_themes() -> Result<()> {
     browser.until("a list of jobs", "document.querySelectorAll('[href*=\"/job/\"]').length >= 3").await?;
     let overview = "/".to_owned();
     let job = open_first_job(&browser).await?;
+    browser.until("a link to a node", "document.querySelector('a[href*=\"/node/\"]')").await?;
     let node = browser
         .eval("document.querySelector('a[href*=\"/node/\"]')?.getAttribute('href')")
         .await?

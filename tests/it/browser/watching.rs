@@ -176,7 +176,7 @@ async fn copying_commands_and_tables_is_acknowledged() -> Result<()> {
     browser
         .until(
             "the button as before",
-            "document.querySelector('.cmdline button').innerText.trim() === 'copy'",
+            "document.querySelector('.cmdline button').innerText.trim() === 'Copy'",
         )
         .await?;
 
