@@ -67,7 +67,12 @@ fn snapshot(feed: &mut TopicFeed, fleet: &Fleet) -> Picture {
 /// Feeds all lines to the fleet and its pages; each page must end up with the full picture.
 fn show(found: Vec<Found>) {
     let node = NodeName::new("n1").expect("a plain name");
-    let job = Job { nodes: vec![node.clone()], ..Job::new(JobId(17), "alice".into(), JobState::Running) };
+    // SLURM states the start of a running job. Without it, a guest's snapshot has no history before the live readings.
+    let job = Job {
+        nodes: vec![node.clone()],
+        start: Some(0),
+        ..Job::new(JobId(17), "alice".into(), JobState::Running)
+    };
     let mut fleet = Fleet::new();
     fleet.handle(Event::Jobs { jobs: vec![job], wall_ahead_ms: 0 }, START_MS);
     let topics = [Topic::Overview, Topic::Job(JobId(17)), Topic::Node(node.clone())];
