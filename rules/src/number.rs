@@ -27,8 +27,7 @@ impl ColumnFormat {
         let least = [1.0, 0.1, 0.01][self.decimals.min(2)];
         match self.decimals {
             decimals if number > 0.0 && number < least / 2.0 => format!("< {least:.decimals$}"),
-            _ if number >= 999.95 => text::grouped(number.round() as u64),
-            0 => text::grouped(number.round() as u64),
+            decimals if decimals == 0 || number >= 999.95 => text::grouped(number.round() as u64),
             decimals => format!("{number:.decimals$}"),
         }
     }

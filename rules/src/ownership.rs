@@ -117,7 +117,7 @@ pub fn combined_totals(picture: &Picture, jobs: &HashSet<JobId>, now_ms: u64) ->
 fn unread_gpus(job: &Job, picture: &Picture) -> usize {
     let nodes = job_nodes(job, picture).into_iter().map(|at| &picture.nodes[at]);
     let (read, gpus) = nodes
-        .filter(|node| node.head.facts.is_some())
+        .filter(|node| node.head.facts.is_some() || !node.gpus.is_empty())
         .fold((0, 0), |(read, gpus), node| (read + 1, gpus + counting_gpus(node, Some(job.id)).count()));
     match job.gpu_count {
         Some(all) if read < job.nodes.len() => (all as usize).saturating_sub(gpus),
@@ -258,6 +258,8 @@ mod tests {
         assert_eq!(totals(&job, nodes.clone()), 2, "SLURM does not state how many it has");
         job.gpu_count = Some(6);
         assert_eq!(totals(&job, nodes), 6);
+        let sampled = NodePicture { head: unread.head.clone(), ..read.clone() };
+        assert_eq!(totals(&job, vec![sampled, unread.clone()]), 6, "samples may precede facts");
         unread.head.facts = Some(NodeFacts::default());
         job.nodes.pop();
         assert_eq!(totals(&job, vec![read, unread]), 2, "what was read is known better");
