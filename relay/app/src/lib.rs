@@ -121,7 +121,7 @@ fn running(
     }
 }
 
-/// Warns of what the user may stumble over; `private_socket` is why there is none.
+/// Warns of problems that do not prevent the start; `private_socket` is the reason for having none.
 fn warn(terminal: &Terminal, listeners: &Listeners, relay: &Relay, private_socket: Option<impl Display>) {
     for port in listeners.ports_taken_on_ipv6() {
         terminal.warn(

@@ -113,7 +113,7 @@ impl Relay {
         let trust = Trust::new(config.trust_uid.clone());
         let authenticator = Authenticator::new(key, trust, common.shares.clone(), tokens);
         let web = web(&common, page, actions, audit, authenticator, notifications);
-        run_beside(&common, &web, history.unread, !config.no_log_watch && !sources.is_recording());
+        start_tasks(&common, &web, history.unread, !config.no_log_watch && !sources.is_recording());
         let supervisor = sources.run(&common, node_events);
         let core = tokio::spawn(core.run(ending.clone()));
         let nodes = tokio::spawn(follow_plan(supervisor, plan, requests, ending));
@@ -231,8 +231,8 @@ fn web(
     }
 }
 
-/// Runs what watches by itself: the end of shares, the logs of jobs, and the file of tokens; reads the `unread` history.
-fn run_beside(common: &Common<'_>, web: &WebState, unread: Option<StoredHistory>, watches_logs: bool) {
+/// Starts the tasks that end shares, follow the logs of jobs and the file of tokens, and read the `unread` history.
+fn start_tasks(common: &Common<'_>, web: &WebState, unread: Option<StoredHistory>, watches_logs: bool) {
     let Common { config, about, events, hub, shares, .. } = common;
     if let Some(unread) = unread {
         tokio::spawn(unread.restore(hub.clone()));

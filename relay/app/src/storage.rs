@@ -34,7 +34,7 @@ const USE_SAVE: Duration = Duration::from_secs(60);
 /// A check that takes longer is reported.
 const LATE: Duration = Duration::from_secs(10);
 
-/// State that outlives the relay, opened.
+/// The parts of the state that outlive the relay.
 pub(super) struct Stored {
     pub(super) silences: Silences,
     pub(super) history: History,
@@ -45,7 +45,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Opens all of it, in memory only unless `is_stored`; `whose` describes whose jobs are watched.
+    /// Opens each part, in memory only unless `is_stored`; `whose` describes whose jobs are watched.
     ///
     /// # Errors
     /// If what was configured cannot be opened.

@@ -1,11 +1,11 @@
-//! A thread that writes to a disk what others pass to it, so that they never wait.
+//! A thread that writes the items of other threads to a disk or a terminal, so the others never wait.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Maximum time for which the end of the relay waits for a disk, because a file system may hang.
+/// Maximum time for which the end of the relay waits for a disk, because a file system may hang, and a terminal be paused.
 const END: Duration = Duration::from_secs(2);
 /// Interval of checks whether the thread has ended.
 const LOOK: Duration = Duration::from_millis(5);

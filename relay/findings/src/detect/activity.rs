@@ -103,7 +103,7 @@ fn hang(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) ->
         // Compilation and loading of data occupy the host.
         return None;
     }
-    if !input.was_hung(job.job.id) && !is_no_loop(job, &waiting, log, now_ms) {
+    if !input.was_hung(job.job.id) && !is_certain_to_wait(job, &waiting, log, now_ms) {
         found.unknown(&[FindingKind::CollectiveHang], &job.job.id.to_string());
         return None;
     }
@@ -112,9 +112,9 @@ fn hang(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) ->
     Some(Detection { since, ..hung(job, &waiting, &others, silent_log, steps, now_ms) })
 }
 
-/// Returns whether GPUs that seem to wait do not run small kernels in a loop, which look the same: the job has worked, or
-/// writes nothing either.
-fn is_no_loop(job: &JobGpus<'_>, waiting: &[JobGpu<'_>], log: Option<&JobLog>, now_ms: u64) -> bool {
+/// Returns whether GPUs that seem to wait do so. Small kernels in a loop look the same, but not in a job that worked before,
+/// or that writes nothing either.
+fn is_certain_to_wait(job: &JobGpus<'_>, waiting: &[JobGpu<'_>], log: Option<&JobLog>, now_ms: u64) -> bool {
     let has_worked = |unit: &JobGpu<'_>| unit.series.worked_ms().is_some_and(|at_ms| at_ms > job.started_ms);
     let is_silent = || log.is_some_and(|log| quiet_ms(log, now_ms) >= IDLE_STEPS as u64 * STEP_MS);
     job.units.iter().any(has_worked)
