@@ -204,7 +204,7 @@ fn quantity(kind: FactKind, number: u64) -> String {
             format!("{} W", text::grouped(number.div_ceil(1_000)))
         }
         FactKind::CelsiusLimit => format!("{number} °C"),
-        FactKind::MegahertzLimit => format!("{number} MHz"),
+        FactKind::MegahertzLimit => format!("{} MHz", text::grouped(number)),
         FactKind::Bytes => bytes(number),
         _ => text::grouped(number),
     }

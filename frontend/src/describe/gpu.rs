@@ -360,9 +360,9 @@ fn license(gpu: &GpuPicture) -> Option<Fact> {
 pub fn identity(gpu: &GpuPicture, around: &GpuContext<'_>) -> FactGroup {
     let facts = &gpu.facts;
     let text_fact = |label, reading: &Reading<Text>| Fact::read(label, reading, ToString::to_string);
-    let mut entries = vec![Fact::new("UUID", facts.uuid.as_str())];
-    entries.extend(fact::listed(GpuFacts::readings(), &gpu.facts, Section::Identity));
+    let mut entries: Vec<Fact> = fact::listed(GpuFacts::readings(), facts, Section::Identity).collect();
     entries.extend([
+        Fact::new("UUID", facts.uuid.as_str()),
         Fact::new(format!("{} index", facts.vendor.library()), facts.index.to_string()),
         Fact::read(
             "Device file",
