@@ -5,7 +5,7 @@
 //! minutes.
 
 use crate::chart::{Point, Window, WindowCache};
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::domain::ownership;
 use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture};
@@ -34,7 +34,7 @@ pub struct Comparison {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlier {
     /// The metric whose graph shows it.
-    pub metric: Metric,
+    pub metric: GraphMetric,
     /// The problem and its place: `Rank 35 (gpu-h05 GPU 3) runs 45 % slower than its peers: thermal slowdown`.
     pub title: String,
     /// In a few words: `SM clock −45 %`.
@@ -175,7 +175,7 @@ impl Comparison {
                 };
                 let gpus = &picture.nodes[node].gpus;
                 let Some(gpu) = gpus.iter().position(|gpu| gpu.facts.uuid == found.uuid) else { continue };
-                let metric = found.metric.as_ref().and_then(|name| Metric::from_name(name.as_str()));
+                let metric = found.metric.as_ref().and_then(|name| GraphMetric::from_name(name.as_str()));
                 let metric = metric.unwrap_or_default();
                 let away = self.place(node, gpu).zip(metric.field());
                 let away = away.and_then(|((group, member), field)| group.deviation(member, field));

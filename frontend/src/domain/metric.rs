@@ -10,15 +10,15 @@ use std::borrow::Cow;
 /// A field with history, or the deviation from the median of a GPU's peers. Names, units and scales of
 /// fields come from the catalogue; what is special about a metric is stated here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metric(Option<GpuField>);
+pub struct GraphMetric(Option<GpuField>);
 
-impl Default for Metric {
+impl Default for GraphMetric {
     fn default() -> Self {
         Self::UTIL
     }
 }
 
-impl Metric {
+impl GraphMetric {
     /// Utilisation in %.
     pub const UTIL: Self = Self(Some(GpuField::Util));
     /// SM active in % (GPM).
@@ -199,37 +199,41 @@ mod tests {
 
     #[test]
     fn every_field_with_history_is_a_metric_with_a_name_and_a_scale() {
-        let fields: Vec<_> = Metric::all().filter_map(Metric::field).collect();
-        assert_eq!((fields.len(), Metric::all().count()), (GpuField::HISTORY.len(), fields.len() + 1));
-        for metric in Metric::all() {
-            assert_eq!(Metric::from_name(&metric.name()), Some(metric));
+        let fields: Vec<_> = GraphMetric::all().filter_map(GraphMetric::field).collect();
+        assert_eq!((fields.len(), GraphMetric::all().count()), (GpuField::HISTORY.len(), fields.len() + 1));
+        for metric in GraphMetric::all() {
+            assert_eq!(GraphMetric::from_name(&metric.name()), Some(metric));
             let Some(field) = metric.field() else { continue };
             assert!(GpuField::HISTORY.contains(&field), "{metric:?}");
             let scale = field.metric().full_scale;
-            assert!(metric == Metric::THROTTLE || scale != FullScale::None, "{metric:?} cannot be drawn");
+            assert!(
+                metric == GraphMetric::THROTTLE || scale != FullScale::None,
+                "{metric:?} cannot be drawn"
+            );
         }
     }
 
     #[test]
     fn values_are_in_the_metrics_unit() {
-        assert_eq!(Metric::MEMORY.format(Metric::MEMORY.measure(16 * 70 + 13)), "70.8 GiB");
-        assert_eq!(Metric::CLOCK.format(Metric::CLOCK.measure(94)), "1,410 MHz");
-        assert_eq!(Metric::THROTTLE.format(Metric::THROTTLE.measure(0x4)), "power cap");
-        assert_eq!(Metric::THROTTLE.format(Metric::THROTTLE.measure(0x1)), "none");
+        assert_eq!(GraphMetric::MEMORY.format(GraphMetric::MEMORY.measure(16 * 70 + 13)), "70.8 GiB");
+        assert_eq!(GraphMetric::CLOCK.format(GraphMetric::CLOCK.measure(94)), "1,410 MHz");
+        assert_eq!(GraphMetric::THROTTLE.format(GraphMetric::THROTTLE.measure(0x4)), "power cap");
+        assert_eq!(GraphMetric::THROTTLE.format(GraphMetric::THROTTLE.measure(0x1)), "none");
     }
 
     #[test]
     fn a_title_within_a_sentence_keeps_its_acronym() {
-        let phrases = [Metric::UTIL, Metric::CLOCK, Metric::DEVIATION].map(Metric::phrase);
+        let phrases =
+            [GraphMetric::UTIL, GraphMetric::CLOCK, GraphMetric::DEVIATION].map(GraphMetric::phrase);
         assert_eq!(phrases, ["utilisation", "SM clock", "deviation from the job's median"]);
-        assert!(Metric::all().all(|metric| metric.title().is_char_boundary(1)));
+        assert!(GraphMetric::all().all(|metric| metric.title().is_char_boundary(1)));
     }
 
     #[test]
     fn an_unknown_scale_is_not_guessed() {
         let mut gpu = GpuPicture::default();
-        assert_eq!((Metric::POWER.scale_max(&gpu), Metric::CLOCK.scale_max(&gpu)), (None, None));
+        assert_eq!((GraphMetric::POWER.scale_max(&gpu), GraphMetric::CLOCK.scale_max(&gpu)), (None, None));
         gpu.row.set(GpuField::PowerLimit, Cell::steps(400));
-        assert_eq!(Metric::POWER.scale_max(&gpu), Some(400.0));
+        assert_eq!(GraphMetric::POWER.scale_max(&gpu), Some(400.0));
     }
 }

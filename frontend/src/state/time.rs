@@ -1,7 +1,7 @@
 //! The state that all graphs of a page share: time range, cursor, and the highlighted GPU.
 
 use crate::chart::{Placement, Range, Window};
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::domain::query::{METRIC, PIN, RANGE};
 use crate::domain::text;
 use crate::fleet::TopicStore;
@@ -26,7 +26,7 @@ pub struct Time {
     hovered: RwSignal<Option<GpuRef>>,
     /// The GPU that the URL names.
     pinned: Memo<Option<GpuRef>>,
-    metric: RwSignal<Metric>,
+    metric: RwSignal<GraphMetric>,
     /// Width and height of the viewport in CSS pixels.
     size: RwSignal<(f64, f64)>,
     tooltip: RwSignal<Option<TooltipPlace>>,
@@ -74,7 +74,7 @@ impl Time {
             cursor: page.cursor,
             hovered: RwSignal::new(None),
             pinned: Memo::new(move |_| pin.with(|pin| GpuRef::parse(pin.as_ref()?))),
-            metric: RwSignal::new(Metric::default()),
+            metric: RwSignal::new(GraphMetric::default()),
             size: RwSignal::new((platform::width(), platform::height())),
             tooltip: RwSignal::new(None),
             system_theme_changes: RwSignal::new(0),
@@ -284,16 +284,16 @@ impl Time {
     }
 
     /// Returns the metric that heat map and overlay show.
-    pub fn metric(&self) -> Metric {
+    pub fn metric(&self) -> GraphMetric {
         self.metric.get()
     }
 
     /// Sets the metric.
-    pub fn set_metric(&self, metric: Metric) {
+    pub fn set_metric(&self, metric: GraphMetric) {
         self.metric.set(metric);
         self.page
             .address
-            .set_query(METRIC, (metric != Metric::default()).then(|| metric.name().into_owned()));
+            .set_query(METRIC, (metric != GraphMetric::default()).then(|| metric.name().into_owned()));
     }
 
     /// Converts a moment to the cluster's time of day, in seconds since 1970.
@@ -348,7 +348,7 @@ impl Time {
         });
         let time = self.clone();
         platform::effect(move || {
-            let named = metric.get().and_then(|name| Metric::from_name(&name));
+            let named = metric.get().and_then(|name| GraphMetric::from_name(&name));
             time.metric.set(named.unwrap_or_default());
         });
     }

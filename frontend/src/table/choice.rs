@@ -60,13 +60,13 @@ impl Choice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::value::Unit;
+    use crate::table::value::CellUnit;
 
     const COLUMNS: [Column; 4] = [
-        Column::new("gpu", "GPU", Unit::Id, 40, "").rank(0),
-        Column::new("sm", "SM", Unit::Percent, 50, "").rank(1),
-        Column::new("cwd", "Folder", Unit::Text, 200, ""),
-        Column::new("mem", "Memory", Unit::Gib, 80, "").rank(1),
+        Column::new("gpu", "GPU", CellUnit::Id, 40, "").rank(0),
+        Column::new("sm", "SM", CellUnit::Percent, 50, "").rank(1),
+        Column::new("cwd", "Folder", CellUnit::Text, 200, ""),
+        Column::new("mem", "Memory", CellUnit::Gib, 80, "").rank(1),
     ];
 
     #[test]

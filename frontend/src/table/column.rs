@@ -1,6 +1,6 @@
 //! Description of a column: name, unit, width and style. How its value is read is the table's concern.
 
-use super::value::Unit;
+use super::value::CellUnit;
 use nodeglass_protocol::Vendor;
 use nodeglass_protocol::field::{Aggregate, Field, FullScale, ValueKind, VendorWording, Vendors};
 
@@ -16,7 +16,7 @@ pub struct Column {
     /// Its content, one phrase.
     pub about: &'static str,
     /// The unit of its numbers.
-    pub unit: Unit,
+    pub unit: CellUnit,
     /// The way it is drawn.
     pub style: CellStyle,
     /// Its width in px; the minimum if it grows.
@@ -71,7 +71,7 @@ impl Column {
     pub const fn new(
         id: &'static str,
         title: &'static str,
-        unit: Unit,
+        unit: CellUnit,
         width: u16,
         about: &'static str,
     ) -> Self {
@@ -95,8 +95,8 @@ impl Column {
     pub fn of_field<F: Field>(field: F) -> Self {
         let metric = field.metric();
         let unit = match metric.kind {
-            ValueKind::State => Unit::Id,
-            _ => Unit::of_catalogue(metric.unit),
+            ValueKind::State => CellUnit::Id,
+            _ => CellUnit::of_catalogue(metric.unit),
         };
         let width = match metric.full_scale {
             FullScale::Field(_) => unit.width().max(112),
@@ -224,9 +224,9 @@ mod tests {
     #[test]
     fn columns_that_grow_share_the_room_by_their_width() {
         let columns = [
-            Column::new("name", "Name", Unit::Text, 100, "").grows(),
-            Column::new("gpus", "GPUs", Unit::Count, 50, ""),
-            Column::new("state", "State", Unit::Text, 200, "").grows(),
+            Column::new("name", "Name", CellUnit::Text, 100, "").grows(),
+            Column::new("gpus", "GPUs", CellUnit::Count, 50, ""),
+            Column::new("state", "State", CellUnit::Text, 200, "").grows(),
         ];
         assert_eq!(widths(&columns, &[0, 1, 2], 500), [150, 50, 300]);
         assert_eq!(widths(&columns, &[0, 1, 2], 200), [100, 50, 200], "none is narrower than it needs");
@@ -234,11 +234,11 @@ mod tests {
     }
 
     const COLUMNS: [Column; 5] = [
-        Column::new("gpu", "GPU", Unit::Id, 40, "").rank(0),
-        Column::new("sm", "SM", Unit::Percent, 50, "").rank(2).aliases(&["util"]),
-        Column::new("cwd", "Folder", Unit::Text, 200, ""),
-        Column::new("mem", "Memory", Unit::Gib, 80, "").rank(1),
-        Column::new("cmd", "Command", Unit::Text, 100, "").rank(2).grows(),
+        Column::new("gpu", "GPU", CellUnit::Id, 40, "").rank(0),
+        Column::new("sm", "SM", CellUnit::Percent, 50, "").rank(2).aliases(&["util"]),
+        Column::new("cwd", "Folder", CellUnit::Text, 200, ""),
+        Column::new("mem", "Memory", CellUnit::Gib, 80, "").rank(1),
+        Column::new("cmd", "Command", CellUnit::Text, 100, "").rank(2).grows(),
     ];
 
     #[test]

@@ -145,10 +145,10 @@ mod hostile;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::value::Unit;
+    use crate::table::value::CellUnit;
 
-    const USER: Column = Column::new("user", "User", Unit::Text, 80, "");
-    const MEM: Column = Column::new("mem", "Memory", Unit::Gib, 80, "");
+    const USER: Column = Column::new("user", "User", CellUnit::Text, 80, "");
+    const MEM: Column = Column::new("mem", "Memory", CellUnit::Gib, 80, "");
 
     fn taken(form: Form, rows: &[Vec<Value>]) -> String {
         write(form, &[&USER, &MEM], rows)

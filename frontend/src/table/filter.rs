@@ -6,7 +6,7 @@
 //! values.
 
 use super::column::{self, Column};
-use super::value::{Unit, Value};
+use super::value::{CellUnit, Value};
 
 /// A parsed filter.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -111,7 +111,7 @@ fn passes(test: &Test, columns: &[Column], value: &dyn Fn(usize) -> Value) -> bo
     match test {
         Test::Anywhere(text) => (0..columns.len()).any(|at| {
             let column = &columns[at];
-            let searched = column.has_value() && matches!(column.unit, Unit::Text | Unit::Id);
+            let searched = column.has_value() && matches!(column.unit, CellUnit::Text | CellUnit::Id);
             searched && matches(text, &value(at).line(column.unit).to_lowercase())
         }),
         Test::Column(at, conditions) => {
@@ -122,7 +122,7 @@ fn passes(test: &Test, columns: &[Column], value: &dyn Fn(usize) -> Value) -> bo
 }
 
 impl Condition {
-    fn holds(&self, value: &Value, unit: Unit) -> bool {
+    fn holds(&self, value: &Value, unit: CellUnit) -> bool {
         if value.why_absent().is_some() {
             return *self == Self::Absent;
         }
@@ -233,7 +233,7 @@ fn condition(column: &Column, relation: Relation, value: &str) -> Result<Conditi
     if small.contains(['*', '?']) && relation == Relation::Like {
         return Ok(Condition::Like(small));
     }
-    let percent = small.strip_suffix('%').filter(|_| column.unit != Unit::Percent);
+    let percent = small.strip_suffix('%').filter(|_| column.unit != CellUnit::Percent);
     if let Some(percent) = percent.and_then(|digits| digits.parse().ok()) {
         return Ok(Condition::Share(relation, percent));
     }
@@ -243,7 +243,7 @@ fn condition(column: &Column, relation: Relation, value: &str) -> Result<Conditi
 }
 
 /// Parses a number with a unit into the base of a column's unit; without a unit it is in the displayed unit.
-fn quantity(text: &str, unit: Unit) -> Option<u64> {
+fn quantity(text: &str, unit: CellUnit) -> Option<u64> {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let number = decimal(number)?;
@@ -261,35 +261,35 @@ fn decimal(text: &str) -> Option<f64> {
     Some(value as f64 / 10f64.powi(rest.len() as i32))
 }
 
-fn scale(suffix: &str, unit: Unit) -> Option<f64> {
+fn scale(suffix: &str, unit: CellUnit) -> Option<f64> {
     const KIB: f64 = 1_024.0;
     Some(match (unit, suffix) {
-        (Unit::Gib, "") | (Unit::Gib | Unit::MibPerSecond, "g") => KIB * KIB * KIB,
-        (Unit::MibPerSecond, "") | (Unit::Gib | Unit::MibPerSecond, "m") => KIB * KIB,
-        (Unit::Gib | Unit::MibPerSecond, "k") => KIB,
-        (Unit::Gib, "t") => KIB * KIB * KIB * KIB,
-        (Unit::Span, "" | "s") => 1.0,
-        (Unit::Span, "m" | "min") => 60.0,
-        (Unit::Span, "h") => 3_600.0,
-        (Unit::Span, "d") => 86_400.0,
-        (Unit::WattHour, "" | "kwh") => 1_000.0,
-        (Unit::WattHour, "wh") => 1.0,
-        (Unit::Hundredth, "") => 100.0,
-        (Unit::Watt, "kw") => 1_000.0,
-        (Unit::Percent, "" | "%") | (Unit::Watt, "" | "w") | (Unit::Celsius, "" | "c") => 1.0,
-        (Unit::Count | Unit::Id | Unit::Megahertz, "") | (Unit::Megahertz, "mhz") => 1.0,
-        (Unit::Count | Unit::Watt, "k") => 1_000.0,
+        (CellUnit::Gib, "") | (CellUnit::Gib | CellUnit::MibPerSecond, "g") => KIB * KIB * KIB,
+        (CellUnit::MibPerSecond, "") | (CellUnit::Gib | CellUnit::MibPerSecond, "m") => KIB * KIB,
+        (CellUnit::Gib | CellUnit::MibPerSecond, "k") => KIB,
+        (CellUnit::Gib, "t") => KIB * KIB * KIB * KIB,
+        (CellUnit::Span, "" | "s") => 1.0,
+        (CellUnit::Span, "m" | "min") => 60.0,
+        (CellUnit::Span, "h") => 3_600.0,
+        (CellUnit::Span, "d") => 86_400.0,
+        (CellUnit::WattHour, "" | "kwh") => 1_000.0,
+        (CellUnit::WattHour, "wh") => 1.0,
+        (CellUnit::Hundredth, "") => 100.0,
+        (CellUnit::Watt, "kw") => 1_000.0,
+        (CellUnit::Percent, "" | "%") | (CellUnit::Watt, "" | "w") | (CellUnit::Celsius, "" | "c") => 1.0,
+        (CellUnit::Count | CellUnit::Id | CellUnit::Megahertz, "") | (CellUnit::Megahertz, "mhz") => 1.0,
+        (CellUnit::Count | CellUnit::Watt, "k") => 1_000.0,
         _ => return None,
     })
 }
 
 /// Describes what is expected where a number of a unit should stand.
-fn measure(unit: Unit) -> &'static str {
+fn measure(unit: CellUnit) -> &'static str {
     match unit {
-        Unit::Gib => "an amount of memory (try 10g, 512m or 80%)",
-        Unit::MibPerSecond => "a rate (try 100m or 2g)",
-        Unit::Span => "a duration (try 90s, 10m, 6h or 2d)",
-        Unit::Percent => "a percentage (try 50)",
+        CellUnit::Gib => "an amount of memory (try 10g, 512m or 80%)",
+        CellUnit::MibPerSecond => "a rate (try 100m or 2g)",
+        CellUnit::Span => "a duration (try 90s, 10m, 6h or 2d)",
+        CellUnit::Percent => "a percentage (try 50)",
         _ => "a number",
     }
 }
@@ -349,14 +349,14 @@ mod tests {
     use crate::table::column::CellStyle;
 
     const COLUMNS: [Column; 8] = [
-        Column::new("user", "User", Unit::Text, 80, ""),
-        Column::new("sm", "SM", Unit::Percent, 50, ""),
-        Column::new("mem", "Memory", Unit::Gib, 80, ""),
-        Column::new("node", "Node", Unit::Text, 80, ""),
-        Column::new("rank", "Rank", Unit::Id, 40, ""),
-        Column::new("time", "Run time", Unit::Span, 80, "").aliases(&["runtime"]),
-        Column::new("command", "Command", Unit::Text, 80, ""),
-        Column::new("spark", "Last 10 min", Unit::Text, 80, "").style(CellStyle::Graphic),
+        Column::new("user", "User", CellUnit::Text, 80, ""),
+        Column::new("sm", "SM", CellUnit::Percent, 50, ""),
+        Column::new("mem", "Memory", CellUnit::Gib, 80, ""),
+        Column::new("node", "Node", CellUnit::Text, 80, ""),
+        Column::new("rank", "Rank", CellUnit::Id, 40, ""),
+        Column::new("time", "Run time", CellUnit::Span, 80, "").aliases(&["runtime"]),
+        Column::new("command", "Command", CellUnit::Text, 80, ""),
+        Column::new("spark", "Last 10 min", CellUnit::Text, 80, "").style(CellStyle::Graphic),
     ];
 
     fn row(at: usize) -> Value {

@@ -2,7 +2,7 @@
 
 use super::column::{CellStyle, Column, Sum};
 use super::definition::{self, ColumnDef, metric, styled, with_catalogue};
-use super::value::{Unit, Value};
+use super::value::{CellUnit, Value};
 use crate::domain::deviation::Deviation;
 use crate::domain::text;
 use crate::domain::throttle::REASONS;
@@ -76,9 +76,9 @@ fn facts() -> impl Iterator<Item = Def> {
     GpuFacts::readings().iter().filter_map(|fact| {
         let TableColumn { id, title, width, about, aliases } = fact.column?;
         let unit = match fact.kind {
-            FactKind::Id => Unit::Id,
-            FactKind::Amount => Unit::Count,
-            _ => Unit::Text,
+            FactKind::Id => CellUnit::Id,
+            FactKind::Amount => CellUnit::Count,
+            _ => CellUnit::Text,
         };
         let column = Column::new(id, title, unit, width, about).aliases(aliases);
         Some(definition::computed(column, Read::Fact(fact)))
@@ -86,15 +86,15 @@ fn facts() -> impl Iterator<Item = Def> {
 }
 
 const fn mhz(id: &'static str, title: &'static str, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Megahertz, 92, about)
+    Column::new(id, title, CellUnit::Megahertz, 92, about)
 }
 
 const fn count(id: &'static str, title: &'static str, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Count, 76, about)
+    Column::new(id, title, CellUnit::Count, 76, about)
 }
 
 const fn text_column(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Text, width, about)
+    Column::new(id, title, CellUnit::Text, width, about)
 }
 
 /// Position of the column that names the node; omitted in a table of one node.
@@ -109,7 +109,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             Column::new(
                 "gpu",
                 "GPU",
-                Unit::Id,
+                CellUnit::Id,
                 46,
                 "its driver's index on the node, after the vendor unless that is NVIDIA; a MIG instance has the index of its GPU",
             )
@@ -119,7 +119,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             index,
         ),
         computed(
-            Column::new("rank", "Rank", Unit::Id, 50, "global rank of the program on it").rank(2),
+            Column::new("rank", "Rank", CellUnit::Id, 50, "global rank of the program on it").rank(2),
             rank,
         ),
         computed(
@@ -145,7 +145,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             Column::new(
                 "deviation",
                 "Deviation",
-                Unit::Percent,
+                CellUnit::Percent,
                 128,
                 "how far it has been from the median of the GPUs of its job and model for the last two minutes, in the metric in which it differs most",
             )
@@ -250,7 +250,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         metric(F::Jpeg),
         metric(F::Ofa),
         metric(F::MemReserved),
-        computed(Column::new("bar", "BAR1", Unit::Gib, 92, "BAR1 memory in use, of all"), bar1),
+        computed(Column::new("bar", "BAR1", CellUnit::Gib, 92, "BAR1 memory in use, of all"), bar1),
         computed(count("processes", "Procs", "processes on it"), processes),
         computed(text_column("uuid", "UUID", 300, "its identity"), |row| {
             Value::text(row.gpu.facts.uuid.to_string())

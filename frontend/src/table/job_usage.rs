@@ -2,7 +2,7 @@
 
 use super::column::Column;
 use super::definition::{ColumnDef, computed, styled, with_catalogue};
-use super::value::{Unit, Value};
+use super::value::{CellUnit, Value};
 use nodeglass_protocol::JobField as F;
 use nodeglass_protocol::picture::{JobUsagePicture, NodePicture};
 use std::sync::LazyLock;
@@ -24,13 +24,13 @@ pub const NODE: usize = 0;
 
 static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
     with_catalogue(vec![
-        computed(Column::new("node", "Node", Unit::Text, 112, "the node").rank(0), |row| {
+        computed(Column::new("node", "Node", CellUnit::Text, 112, "the node").rank(0), |row| {
             Value::text(row.node.name.as_str())
         }),
-        computed(Column::new("job", "Job", Unit::Text, 92, "SLURM's number of the job").rank(0), |row| {
+        computed(Column::new("job", "Job", CellUnit::Text, 92, "SLURM's number of the job").rank(0), |row| {
             Value::text(row.usage.job.to_string())
         }),
-        computed(Column::new("name", "Name", Unit::Text, 120, "the job's name").rank(3).grows(), |row| {
+        computed(Column::new("name", "Name", CellUnit::Text, 120, "the job's name").rank(3).grows(), |row| {
             Value::text(row.name)
         }),
         styled(F::Cpu, |column| column.width(120).rank(1)),

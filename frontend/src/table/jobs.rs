@@ -3,7 +3,7 @@
 use super::column::{CellStyle, Column, Sum};
 use super::definition::{ColumnDef, Now, computed};
 use super::nodes::share;
-use super::value::{Unit, Value};
+use super::value::{CellUnit, Value};
 use crate::describe::job::{bottleneck as bottleneck_name, pending_reason, run_time, time_left};
 use crate::domain::health::{Health, state_label};
 use crate::domain::text;
@@ -30,11 +30,11 @@ pub struct JobRow<'a> {
 type Def = ColumnDef<fn(&JobRow<'_>) -> Value, JobField>;
 
 const fn text_column(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Text, width, about)
+    Column::new(id, title, CellUnit::Text, width, about)
 }
 
 const fn span(id: &'static str, title: &'static str, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Span, 96, about)
+    Column::new(id, title, CellUnit::Span, 96, about)
 }
 
 static COLUMNS: [Def; 29] = [
@@ -52,31 +52,33 @@ static COLUMNS: [Def; 29] = [
         |_| Value::NONE,
     ),
     computed(
-        Column::new("util", "Utilisation", Unit::Percent, 104, "mean of its GPUs")
+        Column::new("util", "Utilisation", CellUnit::Percent, 104, "mean of its GPUs")
             .rank(1)
             .style(CellStyle::Util)
             .sum(Sum::Mean),
         |row| Value::number(row.totals.util_pct()),
     ),
     computed(
-        Column::new("gpus", "GPUs", Unit::Count, 56, "GPUs that it has or asks for").rank(3).sum(Sum::Total),
+        Column::new("gpus", "GPUs", CellUnit::Count, 56, "GPUs that it has or asks for")
+            .rank(3)
+            .sum(Sum::Total),
         |row| match row.job.gpu_count {
             Some(count) => Value::Number(count.into()),
             None => Value::Absent("unknown: SLURM does not state them"),
         },
     ),
     computed(
-        Column::new("nodes", "Nodes", Unit::Count, 60, "nodes that it has or asks for").rank(5),
+        Column::new("nodes", "Nodes", CellUnit::Count, 60, "nodes that it has or asks for").rank(5),
         |row| Value::Number(row.job.node_count.into()),
     ),
     computed(
-        Column::new("mem", "Memory", Unit::Gib, 112, "device memory in use of all its GPUs")
+        Column::new("mem", "Memory", CellUnit::Gib, 112, "device memory in use of all its GPUs")
             .rank(6)
             .sum(Sum::Total),
         |row| share(row.totals.mem),
     ),
     computed(
-        Column::new("power", "Power", Unit::Watt, 124, "power of its GPUs, of the limits in force")
+        Column::new("power", "Power", CellUnit::Watt, 124, "power of its GPUs, of the limits in force")
             .sum(Sum::Total),
         |row| share(row.totals.power),
     ),
@@ -88,7 +90,7 @@ static COLUMNS: [Def; 29] = [
         state,
     ),
     computed(span("left", "Left", "time until its limit").rank(0), left),
-    computed(Column::new("progress", "Progress", Unit::Percent, 76, "progress by its log"), progress),
+    computed(Column::new("progress", "Progress", CellUnit::Percent, 76, "progress by its log"), progress),
     computed(text_column("limited_by", "Limited by", 124, "what limits the speed of its GPUs"), limited_by),
     computed(span("time", "Run time", "since it started"), |row| {
         Value::number(run_time(row.job, row.now.wall_s))
@@ -105,11 +107,11 @@ static COLUMNS: [Def; 29] = [
         text_or_none(row.job.qos.as_ref())
     }),
     computed(
-        Column::new("cpus", "CPUs", Unit::Count, 64, "CPUs that it has or asks for").sum(Sum::Total),
+        Column::new("cpus", "CPUs", CellUnit::Count, 64, "CPUs that it has or asks for").sum(Sum::Total),
         |row| Value::number(row.job.cpus.map(Into::into)),
     ),
     computed(
-        Column::new("ram", "RAM", Unit::Gib, 90, "host memory that it has or asks for").sum(Sum::Total),
+        Column::new("ram", "RAM", CellUnit::Gib, 90, "host memory that it has or asks for").sum(Sum::Total),
         |row| Value::number(row.job.mem_bytes),
     ),
     computed(
@@ -123,9 +125,10 @@ static COLUMNS: [Def; 29] = [
     computed(text_column("exit", "Exit", 58, "how it ended: code and signal"), |row| {
         text_or_none(row.job.exit.as_ref())
     }),
-    computed(Column::new("restarts", "Restarts", Unit::Count, 76, "how often it was started again"), |row| {
-        Value::Number(row.job.restarts.into())
-    }),
+    computed(
+        Column::new("restarts", "Restarts", CellUnit::Count, 76, "how often it was started again"),
+        |row| Value::Number(row.job.restarts.into()),
+    ),
     computed(text_column("batch_host", "Batch node", 112, "where its script runs"), |row| {
         text_or_none(row.job.batch_host.as_ref())
     }),

@@ -18,7 +18,7 @@ pub mod window;
 
 pub use column::{CellStyle, Column, widths};
 pub use definition::Now;
-pub use value::{Unit, Value};
+pub use value::{CellUnit, Value};
 
 #[cfg(test)]
 mod tests {

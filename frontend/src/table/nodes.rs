@@ -2,7 +2,7 @@
 
 use super::column::{CellStyle, Column, Sum};
 use super::definition::{ColumnDef, computed, metric, styled, with_catalogue};
-use super::value::{NO_GPU, Unit, Value};
+use super::value::{CellUnit, NO_GPU, Value};
 use crate::domain::health::Health;
 use crate::domain::ownership;
 use crate::domain::totals::{Part, Totals};
@@ -50,7 +50,7 @@ impl NodeRow<'_> {
 type Def = ColumnDef<fn(&NodeRow<'_>) -> Value, F>;
 
 const fn text_column(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Text, width, about)
+    Column::new(id, title, CellUnit::Text, width, about)
 }
 
 static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
@@ -60,7 +60,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             |row| Value::text(row.node.name.as_str()),
         ),
         computed(
-            Column::new("gpus", "GPUs", Unit::Count, 52, "its GPUs, of the job if there is one")
+            Column::new("gpus", "GPUs", CellUnit::Count, 52, "its GPUs, of the job if there is one")
                 .rank(5)
                 .sum(Sum::Total),
             |row| {
@@ -76,24 +76,26 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             |_| Value::NONE,
         ),
         computed(
-            Column::new("util", "Utilisation", Unit::Percent, 96, "mean of its GPUs")
+            Column::new("util", "Utilisation", CellUnit::Percent, 96, "mean of its GPUs")
                 .rank(0)
                 .style(CellStyle::Util)
                 .sum(Sum::Mean),
             |row| row.total(GpuField::Util, Value::number(row.totals.util_pct())),
         ),
         computed(
-            Column::new("mem", "Memory", Unit::Gib, 120, "GPU memory in use, of all").rank(3).sum(Sum::Total),
+            Column::new("mem", "Memory", CellUnit::Gib, 120, "GPU memory in use, of all")
+                .rank(3)
+                .sum(Sum::Total),
             |row| row.total(GpuField::MemUsed, share(row.totals.mem)),
         ),
         computed(
-            Column::new("power", "Power", Unit::Watt, 124, "power of its GPUs, of the limits in force")
+            Column::new("power", "Power", CellUnit::Watt, 124, "power of its GPUs, of the limits in force")
                 .rank(4)
                 .sum(Sum::Total),
             |row| row.total(GpuField::Power, share(row.totals.power)),
         ),
         computed(
-            Column::new("temp", "°C", Unit::Celsius, 44, "temperature of the hottest GPU")
+            Column::new("temp", "°C", CellUnit::Celsius, 44, "temperature of the hottest GPU")
                 .rank(6)
                 .sum(Sum::Max),
             |row| row.total(GpuField::Temp, Value::number(row.totals.hottest_c)),

@@ -2,7 +2,7 @@
 
 use super::column::{CellStyle, Column, Sum};
 use super::definition::{ColumnDef, Now, computed, metric, styled, with_catalogue};
-use super::value::{Unit, Value};
+use super::value::{CellUnit, Value};
 use crate::domain::text;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture, ProcessGap, ProcessPicture};
 use nodeglass_protocol::process::{Container, ProcessKind, ProcessState, Runtime};
@@ -35,11 +35,11 @@ pub enum Holder<'a> {
 type Def = ColumnDef<fn(&ProcessRow<'_>) -> Value, F>;
 
 const fn text_column(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Text, width, about)
+    Column::new(id, title, CellUnit::Text, width, about)
 }
 
 const fn id(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Id, width, about)
+    Column::new(id, title, CellUnit::Id, width, about)
 }
 
 /// Position of the column that names the node; omitted in a table of one node.
@@ -69,7 +69,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             |row| process_value(row, |p| Value::text(kind(p.facts.kind))),
         ),
         computed(
-            Column::new("mem", "GPU", Unit::Gib, 82, "GPU memory that it holds")
+            Column::new("mem", "GPU", CellUnit::Gib, 82, "GPU memory that it holds")
                 .rank(0)
                 .sum(Sum::Total)
                 .aliases(&["gpu_mem"]),
@@ -82,7 +82,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         styled(F::Cpu, |column| column.width(62).rank(3)),
         styled(F::Rss, |column| column.width(78).rank(5).aliases(&["ram"])),
         metric(F::Threads),
-        computed(Column::new("time", "Run time", Unit::Span, 96, "since it started").rank(6), run_time),
+        computed(Column::new("time", "Run time", CellUnit::Span, 96, "since it started").rank(6), run_time),
         computed(
             text_column("state", "State", 96, "alive, waiting for a device, a zombie, or stopped"),
             state,
@@ -112,7 +112,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             |row| process_value(row, |p| Value::number_reading(&p.facts.parent)),
         ),
         computed(
-            Column::new("share", "GPU mem", Unit::Percent, 84, "share of the GPU's memory that it holds"),
+            Column::new("share", "GPU mem", CellUnit::Percent, 84, "share of the GPU's memory that it holds"),
             share,
         ),
         computed(text_column("cwd", "Folder", 220, "its working directory").grows(), |row| {
@@ -305,7 +305,7 @@ mod tests {
         let mut process = process();
         assert!(at(Holder::Process(&process), "command").why_absent().is_some());
         process.facts.command = Reading::Failed("no such process".into());
-        let line = at(Holder::Process(&process), "command").line(Unit::Text);
+        let line = at(Holder::Process(&process), "command").line(CellUnit::Text);
         assert!(line.starts_with("not found on this node"), "{line}");
         assert_eq!(split(&line).0, "", "a note has no program");
     }
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(split(text), (String::new(), text.to_owned()), "a note has no program");
         let more = ProcessGap::More(1_200);
         assert_eq!(
-            at(Holder::Gap(&more), "command").line(Unit::Text),
+            at(Holder::Gap(&more), "command").line(CellUnit::Text),
             "▲ 1 200 more processes of this GPU are not listed".replace("1 200", &text::grouped(1_200))
         );
         for id in ["pid", "user", "mem", "sm", "time"] {

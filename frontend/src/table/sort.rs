@@ -44,7 +44,7 @@ impl Sort {
     /// Returns the default direction of a column: numbers descending, names ascending.
     fn default_for(column: usize, columns: &[Column]) -> Self {
         let unit = columns[column].unit;
-        Self { column, down: unit.is_number() && unit != super::value::Unit::Id }
+        Self { column, down: unit.is_number() && unit != super::value::CellUnit::Id }
     }
 
     /// Returns the order by the shown column `step` places further.
@@ -118,12 +118,12 @@ fn sorted(values: &[Value], sort: Sort) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::value::Unit;
+    use crate::table::value::CellUnit;
 
     const COLUMNS: [Column; 3] = [
-        Column::new("node", "Node", Unit::Text, 80, ""),
-        Column::new("sm", "SM", Unit::Percent, 50, ""),
-        Column::new("gpu", "GPU", Unit::Id, 50, ""),
+        Column::new("node", "Node", CellUnit::Text, 80, ""),
+        Column::new("sm", "SM", CellUnit::Percent, 50, ""),
+        Column::new("gpu", "GPU", CellUnit::Id, 50, ""),
     ];
 
     fn order(depths: &[u8], values: &[Option<u64>], down: bool) -> Vec<usize> {

@@ -24,7 +24,7 @@ pub const NO_GPU: Value = Value::Absent("the node has no GPU");
 
 /// The unit of a column's numbers, and how they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum CellUnit {
     /// Text.
     Text,
     /// A number that is a name, such as a pid: never grouped.
@@ -51,7 +51,7 @@ pub enum Unit {
     Span,
 }
 
-impl Unit {
+impl CellUnit {
     /// Returns how a table shows values of a unit of the catalogue.
     pub const fn of_catalogue(unit: nodeglass_protocol::field::Unit) -> Self {
         use nodeglass_protocol::field::Unit as Catalogue;
@@ -213,10 +213,10 @@ impl Value {
     }
 
     /// Returns the fraction of the maximum, 0 to 1; a percentage is one by itself.
-    pub fn share(&self, unit: Unit) -> Option<f64> {
+    pub fn share(&self, unit: CellUnit) -> Option<f64> {
         match self {
             Self::Part(part, whole @ 1..) => Some(*part as f64 / *whole as f64),
-            Self::Number(percent) if unit == Unit::Percent => Some(*percent as f64 / 100.0),
+            Self::Number(percent) if unit == CellUnit::Percent => Some(*percent as f64 / 100.0),
             _ => None,
         }
     }
@@ -230,7 +230,7 @@ impl Value {
     }
 
     /// Returns the text of the cell, and the maximum separately.
-    pub fn shown(&self, unit: Unit) -> (String, Option<String>) {
+    pub fn shown(&self, unit: CellUnit) -> (String, Option<String>) {
         match self {
             Self::Absent(_) => (text::ABSENT.to_owned(), None),
             Self::Number(number) => (unit.show(*number), None),
@@ -240,7 +240,7 @@ impl Value {
     }
 
     /// Returns the same as one text.
-    pub fn line(&self, unit: Unit) -> String {
+    pub fn line(&self, unit: CellUnit) -> String {
         match self.shown(unit) {
             (part, Some(whole)) => format!("{part}/{whole}"),
             (whole, None) => whole,
@@ -299,26 +299,29 @@ mod tests {
     fn a_missing_value_is_a_dash_with_a_reason_and_never_zero() {
         for cell in [Cell::NOT_YET, Cell::UNSUPPORTED, Cell::FAILED] {
             let value = Value::cell(cell, Scale::Linear(1));
-            assert_eq!(value.line(Unit::Percent), text::ABSENT);
+            assert_eq!(value.line(CellUnit::Percent), text::ABSENT);
             assert!(value.why_absent().is_some_and(|why| !why.is_empty()));
             assert_eq!(value.as_number(), None);
         }
-        assert_eq!(Value::cell(Cell::steps(0), Scale::Linear(1)).line(Unit::Percent), "0");
+        assert_eq!(Value::cell(Cell::steps(0), Scale::Linear(1)).line(CellUnit::Percent), "0");
     }
 
     #[test]
     fn a_part_is_shown_with_its_maximum_and_compared_by_itself() {
         let value = Value::ratio(Value::Number(70 << 30), &Value::Number(80 << 30));
-        assert_eq!(value.line(Unit::Gib), "70.0/80");
-        assert_eq!((value.as_number(), value.share(Unit::Gib)), (Some(70 << 30), Some(0.875)));
+        assert_eq!(value.line(CellUnit::Gib), "70.0/80");
+        assert_eq!((value.as_number(), value.share(CellUnit::Gib)), (Some(70 << 30), Some(0.875)));
         let lonely = Value::ratio(Value::Number(3), &Value::NOT_YET);
         assert_eq!(lonely, Value::Number(3));
     }
 
     #[test]
     fn a_pid_has_no_thousands_separator() {
-        assert_eq!(Unit::Id.show(41_822), "41822");
-        assert_eq!([Unit::Count, Unit::Megahertz].map(|unit| unit.show(41_822)), ["41,822", "41,822"]);
-        assert_eq!(Unit::MibPerSecond.show(3 << 30), "3,072");
+        assert_eq!(CellUnit::Id.show(41_822), "41822");
+        assert_eq!(
+            [CellUnit::Count, CellUnit::Megahertz].map(|unit| unit.show(41_822)),
+            ["41,822", "41,822"]
+        );
+        assert_eq!(CellUnit::MibPerSecond.show(3 << 30), "3,072");
     }
 }

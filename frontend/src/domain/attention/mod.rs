@@ -12,7 +12,7 @@ use crate::chart::Range;
 use crate::domain::cost;
 use crate::domain::health::Health;
 use crate::domain::job_names;
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::domain::query::{self, Query};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
@@ -257,7 +257,7 @@ impl Item {
             query.set(query::GPU, self.target.gpu.as_ref().map(ToString::to_string));
             return query;
         };
-        let metric = Metric::of(*field).filter(|metric| *metric != Metric::default());
+        let metric = GraphMetric::of(*field).filter(|metric| *metric != GraphMetric::default());
         query.set(query::METRIC, metric.map(|metric| metric.name().into_owned()));
         query.set(query::PIN, self.target.gpu.is_some().then(|| format!("{node}/{gpu}")));
         query.set(query::RANGE, self.range_text(now_ms));

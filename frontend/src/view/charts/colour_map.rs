@@ -3,7 +3,7 @@
 use super::gpu_groups::NodeGroup;
 use crate::chart::{ColourScale, Point};
 use crate::domain::colour_scheme::ColourScheme;
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::fleet::TopicStore;
 use crate::platform;
 use crate::state::page::Page;
@@ -29,8 +29,8 @@ impl ColourMap {
     }
 
     /// Reads the colours of a metric. A deviation is pale while a GPU is like its peers.
-    pub fn for_metric(metric: Metric, scheme: ColourScheme, scale: ColourScale) -> Self {
-        if metric == Metric::DEVIATION {
+    pub fn for_metric(metric: GraphMetric, scheme: ColourScheme, scale: ColourScale) -> Self {
+        if metric == GraphMetric::DEVIATION {
             return Self::of(ColourScheme::Ramp, scale, ["--util-0", "--util-0", "--warn", "--warn"]);
         }
         Self { scale, ..Self::from_tokens(scheme_of(metric, scheme)) }
@@ -79,8 +79,8 @@ impl ColourMap {
 }
 
 /// Returns the user's scheme for activity, and the ramp for everything else.
-fn scheme_of(metric: Metric, scheme: ColourScheme) -> ColourScheme {
-    if matches!(metric, Metric::UTIL | Metric::SM_ACTIVE) { scheme } else { ColourScheme::Ramp }
+fn scheme_of(metric: GraphMetric, scheme: ColourScheme) -> ColourScheme {
+    if matches!(metric, GraphMetric::UTIL | GraphMetric::SM_ACTIVE) { scheme } else { ColourScheme::Ramp }
 }
 
 /// Content of a heat map's colours: the metric, the part of its scale, and the maximum of the scale in the metric's
@@ -88,7 +88,7 @@ fn scheme_of(metric: Metric, scheme: ColourScheme) -> ColourScheme {
 #[derive(Clone, Copy, PartialEq)]
 pub struct ShownScale {
     /// The metric.
-    pub metric: Metric,
+    pub metric: GraphMetric,
     /// The part of its scale.
     pub scale: ColourScale,
     /// The maximum of the scale.
@@ -105,15 +105,15 @@ pub fn shown_scale(
     time: &Time,
     store: &TopicStore,
     groups: Memo<Vec<NodeGroup>>,
-    metric: Memo<Metric>,
+    metric: Memo<GraphMetric>,
 ) -> Memo<ShownScale> {
     let (window, store, settings) = (time.window(Signal::stored(60)), store.clone(), page.settings);
     Memo::new(move |before: Option<&ShownScale>| {
         let metric = metric.get();
         let fixed = |scale| ShownScale { metric, scale, top: Some(100.0) };
         match metric {
-            Metric::DEVIATION => return fixed(ColourScale::LOWER_HALF),
-            Metric::THROTTLE => return fixed(ColourScale::WHOLE),
+            GraphMetric::DEVIATION => return fixed(ColourScale::LOWER_HALF),
+            GraphMetric::THROTTLE => return fixed(ColourScale::WHOLE),
             _ if scheme_of(metric, settings.scheme()) != ColourScheme::Ramp => {
                 return fixed(ColourScale::WHOLE);
             }

@@ -3,7 +3,7 @@
 use super::gpu_groups::{GpuEntry, NodeGroup};
 use crate::chart::{Point, intervals};
 use crate::domain::deviation::StepDeviation;
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::fleet::TopicStore;
 use crate::platform;
 use crate::state::page::Page;
@@ -27,7 +27,7 @@ pub struct Export {
     time: Time,
     store: TopicStore,
     groups: Memo<Vec<NodeGroup>>,
-    metric: Memo<Metric>,
+    metric: Memo<GraphMetric>,
 }
 
 /// Maximum number of lines of a CSV of the long-term history.
@@ -44,7 +44,7 @@ impl Export {
         time: &Time,
         store: &TopicStore,
         groups: Memo<Vec<NodeGroup>>,
-        metric: Memo<Metric>,
+        metric: Memo<GraphMetric>,
     ) -> Self {
         Self { page: page.clone(), time: time.clone(), store: store.clone(), groups, metric }
     }
@@ -127,8 +127,8 @@ impl Export {
             let (node, gpu) = (group.node.position(), gpu.cell.position());
             self.store.comparison(|comparison| comparison.has_peers(node, gpu))
         };
-        let deviations = all().filter(is_compared).map(|entry| (entry, Metric::DEVIATION));
-        let shown = all().filter(|_| shown != Metric::DEVIATION).map(|entry| (entry, shown));
+        let deviations = all().filter(is_compared).map(|entry| (entry, GraphMetric::DEVIATION));
+        let shown = all().filter(|_| shown != GraphMetric::DEVIATION).map(|entry| (entry, shown));
         for ((group, gpu), metric) in shown.chain(deviations) {
             let rank = group.ranks(&self.store, gpu).first().map(|rank| format!(" rank {rank}"));
             let (label, rank) = (&gpu.label, rank.unwrap_or_default());
@@ -165,12 +165,12 @@ impl Export {
         &self,
         group: &NodeGroup,
         gpu: &GpuEntry,
-        metric: Metric,
+        metric: GraphMetric,
         from: u64,
         to: u64,
     ) -> Vec<Option<f32>> {
         let mut column = vec![None; (to - from) as usize];
-        if metric == Metric::DEVIATION {
+        if metric == GraphMetric::DEVIATION {
             let (node, gpu) = (group.node.position(), gpu.cell.position());
             self.store.comparison(|comparison| {
                 for (second, value) in (from..to).zip(&mut column) {

@@ -2,7 +2,7 @@
 
 use crate::chart::{Extreme, Point, Window};
 use crate::domain::deviation::{Deviation, StepDeviation};
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::domain::throttle::ThrottleSummary;
 use crate::domain::{ownership, throttle};
 use crate::fleet::{GpuCell, NodeCell, TopicStore};
@@ -63,7 +63,7 @@ pub fn is_over(store: &TopicStore, groups: &[NodeGroup]) -> bool {
 pub fn history_revision(
     store: &TopicStore,
     groups: Memo<Vec<NodeGroup>>,
-    metric: impl Fn() -> Metric + Send + Sync + 'static,
+    metric: impl Fn() -> GraphMetric + Send + Sync + 'static,
 ) -> Memo<u64> {
     let turns = AtomicU64::new(0);
     let (long_history, wanted) = (store.long_history().clone(), store.long_history().clone());
@@ -116,7 +116,7 @@ impl NodeGroup {
         &self,
         store: &TopicStore,
         gpu: &GpuEntry,
-        metric: Metric,
+        metric: GraphMetric,
         read: impl FnOnce(&GpuPicture, &Trace) -> R,
     ) -> Option<R> {
         let at = gpu.cell.position();
@@ -131,11 +131,11 @@ impl NodeGroup {
         &self,
         store: &TopicStore,
         gpu: &GpuEntry,
-        metric: Metric,
+        metric: GraphMetric,
         window: &Window,
         first: usize,
     ) -> (Option<f32>, Vec<Point>) {
-        if metric == Metric::DEVIATION {
+        if metric == GraphMetric::DEVIATION {
             let (node, gpu) = (self.node.position(), gpu.cell.position());
             let points = store.comparison(|comparison| comparison.points(node, gpu, window, first));
             return (Some(100.0), points);
@@ -157,7 +157,7 @@ impl NodeGroup {
         &self,
         store: &TopicStore,
         gpu: &GpuEntry,
-        metric: Metric,
+        metric: GraphMetric,
         window: &Window,
         first: usize,
         extreme: Extreme,
@@ -187,7 +187,7 @@ impl NodeGroup {
             let has_reading = shown.any(|(_, cell)| cell.and_then(Cell::value).is_some());
             has_reading.then(|| throttle::summarize(trace, start_ms, end_ms))
         };
-        self.with_history(store, gpu, Metric::THROTTLE, read).flatten()
+        self.with_history(store, gpu, GraphMetric::THROTTLE, read).flatten()
     }
 
     fn long_throttling(
@@ -212,7 +212,7 @@ impl NodeGroup {
         &self,
         store: &TopicStore,
         gpu: &GpuEntry,
-        metric: Metric,
+        metric: GraphMetric,
         window: &Window,
         first: usize,
     ) -> Vec<Point> {
@@ -230,7 +230,7 @@ impl NodeGroup {
     }
 
     /// Returns the current value in the metric's unit; `None` for a GPU that cannot be read.
-    pub fn now(&self, store: &TopicStore, gpu: &GpuEntry, metric: Metric) -> Option<f32> {
+    pub fn now(&self, store: &TopicStore, gpu: &GpuEntry, metric: GraphMetric) -> Option<f32> {
         let Some(field) = metric.field() else {
             return Some(self.deviation(store, gpu)?.percent.unsigned_abs() as f32);
         };
@@ -242,8 +242,8 @@ impl NodeGroup {
     }
 
     /// Formats the value at a moment.
-    pub fn text_at(&self, store: &TopicStore, gpu: &GpuEntry, metric: Metric, at_ms: u64) -> String {
-        if metric == Metric::DEVIATION {
+    pub fn text_at(&self, store: &TopicStore, gpu: &GpuEntry, metric: GraphMetric, at_ms: u64) -> String {
+        if metric == GraphMetric::DEVIATION {
             let (node, gpu) = (self.node.position(), gpu.cell.position());
             return match store.comparison(|comparison| comparison.at(node, gpu, at_ms)) {
                 StepDeviation::NoData => "no data".to_owned(),
@@ -268,7 +268,7 @@ impl NodeGroup {
             None => "no data".to_owned(),
             Some(Cell::UNSUPPORTED) => "not offered by this card".to_owned(),
             Some(cell) => match cell.value() {
-                Some(bits) if metric == Metric::THROTTLE => throttle::names(bits),
+                Some(bits) if metric == GraphMetric::THROTTLE => throttle::names(bits),
                 Some(steps) => metric.format(metric.measure(steps)),
                 None => "reading failed".to_owned(),
             },

@@ -7,7 +7,7 @@ use super::plot_paint::paint;
 use super::time_bar::TimeAxis;
 use super::tooltip::TooltipText;
 use crate::chart::{Series, value_ticks};
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::domain::text;
 use crate::fleet::TopicStore;
 use crate::platform::{self, Observer};
@@ -27,7 +27,7 @@ pub fn plot_memo(
     time: &Time,
     store: &TopicStore,
     groups: Memo<Vec<NodeGroup>>,
-    metric: Memo<Metric>,
+    metric: Memo<GraphMetric>,
     most: usize,
 ) -> Plots {
     let (window, store) = (time.window(Signal::stored(most)), store.clone());
@@ -45,7 +45,7 @@ pub fn Graph(
     /// The lines.
     plot: Plots,
     /// The metric.
-    metric: Memo<Metric>,
+    metric: Memo<GraphMetric>,
     /// The alternative text.
     #[prop(into)]
     label: Signal<String>,
@@ -86,7 +86,7 @@ pub fn Graph(
 
 /// The title, and the value at the cursor or the current one.
 #[component]
-fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
+fn Title(plot: Plots, metric: Memo<GraphMetric>) -> impl IntoView {
     let time = Time::from_context();
     let sentence = move || {
         let metric = metric.get();
@@ -131,13 +131,13 @@ fn keep_painted(time: &Time, plot: Plots, hue: &'static str, canvas: NodeRef<Can
 }
 
 /// Describes a line at a step. At the end of a job, its last reading, as in the totals: a step is a mean.
-fn line_text(line: &Line, metric: Metric, at: usize, at_end: bool) -> String {
+fn line_text(line: &Line, metric: GraphMetric, at: usize, at_end: bool) -> String {
     let value = if at_end { line.now } else { line.values.get(at).copied().flatten() };
     value.map_or_else(|| NO_DATA.to_owned(), |value| metric.format(value))
 }
 
 /// Describes all lines at a step: their values if they are one or two, or median, lowest and highest.
-fn all_text(plot: &Plot, metric: Metric, at: usize, at_end: bool) -> Option<String> {
+fn all_text(plot: &Plot, metric: GraphMetric, at: usize, at_end: bool) -> Option<String> {
     let value_at = |values: &[Option<f32>]| values.get(at).copied().flatten();
     let text = |line: &Line| line_text(line, metric, at, at_end);
     let spread = match &plot.band {
@@ -166,17 +166,17 @@ fn all_text(plot: &Plot, metric: Metric, at: usize, at_end: bool) -> Option<Stri
 }
 
 /// Formats a value of the scale as short as possible.
-fn short(metric: Metric, value: f32) -> String {
+fn short(metric: GraphMetric, value: f32) -> String {
     match metric {
-        Metric::THROTTLE => String::new(),
-        Metric::MEMORY => format!("{} G", value.round() as u64),
+        GraphMetric::THROTTLE => String::new(),
+        GraphMetric::MEMORY => format!("{} G", value.round() as u64),
         // Without its unit, which the title contains.
-        Metric::CLOCK => text::grouped(value.round() as u64),
+        GraphMetric::CLOCK => text::grouped(value.round() as u64),
         _ => metric.format(value),
     }
 }
 
-fn handlers(time: &Time, plot: Plots, metric: Memo<Metric>) -> PlotHandlers {
+fn handlers(time: &Time, plot: Plots, metric: Memo<GraphMetric>) -> PlotHandlers {
     let (over, down, open, described) = (time.clone(), time.clone(), time.clone(), time.clone());
     let pointed = time.clone();
     PlotHandlers {
@@ -213,7 +213,12 @@ fn handlers(time: &Time, plot: Plots, metric: Memo<Metric>) -> PlotHandlers {
 }
 
 /// Describes the highlighted line at a moment, and where it lies among the others.
-fn tooltip_text(plot: &Plot, metric: Metric, gpu_ref: Option<&GpuRef>, at_ms: u64) -> Option<TooltipText> {
+fn tooltip_text(
+    plot: &Plot,
+    metric: GraphMetric,
+    gpu_ref: Option<&GpuRef>,
+    at_ms: u64,
+) -> Option<TooltipText> {
     let step = plot.window.step_at(at_ms)?;
     let value_text = |values: &[Option<f32>]| {
         values.get(step).copied().flatten().map_or_else(|| NO_DATA.to_owned(), |value| metric.format(value))

@@ -2,7 +2,7 @@
 
 use super::export::Export;
 use super::gpu_groups::{NodeGroup, gpu_groups};
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::state::page::Page;
 use crate::state::time::Time;
 use crate::view::scope::NodeScope;
@@ -17,7 +17,7 @@ pub struct GraphPanel {
     /// The GPUs by node.
     pub groups: Memo<Vec<NodeGroup>>,
     /// The selected metric.
-    pub metric: Memo<Metric>,
+    pub metric: Memo<GraphMetric>,
     /// The exports of that metric.
     pub export: Export,
 }
@@ -36,7 +36,7 @@ impl GraphPanel {
             Memo::new(move |_| {
                 let metric = time.metric();
                 if glance {
-                    Metric::in_overview().find(|known| *known == metric).unwrap_or_default()
+                    GraphMetric::in_overview().find(|known| *known == metric).unwrap_or_default()
                 } else {
                     metric
                 }

@@ -10,7 +10,7 @@ use super::summary::{legend, metric_buttons, metric_menu, summary};
 use super::time_bar::{TimeAxis, TimeBar};
 use crate::chart::{Strips, Window};
 use crate::domain::health::Health;
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::domain::route::Route;
 use crate::domain::severity::Severity;
 use crate::domain::text;
@@ -112,7 +112,7 @@ fn room(width: f64) -> f64 {
 fn Block(
     scope: NodeScope,
     groups: Memo<Vec<NodeGroup>>,
-    metric: Memo<Metric>,
+    metric: Memo<GraphMetric>,
     shown: Memo<ShownScale>,
     label: Signal<String>,
     columns: usize,
@@ -177,7 +177,7 @@ fn name_width(groups: Memo<Vec<NodeGroup>>) -> Memo<usize> {
 }
 
 /// Returns the width of the column of states, in characters: the width of the highest value, for any values.
-fn state_width(store: &TopicStore, groups: Memo<Vec<NodeGroup>>, metric: Memo<Metric>) -> Memo<usize> {
+fn state_width(store: &TopicStore, groups: Memo<Vec<NodeGroup>>, metric: Memo<GraphMetric>) -> Memo<usize> {
     let store = store.clone();
     Memo::new(move |_| {
         let metric = metric.get();
@@ -242,7 +242,7 @@ struct Row {
     page: Page,
     scope: NodeScope,
     group: NodeGroup,
-    metric: Memo<Metric>,
+    metric: Memo<GraphMetric>,
     pitch: usize,
 }
 
@@ -286,7 +286,7 @@ fn state(row: Row) -> AnyView {
         }
         // Of deviations, the largest matters.
         let shown = match metric {
-            Metric::DEVIATION => values.iter().copied().fold(0.0, f32::max),
+            GraphMetric::DEVIATION => values.iter().copied().fold(0.0, f32::max),
             _ => values.iter().sum::<f32>() / values.len() as f32,
         };
         (false, text::or_absent((!values.is_empty()).then(|| metric.format(shown))))

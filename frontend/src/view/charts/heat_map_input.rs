@@ -4,7 +4,7 @@ use super::gpu_groups::{GpuEntry, NodeGroup};
 use super::plot_area::PlotHandlers;
 use super::tooltip::TooltipText;
 use crate::chart::{Point, Strips, Window};
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::fleet::TopicStore;
@@ -23,7 +23,7 @@ pub(super) struct HeatMapInput {
     pub(super) groups: Memo<Vec<NodeGroup>>,
     /// The lines of their GPUs.
     pub(super) strips: Memo<Strips>,
-    pub(super) metric: Memo<Metric>,
+    pub(super) metric: Memo<GraphMetric>,
     pub(super) window: Memo<Window>,
 }
 
@@ -115,11 +115,11 @@ fn cell_text(
     store: &TopicStore,
     group: &NodeGroup,
     gpu: &GpuEntry,
-    metric: Metric,
+    metric: GraphMetric,
     window: &Window,
     at_ms: u64,
 ) -> String {
-    let has_mean = metric != Metric::THROTTLE && metric != Metric::DEVIATION;
+    let has_mean = metric != GraphMetric::THROTTLE && metric != GraphMetric::DEVIATION;
     let step = window.step_at(at_ms).filter(|_| has_mean);
     let points = step.map(|step| group.values(store, gpu, metric, window, step).1);
     match points.as_deref().and_then(<[Point]>::first) {

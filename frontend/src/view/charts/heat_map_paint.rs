@@ -3,7 +3,7 @@
 use super::colour_map::ColourMap;
 use super::gpu_groups::NodeGroup;
 use crate::chart::{Strips, Window};
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::fleet::TopicStore;
 use wasm_bindgen::{Clamped, JsCast};
 use web_sys::{CanvasRenderingContext2d, HtmlCanvasElement, ImageData};
@@ -18,7 +18,7 @@ pub struct Brush {
     /// The colours.
     pub palette: ColourMap,
     /// The metric.
-    pub metric: Metric,
+    pub metric: GraphMetric,
     /// Grows when a history is replaced.
     pub history_revision: u64,
 }

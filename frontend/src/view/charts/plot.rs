@@ -3,7 +3,7 @@
 use super::gpu_groups::{GpuEntry, NodeGroup, is_over};
 use crate::chart::band::spread;
 use crate::chart::{Band, Extreme, Point, Series, Window, WindowCache};
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::fleet::TopicStore;
 use crate::state::time::GpuRef;
 use nodeglass_protocol::field::Vendors;
@@ -30,7 +30,7 @@ pub struct Plot {
     /// Positions of the lines of outliers in any metric, and their deviation in %.
     pub outliers: Vec<(usize, f32)>,
     is_over: bool,
-    metric: Metric,
+    metric: GraphMetric,
     cache: WindowCache,
     programs: u64,
 }
@@ -72,7 +72,7 @@ impl Plot {
         before: Option<Self>,
         store: &TopicStore,
         groups: &[NodeGroup],
-        metric: Metric,
+        metric: GraphMetric,
         window: Window,
         history_revision: u64,
     ) -> (Self, bool) {
@@ -113,7 +113,7 @@ impl Plot {
     }
 
     /// Returns a plot without lines.
-    fn empty(metric: Metric, window: Window) -> Self {
+    fn empty(metric: GraphMetric, window: Window) -> Self {
         Self {
             window,
             top: 0.0,
@@ -186,7 +186,7 @@ fn extremes(
     group: &NodeGroup,
     store: &TopicStore,
     gpu: &GpuEntry,
-    metric: Metric,
+    metric: GraphMetric,
     window: &Window,
 ) -> (Series, Series) {
     let extreme = |extreme| {

@@ -4,7 +4,7 @@
 use super::colour_map::ShownScale;
 use super::gpu_groups::{GpuEntry, NodeGroup, is_over};
 use crate::chart::band::spread;
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::domain::text;
 use crate::fleet::TopicStore;
 use crate::state::page::Page;
@@ -19,7 +19,7 @@ pub fn summary(
     time: &Time,
     store: &TopicStore,
     groups: Memo<Vec<NodeGroup>>,
-    metric: Memo<Metric>,
+    metric: Memo<GraphMetric>,
 ) -> Signal<String> {
     let (page, time, store) = (page.clone(), time.clone(), store.clone());
     // Memoised, because several readers use it.
@@ -33,7 +33,7 @@ pub fn summary(
 }
 
 /// Describes the hovered GPU at the cursor.
-fn pointed(time: &Time, store: &TopicStore, groups: &[NodeGroup], metric: Metric) -> Option<String> {
+fn pointed(time: &Time, store: &TopicStore, groups: &[NodeGroup], metric: GraphMetric) -> Option<String> {
     let at_ms = time.cursor()?;
     let gpu_ref = time.highlighted()?;
     let (group, gpu) = all(groups).find(|(group, gpu)| group.gpu_ref(gpu) == gpu_ref)?;
@@ -42,7 +42,7 @@ fn pointed(time: &Time, store: &TopicStore, groups: &[NodeGroup], metric: Metric
 }
 
 /// Describes minimum, median and maximum now; for an ended job, at its end.
-fn now(store: &TopicStore, groups: &[NodeGroup], metric: Metric, now_ms: u64) -> String {
+fn now(store: &TopicStore, groups: &[NodeGroup], metric: GraphMetric, now_ms: u64) -> String {
     let old = |group: &NodeGroup| store.node(&group.node, |node| is_left_out(node, groups.len(), now_ms));
     let current: Vec<(f32, &NodeGroup, &GpuEntry)> = groups
         .iter()
@@ -58,7 +58,7 @@ fn now(store: &TopicStore, groups: &[NodeGroup], metric: Metric, now_ms: u64) ->
 
 /// Describes the values of some GPUs, and how many have none; `name` receives the position of the lowest.
 fn summary_text(
-    metric: Metric,
+    metric: GraphMetric,
     when: &str,
     values: &[f32],
     name: impl FnOnce(usize) -> String,
@@ -71,14 +71,14 @@ fn summary_text(
         return format!("{} {when}: {}", metric.title(), metric.format(low));
     }
     let silent = if silent > 0 { format!(" · {silent} without data") } else { String::new() };
-    if metric == Metric::THROTTLE {
+    if metric == GraphMetric::THROTTLE {
         let throttled = values.iter().filter(|level| metric.is_throttled(**level)).count();
         let who = values.iter().position(|level| metric.is_throttled(*level)).filter(|_| throttled == 1);
         let who = who.map(|at| format!(" ({})", name(at))).unwrap_or_default();
         return format!("Throttled {when}: {throttled} of {}{who}{silent}", gpus(values.len()));
     }
     // Of what is worse the higher it is, the highest is of interest.
-    let is_worse_high = matches!(metric, Metric::DEVIATION | Metric::TEMP);
+    let is_worse_high = matches!(metric, GraphMetric::DEVIATION | GraphMetric::TEMP);
     let extreme = if is_worse_high { high } else { low };
     let who = values.iter().position(|value| *value == extreme).map(name).unwrap_or_default();
     let (of_low, of_high) = if is_worse_high {
@@ -109,7 +109,7 @@ pub fn metric_menu(time: &Time, scope: &NodeScope) -> AnyView {
     let (shown, time) = (time.clone(), time.clone());
     let scope = scope.clone();
     let vendors = Memo::new(move |_| scope.vendors());
-    let options = Metric::all().map(|metric| {
+    let options = GraphMetric::all().map(|metric| {
         let shown = shown.clone();
         view! { <option value=metric.name().into_owned() selected=move || shown.metric() == metric>{move || metric.title_for(vendors.get())}</option> }
     });
@@ -118,7 +118,7 @@ pub fn metric_menu(time: &Time, scope: &NodeScope) -> AnyView {
         <select
             class="btn"
             aria-label="What the graphs show"
-            on:change=move |event| time.set_metric(Metric::from_name(&event_target_value(&event)).unwrap_or_default())
+            on:change=move |event| time.set_metric(GraphMetric::from_name(&event_target_value(&event)).unwrap_or_default())
         >
             {options}
         </select>
@@ -127,17 +127,17 @@ pub fn metric_menu(time: &Time, scope: &NodeScope) -> AnyView {
 }
 
 /// Buttons for the few metrics of the overview.
-pub fn metric_buttons(time: &Time, shown: Memo<Metric>) -> AnyView {
-    let button = |metric: Metric| {
+pub fn metric_buttons(time: &Time, shown: Memo<GraphMetric>) -> AnyView {
+    let button = |metric: GraphMetric| {
         let time = time.clone();
         let is_shown = move || if shown.get() == metric { "true" } else { "false" };
-        let title = if metric == Metric::DEVIATION { "Deviation" } else { metric.title() };
+        let title = if metric == GraphMetric::DEVIATION { "Deviation" } else { metric.title() };
         view! { <button aria-pressed=is_shown title=metric.title() on:click=move |_| time.set_metric(metric)>{title}</button> }
     };
-    if Metric::in_overview().count() < 2 {
+    if GraphMetric::in_overview().count() < 2 {
         return ().into_any();
     }
-    let buttons = Metric::in_overview().map(button).collect_view();
+    let buttons = GraphMetric::in_overview().map(button).collect_view();
     view! { <span class="segments" role="group" aria-label="Metric of the heat map">{buttons}</span> }
         .into_any()
 }
@@ -145,11 +145,11 @@ pub fn metric_buttons(time: &Time, shown: Memo<Metric>) -> AnyView {
 /// The legend of a heat map's colours and patterns.
 pub fn legend(shown: Memo<ShownScale>) -> AnyView {
     let ramp = move || match shown.get().metric {
-        Metric::DEVIATION => "legend__ramp legend__ramp--deviation",
+        GraphMetric::DEVIATION => "legend__ramp legend__ramp--deviation",
         _ => "legend__ramp",
     };
     let not_offered = move || match shown.get().metric {
-        Metric::DEVIATION => "not compared",
+        GraphMetric::DEVIATION => "not compared",
         _ => "not supported",
     };
     view! {
@@ -167,7 +167,7 @@ pub fn legend(shown: Memo<ShownScale>) -> AnyView {
 fn scale_text(shown: &ShownScale) -> String {
     let ShownScale { metric, scale, top } = *shown;
     let (dark, bright) = metric.scale_labels();
-    if metric == Metric::DEVIATION || (scale.low() <= 0.0 && scale.high() >= 1.0) {
+    if metric == GraphMetric::DEVIATION || (scale.low() <= 0.0 && scale.high() >= 1.0) {
         return format!("{dark} to {bright}");
     }
     let value = |share: f32| match top {
@@ -187,7 +187,7 @@ mod tests {
     use crate::chart::ColourScale;
 
     fn summary_of(when: &str, values: &[f32], silent: usize) -> String {
-        summary_text(Metric::UTIL, when, values, |at| format!("n1 GPU {at}"), silent)
+        summary_text(GraphMetric::UTIL, when, values, |at| format!("n1 GPU {at}"), silent)
     }
 
     #[test]
@@ -207,8 +207,9 @@ mod tests {
 
     #[test]
     fn of_throttled_gpus_the_number_is_given_and_a_single_one_named() {
-        let throttled =
-            |values: &[f32]| summary_text(Metric::THROTTLE, "now", values, |at| format!("n1 GPU {at}"), 0);
+        let throttled = |values: &[f32]| {
+            summary_text(GraphMetric::THROTTLE, "now", values, |at| format!("n1 GPU {at}"), 0)
+        };
         assert_eq!(throttled(&[0.0, 100.0, 50.0]), "Throttled now: 1 of 3 GPUs (n1 GPU 1)");
         assert_eq!(throttled(&[100.0, 100.0]), "Throttled now: 2 of 2 GPUs");
         assert_eq!(throttled(&[50.0, 0.0]), "Throttled now: 0 of 2 GPUs");
@@ -217,7 +218,7 @@ mod tests {
     #[test]
     fn the_farthest_of_a_deviation_is_named() {
         assert_eq!(
-            summary_text(Metric::DEVIATION, "now", &[2.0, 45.0, 3.0], |at| format!("n1 GPU {at}"), 0),
+            summary_text(GraphMetric::DEVIATION, "now", &[2.0, 45.0, 3.0], |at| format!("n1 GPU {at}"), 0),
             "Deviation from the job's median of 3 GPUs now: lowest 2 % · median 3 % · highest 45 % (n1 GPU 1)"
         );
     }
@@ -226,9 +227,9 @@ mod tests {
     fn the_ends_of_an_adapted_scale_are_values() {
         let text = |metric, scale, top| scale_text(&ShownScale { metric, scale, top });
         let part = ColourScale::WHOLE.adapted(vec![0.85, 0.95]);
-        assert_eq!(text(Metric::UTIL, ColourScale::WHOLE, Some(100.0)), "0 % idle to 100 % busy");
-        assert_eq!(text(Metric::UTIL, part, Some(100.0)), "≤ 80 % to 100 %");
-        assert_eq!(text(Metric::CLOCK, part, Some(1_980.0)), "≤ 1,584 MHz to 1,980 MHz");
-        assert_eq!(text(Metric::POWER, part, None), "≤ 80 % to 100 % of each GPU's maximum");
+        assert_eq!(text(GraphMetric::UTIL, ColourScale::WHOLE, Some(100.0)), "0 % idle to 100 % busy");
+        assert_eq!(text(GraphMetric::UTIL, part, Some(100.0)), "≤ 80 % to 100 %");
+        assert_eq!(text(GraphMetric::CLOCK, part, Some(1_980.0)), "≤ 1,584 MHz to 1,980 MHz");
+        assert_eq!(text(GraphMetric::POWER, part, None), "≤ 80 % to 100 % of each GPU's maximum");
     }
 }

@@ -4,7 +4,7 @@
 use super::gpu_groups::{NodeGroup, history_revision};
 use super::plot_area::Cursor;
 use crate::chart::{Window, interval_path};
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::domain::text;
 use crate::domain::throttle::{REASONS, Reason, ThrottleSummary};
 use crate::fleet::TopicStore;
@@ -40,7 +40,7 @@ pub fn ThrottleLanes(store: TopicStore, groups: Memo<Vec<NodeGroup>>) -> impl In
     let window = time.window(Signal::stored(300));
     let throttle_lanes = {
         let time = time.clone();
-        let history_revision = history_revision(&store, groups, || Metric::THROTTLE);
+        let history_revision = history_revision(&store, groups, || GraphMetric::THROTTLE);
         Memo::new(move |_| {
             // Read, not only tracked: a memo that nothing reads does not subscribe to its own sources.
             history_revision.get();

@@ -6,7 +6,7 @@ use super::graph_panel::GraphPanel;
 use super::summary::{metric_menu, summary};
 use super::throttle_lanes::ThrottleLanes;
 use super::time_bar::TimeBar;
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::platform;
 use crate::state::time::{GpuRef, Time};
 use crate::view::scope::NodeScope;
@@ -15,13 +15,13 @@ use leptos::prelude::*;
 use std::sync::Arc;
 
 /// The metrics, each with the CSS token of its colour.
-const GRAPHS: [(Metric, &str); 6] = [
-    (Metric::UTIL, "--util-line"),
-    (Metric::MEMORY, "--mem"),
-    (Metric::POWER, "--power"),
-    (Metric::TEMP, "--temp"),
-    (Metric::CLOCK, "--host"),
-    (Metric::SM_ACTIVE, "--util-line"),
+const GRAPHS: [(GraphMetric, &str); 6] = [
+    (GraphMetric::UTIL, "--util-line"),
+    (GraphMetric::MEMORY, "--mem"),
+    (GraphMetric::POWER, "--power"),
+    (GraphMetric::TEMP, "--temp"),
+    (GraphMetric::CLOCK, "--host"),
+    (GraphMetric::SM_ACTIVE, "--util-line"),
 ];
 
 /// The time line of a scope's GPUs.
@@ -40,7 +40,7 @@ pub fn TimeLine(
             plot.with(|plot| plot.lines.iter().any(|line| line.values.iter().any(Option::is_some)))
         });
         move || {
-            (metric != Metric::SM_ACTIVE || has_values.get())
+            (metric != GraphMetric::SM_ACTIVE || has_values.get())
                 .then(|| view! { <Graph plot metric=fixed label hue/> }.into_any())
         }
     });

@@ -1,6 +1,6 @@
 //! Tiles with the totals of a scope: utilisation, memory, power, and hosts.
 
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::domain::text;
 use crate::state::page::Page;
 use crate::view::charts::sparkline::Area;
@@ -25,7 +25,7 @@ pub fn Tiles(scope: NodeScope) -> impl IntoView {
         let scope = scope.clone();
         move |_| scope.vendors()
     });
-    let title = move || totals.get().util_title(Metric::UTIL.title_for(vendors.get()));
+    let title = move || totals.get().util_title(GraphMetric::UTIL.title_for(vendors.get()));
     let util_now = move || totals.get().util_pct().map(|pct| (pct.to_string(), "%".to_owned()));
     let mem_now = move || totals.get().mem.used.map(|used| text::memory_parts(used, totals.get().mem.whole));
     let power_now =

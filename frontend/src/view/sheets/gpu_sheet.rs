@@ -4,7 +4,7 @@ use crate::chart::Range;
 use crate::describe::{Emphasis, Fact, FactGroup, finding, gpu, gpu_health, throttle as throttle_facts};
 use crate::domain::attention::{self, Item};
 use crate::domain::health::{Freshness, freshness};
-use crate::domain::metric::Metric;
+use crate::domain::metric::GraphMetric;
 use crate::domain::query::GPU;
 use crate::domain::route::Route;
 use crate::domain::severity::Severity;
@@ -163,17 +163,17 @@ fn charts(store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> AnyView {
         groups.iter_mut().for_each(|group| group.gpus.retain(|gpu| *gpu.cell.uuid() == uuid));
         groups
     });
-    let one = |(metric, hue): (Metric, &'static str)| {
+    let one = |(metric, hue): (GraphMetric, &'static str)| {
         let fixed = Memo::new(move |_| metric);
         let plot = plot_memo(&time, store, groups, fixed, 240);
         let label = summary(&page, &time, store, groups, fixed);
         view! { <Graph plot metric=fixed label hue height=64/> }
     };
     let all = [
-        (Metric::UTIL, "--util-line"),
-        (Metric::MEMORY, "--mem"),
-        (Metric::POWER, "--power"),
-        (Metric::TEMP, "--temp"),
+        (GraphMetric::UTIL, "--util-line"),
+        (GraphMetric::MEMORY, "--mem"),
+        (GraphMetric::POWER, "--power"),
+        (GraphMetric::TEMP, "--temp"),
     ];
     view! {
         <div class="sheet__graphs">

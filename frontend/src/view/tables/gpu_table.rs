@@ -11,7 +11,7 @@ use crate::domain::text;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::state::page::Page;
 use crate::table::gpus::Peers;
-use crate::table::{Column, Unit, Value, gpus};
+use crate::table::{CellUnit, Column, Value, gpus};
 use crate::view::charts::sparkline::{spark, spark_line};
 use crate::view::scope::{NodeScope, gpu_series, is_left_out};
 use leptos::prelude::*;
@@ -317,15 +317,17 @@ impl RowSource for Gpus {
         match column {
             "temp" => watched_cell(self, entry, Self::temperature, |(value, is_hot)| {
                 let class = if *is_hot { "is-hot" } else { "" };
-                view! { <span class=class>{grid::figure(value, Unit::Celsius)}</span> }.into_any()
+                view! { <span class=class>{grid::figure(value, CellUnit::Celsius)}</span> }.into_any()
             }),
             "deviation" => {
-                watched_cell(self, entry, Self::deviation_cell, |(value, outlier)| match outlier {
+                watched_cell(self, entry, Self::deviation_cell, |(value, outlier)| {
+                    match outlier {
                     Some(label) => view! { <span class="deviation">"◆ " {label.clone()}</span> }.into_any(),
                     None => {
-                        view! { <span class="deviation--usual">{grid::figure(value, Unit::Percent)}</span> }
+                        view! { <span class="deviation--usual">{grid::figure(value, CellUnit::Percent)}</span> }
                             .into_any()
                     }
+                }
                 })
             }
             "owners" => watched_cell(self, entry, Self::job, |jobs| match jobs {

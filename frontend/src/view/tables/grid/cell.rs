@@ -5,7 +5,7 @@ use super::source::{CustomCell, RowEntry};
 use super::state::Grid;
 use crate::state::settings::Settings;
 use crate::table::column::Sum;
-use crate::table::{CellStyle, Column, Unit, Value, processes, sum as sums};
+use crate::table::{CellStyle, CellUnit, Column, Value, processes, sum as sums};
 use crate::view::widgets::meter::meter;
 use leptos::prelude::*;
 
@@ -110,7 +110,7 @@ fn content(column: &Column, value: &Value, settings: Settings) -> AnyView {
 }
 
 /// Renders a number or text, or a dash with the reason in a tooltip.
-pub fn figure(value: &Value, unit: Unit) -> AnyView {
+pub fn figure(value: &Value, unit: CellUnit) -> AnyView {
     let (text, whole) = value.shown(unit);
     let class = match (value.why_absent(), unit.is_number()) {
         (Some(_), _) => "absent",
@@ -125,7 +125,7 @@ pub fn figure(value: &Value, unit: Unit) -> AnyView {
 }
 
 fn command(value: &Value) -> AnyView {
-    let whole = value.line(Unit::Text);
+    let whole = value.line(CellUnit::Text);
     let (program, rest) = match value {
         Value::Text(text) => processes::split(text),
         _ => (String::new(), whole.clone()),
