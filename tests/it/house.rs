@@ -6,6 +6,7 @@ mod module_cycles;
 mod prose;
 mod protocol_tables;
 mod protocol_types;
+mod reliability;
 
 use std::fs;
 use std::path::{Path, PathBuf};
