@@ -70,6 +70,24 @@ impl Session {
         Ok((text.to_owned(), result["isError"] == json!(true)))
     }
 
+    /// Repeats a call until its result contains what a relay has only some seconds after its start.
+    fn call_until(
+        &mut self,
+        name: &str,
+        arguments: &Value,
+        is_complete: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let started = std::time::Instant::now();
+        loop {
+            let (text, is_error) = self.call(name, arguments.clone())?;
+            let result = serde_json::from_str(&text).unwrap_or(Value::Null);
+            if !is_error && is_complete(&result) {
+                return Ok(result);
+            }
+            ensure!(started.elapsed() < TIMEOUT, "{name}: {text}");
+        }
+    }
+
     fn tools(&mut self) -> Result<Vec<String>> {
         let answer = self.request("tools/list", json!({}))?;
         let tools = answer["result"]["tools"].as_array().context("tools")?;
@@ -109,17 +127,10 @@ fn a_message_that_is_too_long_is_answered_and_the_session_goes_on() -> Result<()
 
 /// Reads the findings of the demo, as they begin and of one job.
 fn assistant_finds_what_needs_attention(session: &mut Session) -> Result<()> {
-    let started = std::time::Instant::now();
-    let all = loop {
-        let (text, is_error) = session.call("findings", json!({ "active": true }))?;
-        ensure!(!is_error, "{text}");
-        let all: Value = serde_json::from_str(&text)?;
-        let is_of_job = |finding: &&Value| finding["jobs"].as_array().is_some_and(|jobs| !jobs.is_empty());
-        if all["findings"].as_array().is_some_and(|list| list.iter().any(|one| is_of_job(&one))) {
-            break all;
-        }
-        ensure!(started.elapsed() < TIMEOUT, "{text}");
-    };
+    let all = session.call_until("findings", &json!({ "active": true }), |all| {
+        let is_of_job = |finding: &Value| finding["jobs"].as_array().is_some_and(|jobs| !jobs.is_empty());
+        all["findings"].as_array().is_some_and(|list| list.iter().any(is_of_job))
+    })?;
     let list = all["findings"].as_array().context("findings")?;
     ensure!(
         list.iter().all(|finding| finding["is_active"] == true && finding["advice"].is_string()),
@@ -143,17 +154,8 @@ fn an_assistant_reads_everything_and_acts_only_if_allowed() -> Result<()> {
     let mut session = Session::start(&relay, &[])?;
     let tools = session.tools()?;
     ensure!(tools.len() == 10 && !tools.contains(&"add_note".to_owned()), "{tools:?}");
-    let started = std::time::Instant::now();
-    let gpus = loop {
-        let fields = json!({ "job": 48213, "fields": "uuid,readings.util_pct", "limit": 64 });
-        let (text, is_error) = session.call("gpus", fields)?;
-        let gpus: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
-        let has_all = gpus["gpus"].as_array().is_some_and(|gpus| gpus.len() == 64);
-        if !is_error && has_all && gpus["gpus"][63]["readings"]["util_pct"].is_number() {
-            break gpus;
-        }
-        ensure!(started.elapsed() < TIMEOUT, "{gpus}");
-    };
+    let fields = json!({ "job": 48213, "fields": "uuid,readings.util_pct", "limit": 64 });
+    let gpus = session.call_until("gpus", &fields, |gpus| gpus["gpus"][63]["readings"]["util_pct"].is_number())?;
     for (name, arguments, expected) in [
         ("jobs", json!({ "state": "RUNNING", "fields": "id,name" }), "llama3-8b-pretrain"),
         ("nodes", json!({ "job": 48213, "fields": "name" }), "gpu-h08"),
@@ -163,8 +165,7 @@ fn an_assistant_reads_everything_and_acts_only_if_allowed() -> Result<()> {
         ("usage", json!({ "days": 7 }), "weeks"),
         ("status", json!({}), "nodes"),
     ] {
-        let (text, is_error) = session.call(name, arguments)?;
-        ensure!(!is_error && text.contains(expected), "{name}: {text}");
+        session.call_until(name, &arguments, |result| result.to_string().contains(expected))?;
     }
     assistant_finds_what_needs_attention(&mut session)?;
     // What is wrong, and what to do about it, is an answer for the assistant.
