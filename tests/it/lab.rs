@@ -204,7 +204,7 @@ fn a_job_that_ignores_sigterm_keeps_its_gpus_while_completing() -> Result<()> {
 }
 
 #[test]
-fn a_dead_controller_is_reported_in_ten_seconds_and_polled_again_once_back() -> Result<()> {
+fn f09_a_dead_controller_is_reported_in_ten_seconds_and_polled_again_once_back() -> Result<()> {
     let Some(lab) = lab(1)? else { return Ok(()) };
     let job = lab.sbatch("alice", &["--gres=gpu:1"], "sleep 600")?;
     lab.wait_until(job, "RUNNING")?;

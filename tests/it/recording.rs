@@ -119,7 +119,7 @@ async fn a_recording_shows_the_picture_that_the_live_page_had() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_relay_that_was_killed_leaves_a_recording_that_opens() -> Result<()> {
+async fn f13_a_relay_that_was_killed_leaves_a_recording_that_opens() -> Result<()> {
     let (_folder, path, ()) = record(Signal::KILL, async |client: &mut Client, path: &Path| {
         client.subscribe(&[Topic::Overview]).await?;
         client.until(&Topic::Overview, "nodes", |known| known.picture.nodes.len() > 10).await?;

@@ -294,7 +294,7 @@ fn utilisation(picture: &Picture) -> Vec<Option<u64>> {
 }
 
 #[tokio::test]
-async fn a_restarted_relay_has_the_history_of_the_one_before() -> Result<()> {
+async fn f13_a_restarted_relay_has_the_history_of_the_one_before() -> Result<()> {
     let state = tempfile::tempdir()?;
     let environment = [("XDG_STATE_HOME", state.path().as_os_str())];
     let node = Topic::Node(here()?);

@@ -196,7 +196,7 @@ fn reordered_nodes_keep_their_identity() {
 }
 
 #[test]
-fn another_run_of_the_relay_clears_the_state() {
+fn f13_another_run_of_the_relay_clears_the_state() {
     Owner::new().with(|| {
         let fleet = fleet();
         fleet.on_welcome(welcome(1), 0.0);

@@ -126,7 +126,7 @@ fn the_same_job_list_again_changes_nothing_but_its_age() {
 }
 
 #[test]
-fn when_slurm_is_silent_the_last_list_stays_with_its_age() {
+fn f09_when_slurm_is_silent_the_last_list_stays_with_its_age() {
     let mut fleet = one_node();
     fleet.handle(Event::JobsFailed { why: "squeue did not respond".into(), retry_at_ms: 40_000 }, 30_000);
     assert_eq!(fleet.jobs().len(), 1);
@@ -135,7 +135,7 @@ fn when_slurm_is_silent_the_last_list_stays_with_its_age() {
 }
 
 #[test]
-fn an_ended_job_keeps_its_last_picture_while_its_node_continues() {
+fn f30_an_ended_job_keeps_its_last_picture_while_its_node_continues() {
     let mut fleet = one_node();
     jobs(&mut fleet, vec![job(1, &[("n1", &[0])]), job(2, &[("n1", &[1])])], 2_000);
     jobs(&mut fleet, vec![job(2, &[("n1", &[1])])], 3_000);
@@ -210,7 +210,7 @@ fn process_updates_of_another_list_are_ignored() {
 }
 
 #[test]
-fn a_requeued_job_is_live_again() {
+fn f30_a_requeued_job_is_live_again() {
     let mut fleet = one_node();
     jobs(&mut fleet, vec![], 2_000);
     assert!(fleet.wanted().is_empty());
@@ -320,7 +320,7 @@ fn a_gpu_keeps_its_history_when_its_index_changes() {
 }
 
 #[test]
-fn a_stall_of_the_relay_makes_no_node_silent() {
+fn f35_a_stall_of_the_relay_makes_no_node_silent() {
     let mut fleet = one_node();
     let last_ms = node(&fleet, "n1").sampled_at_ms.unwrap();
     fleet.handle(Event::Stalled { ms: 60_000 }, last_ms + 60_000);

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_hangs_delays_the_end_by_two_seconds_at_most() {
+    fn f25_a_disk_that_hangs_delays_the_end_by_two_seconds_at_most() {
         let (resume, hangs) = channel::<()>();
         let thread = DiskThread::start("test", 1, move |items: Receiver<u32>| {
             let _ = items.recv();

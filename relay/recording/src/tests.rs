@@ -318,7 +318,7 @@ fn block_writer() {
 }
 
 #[test]
-fn what_was_written_survives_a_killed_relay() {
+fn f13_what_was_written_survives_a_killed_relay() {
     let folder = tempfile::tempdir().unwrap();
     let expected = events(2_000);
     for kill in 0..200u64 {

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_that_hangs_is_killed_with_its_children() {
+    async fn f10_a_command_that_hangs_is_killed_with_its_children() {
         let dir = tempfile::tempdir().unwrap();
         let pids = dir.path().join("pids");
         write_stub(dir.path(), "squeue", &format!("sleep 600 & echo $! $$ > {}; wait", pids.display()));

@@ -131,7 +131,7 @@ const JOBS: [&str; 17] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn jobs_of_every_kind_are_read_alike_in_every_recorded_release() {
+async fn f12_jobs_of_every_kind_are_read_alike_in_every_recorded_release() {
     for (name, release) in RELEASES {
         let (jobs, _) = read(release).await;
         let mut rows: Vec<String> = jobs.iter().map(row).collect();

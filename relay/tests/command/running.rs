@@ -60,7 +60,7 @@ fn each_relay_has_its_own_socket_that_no_other_user_can_impersonate() {
 }
 
 #[test]
-fn a_second_relay_finds_the_first_and_doubles_nothing() {
+fn f27_a_second_relay_finds_the_first_and_doubles_nothing() {
     let home = Home::new();
     let (relay, link, _lines) = demo(&home);
     for same in [&["--demo", "--bind", "127.0.0.1:0"][..], &["--demo"], &["--scenario", "demo"]] {

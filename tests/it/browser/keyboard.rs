@@ -264,7 +264,7 @@ const LINE: &str = "(document.querySelector('.area__line')?.getAttribute('d') ??
 const ATTENTION: &str = "document.querySelectorAll('.jobs .dot--attention').length";
 
 #[tokio::test]
-async fn a_cut_tunnel_keeps_the_last_values_and_a_mended_one_leaves_no_gap() -> Result<()> {
+async fn f15_a_cut_tunnel_keeps_the_last_values_and_a_mended_one_leaves_no_gap() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     let mut tunnel = Forward::open(&relay.link().authority).await?;

@@ -130,7 +130,7 @@ async fn alice_sees_her_jobs_their_nodes_and_nothing_of_bob() -> Result<()> {
 /// A user of nvnodetop: jobs are found, each of their nodes has its GPUs with the processes on them, and jobs that end
 /// do not vanish. A name with a space, which shifts nvnodetop's columns, changes nothing.
 #[tokio::test]
-async fn an_nvnodetop_users_jobs_come_and_go_while_the_page_is_open() -> Result<()> {
+async fn f30_an_nvnodetop_users_jobs_come_and_go_while_the_page_is_open() -> Result<()> {
     let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
     let mut relay = site.relay("alice")?;
     let mut client = Client::connect(&relay.link, Form::Binary).await?;
@@ -201,7 +201,7 @@ fn cover(site: &Site, node: &str, folder: &str, options: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_full_or_read_only_home_does_not_prevent_a_connection() -> Result<()> {
+async fn f24_a_full_or_read_only_home_does_not_prevent_a_connection() -> Result<()> {
     let Some(site) = Site::up_or_skip(4)? else { return Ok(()) };
     let elsewhere = ["-N4", "--ntasks-per-node=1", "--gres=gpu:1", "--chdir=/tmp", "--output=/dev/null"];
     let id = site.train("alice", &elsewhere)?;
@@ -298,7 +298,7 @@ fn gaps(node: &NodePicture, from_ms: u64) -> usize {
 }
 
 #[tokio::test]
-async fn a_relay_that_ends_or_is_killed_leaves_no_probe() -> Result<()> {
+async fn f13_a_relay_that_ends_or_is_killed_leaves_no_probe() -> Result<()> {
     let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
     let id = site.train("alice", &["-N2", "--ntasks-per-node=1", "--gres=gpu:1"])?;
     site.lab.wait_until(id, "RUNNING")?;

@@ -44,7 +44,7 @@ time.sleep(600)
 "#;
 
 #[tokio::test]
-async fn t19_a_thousand_connections_of_others_do_not_lock_out_the_owner() -> Result<()> {
+async fn f17_t19_a_thousand_connections_of_others_do_not_lock_out_the_owner() -> Result<()> {
     if !skip::root() {
         return Ok(());
     }
@@ -91,7 +91,7 @@ fn statuses(relay: &Link, count: usize) -> Result<Vec<String>> {
 }
 
 #[test]
-fn t19_a_relay_without_file_descriptors_reports_that_and_blames_no_client() -> Result<()> {
+fn f18_t19_a_relay_without_file_descriptors_reports_that_and_blames_no_client() -> Result<()> {
     let home = tempfile::tempdir()?;
     let relay = TestRelay::command(home.path())?;
     let mut command = Command::new("sh");
@@ -209,7 +209,7 @@ const SLEEPERS: usize = 12;
 const SLEEP: Duration = Duration::from_secs(15);
 
 #[tokio::test]
-async fn t20_pages_that_never_read_cost_little_memory_and_delay_no_other() -> Result<()> {
+async fn f16_t20_pages_that_never_read_cost_little_memory_and_delay_no_other() -> Result<()> {
     let relay = TestRelay::demo()?;
     let topic = Topic::Overview;
     let full = |known: &Known| known.picture.nodes.len() >= 16 && known.deltas >= 2;

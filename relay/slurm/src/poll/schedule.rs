@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_back_off_from_ten_seconds_to_two_minutes_until_a_success() {
+    fn f09_failures_back_off_from_ten_seconds_to_two_minutes_until_a_success() {
         let mut poll_schedule = PollSchedule::default();
         let waits: Vec<u64> = (0..7).map(|_| secs(poll_schedule.after_failure())).collect();
         assert_eq!(waits, [10, 20, 40, 80, 120, 120, 120]);

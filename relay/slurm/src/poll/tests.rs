@@ -247,7 +247,7 @@ fn invalid() -> CommandResult {
 }
 
 #[tokio::test]
-async fn a_list_that_is_cut_off_anywhere_ends_no_job() {
+async fn f12_a_list_that_is_cut_off_anywhere_ends_no_job() {
     let text = titles() + &record(1, 2001, "RUNNING", "g01") + &record(2, 2001, "RUNNING", "g01");
     let complete = text.len() - record(2, 2001, "RUNNING", "g01").len();
     for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
@@ -418,7 +418,7 @@ fn is_within_budget(load: &[(u32, u64)]) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn own_jobs_cost_at_most_four_requests_a_minute_once_nothing_changes() {
+async fn f11_own_jobs_cost_at_most_four_requests_a_minute_once_nothing_changes() {
     for count in [1, 30, 3_000] {
         let list: String = (1..=count).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
         let load = load(Selection::own(2001), vec![list; 14]).await;

@@ -123,7 +123,7 @@ fn a_segment_of_another_version_is_left_alone() {
 }
 
 #[test]
-fn two_relays_do_not_store_in_one_directory() {
+fn f27_two_relays_do_not_store_in_one_directory() {
     let (_folder, dir) = scratch();
     let _first = Archive::open(dir.clone(), 1 << 30, 0, "").unwrap();
     assert!(matches!(Archive::open(dir, 1 << 30, 0, ""), Err(ArchiveError::Locked(_))));
@@ -147,7 +147,7 @@ fn old_segments_and_those_beyond_the_cap_are_deleted_fine_ones_first() {
 }
 
 #[tokio::test]
-async fn a_directory_that_cannot_be_written_is_reported_and_the_relay_lives_on() {
+async fn f24_a_directory_that_cannot_be_written_is_reported_and_the_relay_lives_on() {
     let (_folder, dir) = scratch();
     let archive = Archive::open(dir.clone(), 1 << 30, 0, "").unwrap();
     let mut state = archive.state();

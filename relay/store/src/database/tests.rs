@@ -85,7 +85,7 @@ fn jobs_that_ended_while_no_relay_ran_are_added_and_what_was_observed_of_them_st
 }
 
 #[test]
-fn two_relays_write_to_one_database_and_see_each_other() {
+fn f27_two_relays_write_to_one_database_and_see_each_other() {
     let (_folder, dir) = dir();
     let writers: Vec<_> = ["a", "b"]
         .map(|host| {
@@ -166,7 +166,7 @@ fn a_locked_database_is_an_error_and_no_damage() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_that_keeps_what_is_stored() {
+fn f24_a_full_disk_is_an_error_that_keeps_what_is_stored() {
     let (_folder, dir) = dir();
     let mut database = open(&dir);
     database.save(&origin("a"), &[record(7, 100, 150, true)]).unwrap();
@@ -206,7 +206,7 @@ fn writer() {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_killed_writer() {
+fn f13_what_was_acknowledged_survives_a_killed_writer() {
     let (_folder, dir) = dir();
     let mut acknowledged = 0;
     let began = Instant::now();

@@ -141,7 +141,7 @@ async fn t11_what_is_answered_without_a_key_costs_about_as_much_as_nothing() {
 }
 
 #[tokio::test]
-async fn t20_a_client_that_does_not_read_is_closed() {
+async fn f16_t20_a_client_that_does_not_read_is_closed() {
     use futures_util::StreamExt;
     let relay = TestRelay::start_with(large_fleet()).await;
     let subscribed = async || {
@@ -283,7 +283,7 @@ async fn cookies_of_other_programs_on_localhost_are_accepted() {
 }
 
 #[tokio::test]
-async fn t19_beyond_the_limit_a_connection_is_refused_with_retry_after() {
+async fn f17_t19_beyond_the_limit_a_connection_is_refused_with_retry_after() {
     let relay = TestRelay::start().await;
     let mut open_connections = Vec::new();
     for _ in 0..320 {
