@@ -1,5 +1,6 @@
 //! The state directory: where the relay keeps what outlives it, inaccessible to other users.
 
+use crate::clock::Clock;
 use crate::regular_file;
 use rustix::fs::OFlags;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -97,6 +98,23 @@ impl StateDir {
         file.and_then(|file| regular_file::check(&file)).map_err(io_at(&path))?;
         check_private(&path)?;
         Ok(path)
+    }
+
+    /// Renames a damaged SQLite database in it, and what belongs to it, to a name with the time of day. Returns the new
+    /// path.
+    ///
+    /// # Errors
+    /// [`StateDirError::Io`].
+    pub fn set_aside(&self, name: &str) -> Result<PathBuf, StateDirError> {
+        let path = self.path.join(name);
+        let aside = self.path.join(format!("{name}.damaged-{}", Clock::wall_ms() / 1_000));
+        fs::rename(&path, &aside).map_err(io_at(&path))?;
+        for suffix in ["-wal", "-shm", "-journal"] {
+            let of = |path: &PathBuf| PathBuf::from(format!("{}{suffix}", path.display()));
+            // There is none in most cases.
+            let _ = fs::rename(of(&path), of(&aside));
+        }
+        Ok(aside)
     }
 }
 

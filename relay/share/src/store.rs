@@ -6,7 +6,8 @@ use nodeglass_platform::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::{Key, LEN, Verifier};
 use nodeglass_protocol::share::{Share, ShareId};
-use rusqlite::{Connection, OpenFlags, Row, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Shares of one host's relay, in SQLite. Rows of other hosts are left alone, as login nodes may share
@@ -26,8 +27,30 @@ pub enum StoreError {
     /// SQLite failed.
     #[error("shares cannot be stored: {0}")]
     Database(#[from] rusqlite::Error),
+    /// A later build has written the file.
+    #[error(
+        "{} was written by a newer nodeglass (schema {found}, this build knows {SCHEMA_VERSION}); update, or start \
+         without --persist-shares",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+    },
 }
 
+impl StoreError {
+    /// Returns whether the file is not a readable database.
+    fn is_damage(&self) -> bool {
+        let Self::Database(error) = self else { return false };
+        matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+    }
+}
+
+/// File name in the state directory.
+const FILE: &str = "shares.db";
 /// Schema version (`user_version`); version 0 stored keys.
 const SCHEMA_VERSION: i64 = 2;
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shares (
@@ -43,18 +66,41 @@ const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shares (
 ) STRICT";
 
 impl Store {
-    /// Opens `shares.db` in the state directory, creating it if missing, with access for the owner only.
+    /// Opens `shares.db` in the state directory, creating it if missing, with access for the owner only. A file that is
+    /// damaged is set aside, and its shares stay closed.
     ///
     /// # Errors
     /// [`StoreError`].
     pub fn open(dir: &StateDir, host: Text) -> Result<Self, StoreError> {
-        let path = dir.private_file("shares.db")?;
+        match Self::try_open(dir, host.clone()) {
+            Err(error) if error.is_damage() => {
+                let kept = dir.set_aside(FILE)?;
+                tracing::error!(kept = %kept.display(), "the stored shares were damaged and are closed; create new ones");
+                Self::try_open(dir, host)
+            }
+            opened => opened,
+        }
+    }
+
+    fn try_open(dir: &StateDir, host: Text) -> Result<Self, StoreError> {
+        let path = dir.private_file(FILE)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let database = Connection::open_with_flags(&path, flags)?;
+        let found: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if found > SCHEMA_VERSION {
+            return Err(StoreError::Newer { path, found });
+        }
         // The home may be on NFS, which does not support write-ahead logging.
         database.pragma_update(None, "journal_mode", "DELETE")?;
         database.pragma_update(None, "secure_delete", true)?;
-        drop_older_schema(&database)?;
+        let health: String = database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if health != "ok" {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+            return Err(rusqlite::Error::SqliteFailure(code, Some(health)).into());
+        }
+        if found < SCHEMA_VERSION {
+            drop_older_schema(&database)?;
+        }
         database.execute_batch(SCHEMA)?;
         database.pragma_update(None, "user_version", SCHEMA_VERSION)?;
         Ok(Self { database: Mutex::new(database), host })
@@ -136,16 +182,12 @@ impl Store {
 
 /// Drops the table of a build that stored keys: anyone who could read the file could open the shares.
 fn drop_older_schema(database: &Connection) -> rusqlite::Result<()> {
-    let version: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if version == SCHEMA_VERSION {
-        return Ok(());
-    }
     let is_there = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'shares'";
     if database.query_row(is_there, [], |row| row.get::<_, i64>(0))? > 0 {
         let count: i64 = database.query_row("SELECT count(*) FROM shares", [], |row| row.get(0))?;
         database.execute_batch("DROP TABLE shares")?;
         if count > 0 {
-            tracing::warn!(count, "stored shares of an incompatible build were dropped; create new ones");
+            tracing::warn!(count, "stored shares of an older build were dropped; create new ones");
         }
     }
     Ok(())
@@ -274,6 +316,37 @@ mod tests {
         store.save(&open("kept", u64::MAX / 4, None).0).unwrap();
         drop(store);
         assert_eq!(ids(&Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap()), ["kept"]);
+    }
+
+    #[test]
+    fn shares_of_a_newer_build_are_left_alone_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+        let store = Store::open(&dir, "login1".into()).unwrap();
+        store.save(&open("kept", u64::MAX / 4, None).0).unwrap();
+        store.database().pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
+        drop(store);
+        let refused = Store::open(&dir, "login1".into()).unwrap_err().to_string();
+        assert!(refused.contains("shares.db was written by a newer nodeglass (schema 3,"), "{refused}");
+        let newer = Connection::open(dir.path().join(FILE)).unwrap();
+        newer.pragma_update(None, "user_version", SCHEMA_VERSION).unwrap();
+        drop(newer);
+        assert_eq!(ids(&Store::open(&dir, "login1".into()).unwrap()), ["kept"]);
+    }
+
+    #[test]
+    fn a_damaged_file_is_set_aside_whole_and_its_shares_are_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+        let path = dir.private_file(FILE).unwrap();
+        let damaged = [&b"SQLite format 3\0"[..], &[7; 4_000]].concat();
+        fs::write(&path, &damaged).unwrap();
+        let store = Store::open(&dir, "login1".into()).unwrap();
+        assert!(store.load().is_empty());
+        store.save(&open("new", u64::MAX / 4, None).0).unwrap();
+        let mut files = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+        let kept = files.find(|path| path.to_string_lossy().contains("shares.db.damaged-")).unwrap();
+        assert_eq!(fs::read(kept).unwrap(), damaged);
     }
 
     #[test]

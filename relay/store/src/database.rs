@@ -113,7 +113,7 @@ impl Database {
     pub fn open(dir: &StateDir) -> Result<(Self, Option<PathBuf>), StoreError> {
         match Self::try_open(dir) {
             Err(error) if error.is_damage() => {
-                let aside = set_aside(dir)?;
+                let aside = dir.set_aside(FILE)?;
                 Ok((Self::try_open(dir)?, Some(aside)))
             }
             opened => Ok((opened?, None)),
@@ -347,19 +347,6 @@ fn migrate(connection: &mut Connection, migrations: &[&str], path: PathBuf) -> R
     transaction.pragma_update(None, "user_version", known)?;
     transaction.commit()?;
     Ok(())
-}
-
-/// Renames the database and what belongs to it; returns the new path.
-fn set_aside(dir: &StateDir) -> Result<PathBuf, StateDirError> {
-    let path = dir.path().join(FILE);
-    let aside = dir.path().join(format!("{FILE}.damaged-{}", Clock::wall_ms() / 1_000));
-    fs::rename(&path, &aside).map_err(|source| StateDirError::Io { path: path.clone(), source })?;
-    for suffix in ["-wal", "-shm", "-journal"] {
-        let of = |path: &PathBuf| PathBuf::from(format!("{}{suffix}", path.display()));
-        // There is none in most cases.
-        let _ = fs::rename(of(&path), of(&aside));
-    }
-    Ok(aside)
 }
 
 #[cfg(test)]
