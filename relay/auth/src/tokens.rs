@@ -80,6 +80,9 @@ struct Stored {
     used_ms: Option<u64>,
     stored: String,
     server: String,
+    /// What only a newer relay knows of it, and stays in the file.
+    #[serde(flatten)]
+    unknown: serde_json::Map<String, serde_json::Value>,
 }
 
 /// The user of a token.
@@ -228,6 +231,7 @@ impl Tokens {
             used_ms: None,
             stored: hex(stored),
             server: hex(server),
+            unknown: serde_json::Map::new(),
         };
         let info = token.info(name, None);
         tokens.insert(name.to_owned(), token);

@@ -144,6 +144,19 @@ fn the_last_use_outlives_the_relay_and_is_written_every_ten_minutes_at_most() {
 }
 
 #[test]
+fn what_only_a_newer_relay_knows_of_a_token_stays_in_the_file() {
+    let (_folder, dir) = folder();
+    Tokens::new(Some(dir.clone())).create("grafana", None, &OWNER, NOW_MS).unwrap();
+    let path = dir.path().join(FILE);
+    let read = || -> serde_json::Value { serde_json::from_slice(&fs::read(&path).unwrap()).unwrap() };
+    let mut file = read();
+    file["grafana"]["of_a_newer_relay"] = "metrics".into();
+    fs::write(&path, file.to_string()).unwrap();
+    Tokens::new(Some(dir)).create("other", None, &OWNER, NOW_MS).unwrap();
+    assert_eq!(read()["grafana"], file["grafana"]);
+}
+
+#[test]
 fn a_token_of_an_earlier_version_has_no_end_and_no_user() {
     let (_folder, dir) = folder();
     let tokens = Tokens::new(Some(dir.clone()));
