@@ -4,7 +4,7 @@
 //! to have lasted. The last frame of a run counts.
 
 use nodeglass_history::Span;
-use nodeglass_platform::frame_file::{Format, FrameReader, push_frame, write_header};
+use nodeglass_platform::frame_file::{Format, FrameReader, OpenError, push_frame, write_header};
 use nodeglass_platform::regular_file;
 use nodeglass_platform::state_dir::StateDir;
 use serde::{Deserialize, Serialize};
@@ -41,11 +41,15 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// Reads the earlier runs and begins this one at `wall_ms`. What cannot be read is forgotten.
+    /// Reads the earlier runs and begins this one at `wall_ms`. What cannot be read is forgotten; a file of another
+    /// version is renamed.
     pub(super) fn begin(dir: &StateDir, wall_ms: u64) -> Self {
         let path = dir.path().join(FILE);
         let mut runs = read(&path).unwrap_or_else(|error| {
             tracing::warn!(file = %path.display(), %error, "the list of earlier runs cannot be read");
+            if let OpenError::OtherVersion { found, .. } = error {
+                let _ = std::fs::rename(&path, path.with_extension(format!("v{found}")));
+            }
             Vec::new()
         });
         // A run that seems to last beyond now had another clock.
@@ -115,12 +119,12 @@ fn frame(run: Run) -> io::Result<Vec<u8>> {
 }
 
 /// Reads the runs in a file by their beginning; none if there is no file.
-fn read(path: &Path) -> io::Result<Vec<Run>> {
+fn read(path: &Path) -> Result<Vec<Run>, OpenError> {
     let file = match regular_file::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         file => file?,
     };
-    let mut reader = FrameReader::open(BufReader::new(file), FORMAT).map_err(io::Error::other)?;
+    let mut reader = FrameReader::open(BufReader::new(file), FORMAT)?;
     let mut runs = BTreeMap::new();
     while let Some(payload) = reader.next_frame()? {
         if let Ok(run) = postcard::from_bytes::<Run>(&payload)
@@ -219,6 +223,18 @@ mod tests {
         let error = Runs::begin(&dir, NOW_MS).record(NOW_MS).unwrap_err().to_string();
         assert!(error.starts_with("failed to replace runs: "), "{error}");
         assert!(dir.path().join(FILE).is_dir() && !dir.path().join("runs.new").exists());
+    }
+
+    #[test]
+    fn a_list_of_another_version_is_renamed_and_kept() {
+        let (_folder, dir) = scratch();
+        run(&dir, 0, HOUR_MS);
+        let mut newer = std::fs::read(dir.path().join(FILE)).unwrap();
+        newer[4] = 99;
+        std::fs::write(dir.path().join(FILE), &newer).unwrap();
+        run(&dir, 0, HOUR_MS);
+        assert_eq!(std::fs::read(dir.path().join("runs.v99")).unwrap(), newer);
+        assert_eq!(downtimes(&dir, 2 * HOUR_MS), [(HOUR_MS, 2 * HOUR_MS)]);
     }
 
     #[test]
