@@ -97,7 +97,7 @@ impl Relay {
         let notifier = if stores && !sources.is_recording() { notifier(config, &about) } else { None };
         let notifications = notifier.as_ref().map(Notifier::counts).unwrap_or_default();
         let sinks = Sinks {
-            recorder: storage::recorder(config, &about, sources.has_job_probes())?,
+            recorder: storage::recorder(config, &about, sources.has_job_probes(), &events)?,
             archive: history.archive,
             store: Some(store.clone()),
             notifier,

@@ -12,7 +12,7 @@ use nodeglass_platform::memory;
 use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Downtime;
-use nodeglass_recording::{Info, Recorder};
+use nodeglass_recording::{Info, Recorder, RecordingState};
 use nodeglass_share::{Store, StoreError};
 use nodeglass_store::archive::{self, Archive, ArchiveError, EndedJob};
 use nodeglass_store::{AuditRecorder, JobStore, Origin, Place, Restored};
@@ -93,7 +93,8 @@ impl History {
                 let relay_ms = |wall_ms: u64| wall_ms.saturating_sub(wall_ahead_ms);
                 let downtime =
                     |span: &Span| Downtime { from_ms: relay_ms(span.from_ms), to_ms: relay_ms(span.to_ms) };
-                tokio::spawn(report(archive.state(), events.clone()));
+                let problem_of = |state: &archive::Storing| Some(problem(state.as_ref().err()?.as_str()));
+                tokio::spawn(report(archive.state(), StoredPart::History, problem_of, events.clone()));
                 Self {
                     unread: Some(StoredHistory { dir, budget: config.history_mem, now_ms, wall_ms }),
                     ended: archive.take_jobs(),
@@ -163,11 +164,16 @@ fn problem(why: &str) -> Text {
     Text::new(format!("the history is kept in memory only, because it cannot be stored: {why}"))
 }
 
-/// Passes on whether storing works.
-async fn report(mut state: tokio::sync::watch::Receiver<archive::Storing>, events: mpsc::Sender<Event>) {
+/// Passes on whether a part can be stored, given the problem of each state.
+async fn report<T: Sync>(
+    mut state: watch::Receiver<T>,
+    part: StoredPart,
+    problem_of: impl Fn(&T) -> Option<Text>,
+    events: mpsc::Sender<Event>,
+) {
     while state.changed().await.is_ok() {
-        let why = state.borrow_and_update().clone().err().map(|why| problem(why.as_str()));
-        if events.send(Event::Storage(StoredPart::History, why)).await.is_err() {
+        let problem = problem_of(&state.borrow_and_update());
+        if events.send(Event::Storage(part, problem)).await.is_err() {
             return;
         }
     }
@@ -189,18 +195,8 @@ fn jobs(about: &About, is_stored: bool, events: mpsc::Sender<Event>) -> anyhow::
     };
     let store =
         JobStore::start(place, origin, restored).context("failed to start the thread that stores jobs")?;
-    tokio::spawn(report_jobs(store.problem(), problems));
+    tokio::spawn(report(store.problem(), StoredPart::Jobs, Option::clone, problems));
     Ok(store)
-}
-
-/// Passes on whether jobs can be stored.
-async fn report_jobs(mut problem: watch::Receiver<Option<Text>>, events: mpsc::Sender<Event>) {
-    while problem.changed().await.is_ok() {
-        let why = problem.borrow_and_update().clone();
-        if events.send(Event::Storage(StoredPart::Jobs, why)).await.is_err() {
-            return;
-        }
-    }
 }
 
 /// The store for shares, if configured.
@@ -291,6 +287,7 @@ pub(super) fn recorder(
     config: &Config,
     about: &About,
     has_job_probes: bool,
+    events: &mpsc::Sender<Event>,
 ) -> anyhow::Result<Option<Recorder>> {
     let Some(path) = &config.record else { return Ok(None) };
     let info = Info {
@@ -304,5 +301,7 @@ pub(super) fn recorder(
         has_job_probes,
         job: None,
     };
-    Recorder::create(path, &info).context("--record").map(Some)
+    let recorder = Recorder::create(path, &info).context("--record")?;
+    tokio::spawn(report(recorder.state(), StoredPart::Recording, RecordingState::problem, events.clone()));
+    Ok(Some(recorder))
 }

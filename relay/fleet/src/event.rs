@@ -25,6 +25,8 @@ pub enum StoredPart {
     Jobs,
     /// The owner's tokens.
     Tokens,
+    /// The recording.
+    Recording,
 }
 
 /// An event for the fleet.

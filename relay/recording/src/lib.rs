@@ -17,7 +17,7 @@ use nodeglass_protocol::{JobId, Text};
 pub use player::{Outputs, Player, PlayerControl};
 pub use reader::{Reader, RecordingError};
 use serde::{Deserialize, Serialize};
-pub use writer::{Recorder, RecorderError};
+pub use writer::{Recorder, RecorderError, RecordingState};
 
 /// The format of recordings.
 const FORMAT: Format = Format { kind: *b"ngrc", name: "recording", version: 2 };

@@ -7,12 +7,14 @@ use flate2::write::ZlibEncoder;
 use nodeglass_fleet::Event;
 use nodeglass_platform::disk_thread::{DiskThread, Refused};
 use nodeglass_platform::frame_file::{MAX_PAYLOAD, push_frame, write_header};
+use nodeglass_protocol::Text;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// Events that wait for the disk; further ones are dropped.
 const QUEUE: usize = 16 * 1024;
@@ -20,13 +22,35 @@ const QUEUE: usize = 16 * 1024;
 const BLOCK: usize = 512 * 1024;
 /// or after this time: what a crash of the machine can cost.
 const BLOCK_AGE: Duration = Duration::from_secs(2);
+/// Maximum length of the blocks that wait while the disk fails, in bytes; further blocks are lost.
+const MAX_UNWRITTEN: usize = MAX_PAYLOAD;
 
 /// Records events. Dropping it completes the file.
 #[derive(Debug)]
 pub struct Recorder {
     thread: DiskThread<(u64, Event)>,
-    path: PathBuf,
+    state: watch::Sender<RecordingState>,
+}
+
+/// Whether a recording is complete and being written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordingState {
+    /// Reason why nothing can be written now.
+    failure: Option<Text>,
+    /// Whether events are missing.
     has_gaps: bool,
+}
+
+impl RecordingState {
+    /// Returns what is wrong with the recording, a complete sentence for the user.
+    pub fn problem(&self) -> Option<Text> {
+        match &self.failure {
+            Some(why) => Some(Text::new(format!("nothing is recorded at present: {why}"))),
+            None => self
+                .has_gaps
+                .then(|| "the recording has gaps, because the disk failed or was too slow".into()),
+        }
+    }
 }
 
 /// Error of recording. Messages are complete sentences for the user.
@@ -70,25 +94,48 @@ impl Recorder {
     pub fn create(path: &Path, info: &Info) -> Result<Self, RecorderError> {
         let failed = |source| RecorderError::Create { path: path.to_owned(), source };
         let writer = Writer::create(path, info)?;
-        let name = path.display().to_string();
-        let thread = DiskThread::start("recorder", QUEUE, move |events| {
-            if let Err(error) = writer.run(&events) {
-                tracing::error!(file = name, %error, "recording stopped; the part recorded so far can be replayed");
-            }
-        });
-        let thread = thread.map_err(failed)?;
-        Ok(Self { thread, path: path.to_owned(), has_gaps: false })
+        let (state, _) = watch::channel(RecordingState::default());
+        let (reported, path) = (state.clone(), path.to_owned());
+        let thread =
+            DiskThread::start("recorder", QUEUE, move |events| writer.run(&events, &reported, &path));
+        Ok(Self { thread: thread.map_err(failed)?, state })
+    }
+
+    /// Returns whether recording works, and each change of that.
+    pub fn state(&self) -> watch::Receiver<RecordingState> {
+        self.state.subscribe()
     }
 
     /// Records an event; while the disk does not keep up, it is dropped.
     pub fn record(&mut self, at_ms: u64, event: &Event) {
-        // That the thread has ended, because writing failed, was logged.
-        if self.thread.pass((at_ms, event.clone())) == Err(Refused::Full) && !self.has_gaps {
-            self.has_gaps = true;
-            let file = self.path.display();
-            tracing::warn!(%file, "the disk is too slow for the recording, which will have gaps");
+        if self.thread.pass((at_ms, event.clone())) == Err(Refused::Full) {
+            report_gap(&self.state);
         }
     }
+}
+
+/// Publishes that events are missing, and logs it the first time.
+fn report_gap(state: &watch::Sender<RecordingState>) {
+    let is_first = state.send_if_modified(|state| !std::mem::replace(&mut state.has_gaps, true));
+    if is_first {
+        tracing::warn!("the disk fails or is too slow for the recording, which has gaps");
+    }
+}
+
+/// Publishes whether writing `file` works, and logs it when that changes.
+fn report(state: &watch::Sender<RecordingState>, file: &Path, written: io::Result<()>) {
+    let failure = written.err().map(|error| Text::new(format!("{}: {error}", file.display())));
+    state.send_if_modified(|state| {
+        if state.failure == failure {
+            return false;
+        }
+        match &failure {
+            Some(why) => tracing::warn!(%why, "nothing is recorded at present"),
+            None => tracing::info!(file = %file.display(), "the recording goes on"),
+        }
+        state.failure = failure;
+        true
+    });
 }
 
 /// The file of a recording.
@@ -96,20 +143,33 @@ pub(super) struct Writer {
     file: File,
     /// Bytes up to the end of the last complete frame.
     length: u64,
+    /// Whether the file may be longer, because a failed write could not be undone.
+    is_torn: bool,
     /// Events that have not been written.
     block: Vec<u8>,
+    /// Frames that could not be written yet.
+    unwritten: Vec<u8>,
+    /// Number of blocks that were lost while the disk failed.
+    lost_blocks: u64,
 }
 
 impl Writer {
     /// Creates a file, readable by its owner only.
     pub(super) fn create(path: &Path, info: &Info) -> Result<Self, RecorderError> {
         let failed = |source| RecorderError::Create { path: path.to_owned(), source };
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => RecorderError::Exists(path.to_owned()),
             _ => failed(error),
         })?;
-        let mut writer = Self { file, length: 0, block: Vec::new() };
+        let mut writer = Self {
+            file,
+            length: 0,
+            is_torn: false,
+            block: Vec::new(),
+            unwritten: Vec::new(),
+            lost_blocks: 0,
+        };
         writer.begin(info).map_err(failed)?;
         Ok(writer)
     }
@@ -121,29 +181,35 @@ impl Writer {
         self.append(&bytes)
     }
 
-    fn run(mut self, events: &Receiver<(u64, Event)>) -> io::Result<()> {
+    /// Writes events until the queue is closed. What the disk refuses is tried again with the next block.
+    fn run(mut self, events: &Receiver<(u64, Event)>, state: &watch::Sender<RecordingState>, file: &Path) {
         let mut began = Instant::now();
         loop {
             if self.block.is_empty() {
                 began = Instant::now();
             }
-            match events.recv_timeout(BLOCK_AGE.saturating_sub(began.elapsed())) {
+            let mut written = match events.recv_timeout(BLOCK_AGE.saturating_sub(began.elapsed())) {
                 Ok((at_ms, event)) => {
-                    if let Some(event) = RecordedEvent::of(event) {
-                        self.push(at_ms, event)?;
-                    }
+                    RecordedEvent::of(event).map_or(Ok(false), |event| self.push(at_ms, event))
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.finish().map(drop),
-            }
+                Err(RecvTimeoutError::Timeout) => Ok(false),
+                Err(RecvTimeoutError::Disconnected) => return report(state, file, self.finish().map(drop)),
+            };
             if began.elapsed() >= BLOCK_AGE {
-                self.write()?;
+                written = self.write().map(|()| true);
+            }
+            if self.lost_blocks > 0 {
+                report_gap(state);
+            }
+            match written {
+                Ok(false) => {}
+                written => report(state, file, written.map(drop)),
             }
         }
     }
 
-    /// Adds an event; writes a block if it is long enough.
-    pub(super) fn push(&mut self, at_ms: u64, event: RecordedEvent) -> io::Result<()> {
+    /// Adds an event; writes a block if it is long enough. Returns whether it was.
+    pub(super) fn push(&mut self, at_ms: u64, event: RecordedEvent) -> io::Result<bool> {
         let before = self.block.len();
         serde_json::to_writer(&mut self.block, &Stamped { at_ms, event })?;
         self.block.push(b'\n');
@@ -151,7 +217,7 @@ impl Writer {
             tracing::warn!("an event is too long for the recording and was left out");
             self.block.truncate(before);
         }
-        if self.block.len() >= BLOCK { self.write() } else { Ok(()) }
+        if self.block.len() >= BLOCK { self.write().map(|()| true) } else { Ok(false) }
     }
 
     /// Writes the last block; returns the size of the file in bytes.
@@ -161,8 +227,18 @@ impl Writer {
         Ok(self.length)
     }
 
-    /// Writes the events so far as a block.
+    /// Writes the events so far as a block, after those that could not be written before.
     fn write(&mut self) -> io::Result<()> {
+        self.pack()?;
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.unwritten);
+        self.append(&bytes).inspect_err(|_| self.unwritten = bytes)
+    }
+
+    /// Compresses the events so far into a frame.
+    fn pack(&mut self) -> io::Result<()> {
         if self.block.is_empty() {
             return Ok(());
         }
@@ -172,18 +248,23 @@ impl Writer {
         let packed = packed.finish()?;
         if packed.len() > MAX_PAYLOAD {
             tracing::warn!(bytes = packed.len(), "an event is too long for the recording and was left out");
-            return Ok(());
+        } else if self.unwritten.len() > MAX_UNWRITTEN {
+            self.lost_blocks += 1;
+        } else {
+            push_frame(&mut self.unwritten, &packed);
         }
-        let mut bytes = Vec::with_capacity(packed.len() + 8);
-        push_frame(&mut bytes, &packed);
-        self.append(&bytes)
+        Ok(())
     }
 
     /// Appends bytes; if that fails, the file ends as before.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.is_torn {
+            self.file.set_len(self.length)?;
+            self.is_torn = false;
+        }
         if let Err(error) = self.file.write_all(bytes) {
             // On a full disk, the beginning of the frame was written.
-            let _ = self.file.set_len(self.length);
+            self.is_torn = self.file.set_len(self.length).is_err();
             return Err(error);
         }
         self.length += bytes.len() as u64;
