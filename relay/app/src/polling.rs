@@ -27,7 +27,9 @@ pub(super) async fn poll(
     let own_name = Local::from_env().user;
     loop {
         poll_trigger.begin();
+        let began = Instant::now();
         let answer = jobs.jobs().await;
+        poll_schedule.took(began.elapsed());
         let (event, wait) = match answer {
             Ok(mut list) => {
                 list.iter_mut().for_each(nodeglass_slurm::explain);

@@ -22,6 +22,8 @@ pub struct PollSchedule {
     is_asked: bool,
     /// Whether lists cost nothing.
     is_free: bool,
+    /// Duration of the last poll.
+    took: Duration,
 }
 
 impl PollSchedule {
@@ -35,6 +37,9 @@ impl PollSchedule {
     /// Upper bound of that budget, so that a change is seen within a minute. A settled poll makes at most
     /// four requests ([`super::detail_cache`]).
     const MAX_SPREAD: Duration = Duration::from_secs(60);
+    /// Minimum pause after a poll, in multiples of its duration: SLURM's commands wait where the controller limits the rate
+    /// of requests or is busy.
+    const PAUSE_PER_POLL: u32 = 5;
     /// A list that has not changed for this long is considered settled.
     const SETTLED_AFTER: Duration = Duration::from_secs(120);
     /// Delay after the first failure; doubles with each further one.
@@ -61,6 +66,7 @@ impl PollSchedule {
             questions: 0,
             is_asked: false,
             is_free: false,
+            took: Duration::ZERO,
         }
     }
 
@@ -77,6 +83,11 @@ impl PollSchedule {
         Self { is_free, ..self }
     }
 
+    /// Records the duration of a poll, before [`PollSchedule::after_success`].
+    pub fn took(&mut self, elapsed: Duration) {
+        self.took = elapsed;
+    }
+
     /// Delay after a successful poll, given its number of requests and whether the list `changed`.
     pub fn after_success(&mut self, requests: u32, changed: bool) -> Duration {
         (self.failures, self.is_asked) = (0, false);
@@ -85,7 +96,8 @@ impl PollSchedule {
         }
         let is_settled = self.is_of_many || self.unchanged >= Self::SETTLED_AFTER;
         let spread = if is_settled { Self::PER_REQUEST.saturating_mul(requests) } else { Duration::ZERO };
-        let wait = self.interval.max(spread.min(Self::MAX_SPREAD));
+        let pause = self.took.saturating_mul(Self::PAUSE_PER_POLL);
+        let wait = self.interval.max(spread.max(pause).min(Self::MAX_SPREAD));
         self.unchanged = self.unchanged.saturating_add(wait);
         wait
     }
@@ -177,6 +189,15 @@ mod tests {
         }
         let mut rare = PollSchedule::new(Duration::from_secs(300));
         assert!((0..9).all(|_| secs(rare.after_success(2, false)) == 300));
+    }
+
+    #[test]
+    fn f11_a_controller_that_answers_slowly_is_polled_less_often() {
+        let mut poll_schedule = PollSchedule::default();
+        for (took, wait) in [(1, 15), (6, 30), (20, 60), (1, 15)] {
+            poll_schedule.took(Duration::from_secs(took));
+            assert_eq!(secs(poll_schedule.after_success(2, true)), wait, "a poll took {took} s");
+        }
     }
 
     #[test]
