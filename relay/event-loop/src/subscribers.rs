@@ -158,7 +158,7 @@ impl EventLoop {
             return;
         }
         while let Some((topic, pending_history)) = state.pending_history.first_mut() {
-            let feed = self.feeds.get(&(topic.clone(), state.viewer.clone()));
+            let feed = self.feeds.get_mut(&(topic.clone(), state.viewer.clone()));
             let frame = feed.and_then(|feed| feed.history(&self.fleet, state.form, pending_history));
             if pending_history.is_empty() || frame.is_none() {
                 state.pending_history.remove(0);

@@ -40,7 +40,7 @@ pub struct TopicFeed {
     /// Approximate number of history bytes per frame.
     history_budget: usize,
     /// Snapshots in both forms since the last delta, for the next subscriber.
-    cached: [CachedSnapshots; 2],
+    cached: [CachedFrames; 2],
 }
 
 /// A node that may have changed.
@@ -54,13 +54,18 @@ struct DirtyNode<'a> {
     is_new: bool,
 }
 
-/// Encoded snapshots.
+/// Maximum number of frames of pending history that are kept for the next subscriber.
+const MAX_CACHED_HISTORY: usize = 32;
+
+/// Encoded frames.
 #[derive(Debug, Default)]
-struct CachedSnapshots {
+struct CachedFrames {
     /// Initial snapshot, plus the nodes whose history is still pending.
     initial: Option<(Bytes, Arc<[NodeName]>)>,
     /// Snapshot with the complete history.
     full: Option<Bytes>,
+    /// Pending history of these nodes: subscribers that join together request the same.
+    history: Vec<(Vec<NodeName>, Bytes)>,
 }
 
 /// A delta in both forms.
@@ -173,29 +178,56 @@ impl TopicFeed {
     /// Encodes the part of the pending history that fits into one frame; `None` if none is left. History is as recent
     /// as the fleet: a sample in it that was not published yet is repeated by the next delta.
     pub fn history(
-        &self,
+        &mut self,
         fleet: &Fleet,
         form: Form,
         pending_history: &mut VecDeque<NodeName>,
     ) -> Option<Bytes> {
+        let slot = usize::from(form == Form::Json);
+        let is_next = |names: &[NodeName]| {
+            names.len() <= pending_history.len() && names.iter().eq(pending_history.iter().take(names.len()))
+        };
+        if let Some((names, frame)) = self.cached[slot].history.iter().find(|(names, _)| is_next(names)) {
+            pending_history.drain(..names.len());
+            return Some(frame.clone());
+        }
+        let (names, frame) = self.encode_history(fleet, form, pending_history);
+        let frame = frame?;
+        if self.cached[slot].history.len() < MAX_CACHED_HISTORY {
+            self.cached[slot].history.push((names, frame.clone()));
+        }
+        Some(frame)
+    }
+
+    /// Removes names from the pending history, and encodes that of their nodes as one frame; `None` if none has any.
+    fn encode_history(
+        &self,
+        fleet: &Fleet,
+        form: Form,
+        pending_history: &mut VecDeque<NodeName>,
+    ) -> (Vec<NodeName>, Option<Bytes>) {
         // A job's last picture is not among the live nodes.
         let last =
             if self.live { Vec::new() } else { self.viewer.nodes(fleet, &self.topic).unwrap_or_default() };
-        let (mut nodes, mut history_budget) = (Vec::new(), self.history_budget);
+        let (mut names, mut nodes, mut history_budget) = (Vec::new(), Vec::new(), self.history_budget);
         while history_budget > 0
             && let Some(name) = pending_history.pop_front()
         {
+            names.push(name);
+            let Some(name) = names.last() else { continue };
             // Nodes that subscribers do not have yet are sent with their history later.
-            let Some(index) = self.index_by_name.get(&name).copied() else { continue };
-            let now = if self.live { self.viewer.node(fleet, &name) } else { None };
-            let view = now.as_ref().or_else(|| last.iter().find(|view| *view.name() == name));
+            let Some(index) = self.index_by_name.get(name).copied() else { continue };
+            let now = if self.live { self.viewer.node(fleet, name) } else { None };
+            let view = now.as_ref().or_else(|| last.iter().find(|view| view.name() == name));
             let history = view.and_then(NodeView::history);
             let Some(history) = self.detail.history(history.as_deref()) else { continue };
             history_budget = history_budget.saturating_sub(history.encoded_len());
             nodes.push((index as u32, history));
         }
         let histories = Histories { topic: self.number, nodes };
-        (!histories.nodes.is_empty()).then(|| Bytes::from(form.encode(&ServerMessage::Histories(histories))))
+        let frame = (!histories.nodes.is_empty())
+            .then(|| Bytes::from(form.encode(&ServerMessage::Histories(histories))));
+        (names, frame)
     }
 
     /// The delta from the published state to the current one; `None` if nothing changed in this topic, or

@@ -156,7 +156,7 @@ impl TestSubscriber {
     }
 
     /// Requests some of its pending history, whatever has not been published yet.
-    fn request_history(&mut self, feed: &TopicFeed, fleet: &Fleet) {
+    fn request_history(&mut self, feed: &mut TopicFeed, fleet: &Fleet) {
         if self.pending_history.is_empty() || self.seq != feed.seq {
             return;
         }
@@ -201,7 +201,7 @@ fn check_convergence(topic: Topic, viewer: Viewer, story: Vec<(Action, bool, boo
     let mut subscribers: Vec<TestSubscriber> = Vec::new();
     for (what, join, lose) in story {
         perform(&mut fleet, &mut now_ms, what.clone());
-        subscribers.iter_mut().for_each(|subscriber| subscriber.request_history(&feed, &fleet));
+        subscribers.iter_mut().for_each(|subscriber| subscriber.request_history(&mut feed, &fleet));
         if !matches!(what, Action::Publish) && !join {
             continue;
         }
@@ -233,6 +233,36 @@ fn check_convergence(topic: Topic, viewer: Viewer, story: Vec<(Action, bool, boo
             assert_eq!(first_difference(&known, &truth), None, "{:?}", subscriber.form);
         }
     }
+}
+
+#[test]
+fn f34_subscribers_that_join_together_share_the_bytes_of_their_frames() {
+    let (mut fleet, now_ms) = (Fleet::new(), 10_000);
+    jobs(&mut fleet, vec![scene::job(1, &[("n1", &[0]), ("n2", &[0]), ("n3", &[0])])], now_ms);
+    for node in ["n1", "n2", "n3"] {
+        line(&mut fleet, node, scene::hello(node, &[0]), now_ms);
+        line(&mut fleet, node, scene::sample(1, &[50]), now_ms);
+    }
+    let mut feed =
+        TopicFeed::open(Topic::Job(JobId(1)), Viewer::Owner, 1, HISTORY_BUDGET, &fleet, now_ms).unwrap();
+    fleet.take_changes();
+    // The frames of a subscriber, until it has everything.
+    let join = |feed: &mut TopicFeed, fleet: &Fleet| {
+        let (snapshot, pending) = feed.initial_snapshot(fleet, Form::Binary).unwrap();
+        let mut pending: VecDeque<_> = pending.iter().cloned().collect();
+        let history = std::iter::from_fn(|| feed.history(fleet, Form::Binary, &mut pending));
+        std::iter::once(snapshot).chain(history).collect::<Vec<_>>()
+    };
+    let addresses = |frames: &[Bytes]| frames.iter().map(|frame| frame.as_ptr()).collect::<Vec<_>>();
+    let (first, second) = (join(&mut feed, &fleet), join(&mut feed, &fleet));
+    assert_eq!(addresses(&first), addresses(&second));
+    assert!(first.len() > 1, "history is pending");
+    // A change makes them outdated.
+    line(&mut fleet, "n1", scene::sample(2, &[60]), now_ms + 1_000);
+    let changes = fleet.take_changes();
+    assert!(feed.advance(&fleet, &changes, now_ms + 1_000, false).is_some());
+    let third = join(&mut feed, &fleet);
+    assert!(addresses(&third).iter().all(|frame| !addresses(&first).contains(frame)));
 }
 
 /// The current state of a topic, computed from the fleet.
@@ -324,7 +354,7 @@ fn health_changes(viewer: Viewer, report: HealthReport) -> Vec<HealthChange> {
         TopicFeed::open(Topic::Overview, viewer.clone(), 1, HISTORY_BUDGET, &fleet, 1_000).unwrap();
     fleet.take_changes();
     let mut subscriber = TestSubscriber::join(&mut feed, &fleet, Form::Binary).unwrap();
-    subscriber.request_history(&feed, &fleet);
+    subscriber.request_history(&mut feed, &fleet);
     line(&mut fleet, "n1", ProbeLine::Health(report), 1_500);
     let changes = fleet.take_changes();
     let Some(encoded) = feed.advance(&fleet, &changes, 1_500, false) else { return Vec::new() };
@@ -465,7 +495,7 @@ fn sent(topic: Topic, viewer: Viewer, story: Vec<Action>) -> Vec<u8> {
             all.extend_from_slice(&out.json.unwrap_or_default());
         }
         let names = || NODES.map(scene::name).into();
-        let histories = |form| feed.as_ref().and_then(|feed| feed.history(&fleet, form, &mut names()));
+        let histories = |form| feed.as_mut().and_then(|feed| feed.history(&fleet, form, &mut names()));
         all.extend([Form::Binary, Form::Json].into_iter().filter_map(histories).flatten());
         feed = feed
             .or_else(|| TopicFeed::open(topic.clone(), viewer.clone(), 3, HISTORY_BUDGET, &fleet, now_ms));
