@@ -10,7 +10,8 @@ use rustix::net::sockopt;
 use sha2::{Digest, Sha256};
 use ssh2::MethodType;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -26,6 +27,9 @@ const FILES_LIMIT: Duration = Duration::from_secs(5);
 /// Maximum number of concurrent reads of known hosts. Each takes a thread, and may hang.
 const MAX_READS: usize = 8;
 static READS: Semaphore = Semaphore::const_new(MAX_READS);
+/// Maximum number of concurrent look-ups of names. Each takes a thread until the resolver gives up, after minutes perhaps.
+const MAX_LOOKUPS: usize = 32;
+static LOOKUPS: Semaphore = Semaphore::const_new(MAX_LOOKUPS);
 /// The kernel closes a connection after this long without an acknowledgement.
 const ACK_LIMIT: Duration = Duration::from_secs(15);
 /// Hardware AES where both sides have it, and far more bytes between key exchanges than ChaCha20.
@@ -96,19 +100,33 @@ async fn known_hosts(files: &[PathBuf]) -> Result<KnownHosts, LaunchError> {
 
 async fn dial(settings: &HostSettings) -> Result<TcpStream, LaunchError> {
     let (host, port) = (settings.hostname.as_str(), settings.port);
-    let addresses = match timeout(RESOLVE_LIMIT, tokio::net::lookup_host((host, port))).await {
+    let addresses = match timeout(RESOLVE_LIMIT, look_up(host, port)).await {
         Err(_) => return Err(unreachable(format!("the name {host} could not be looked up within 5 s"))),
         Ok(Err(error)) => return Err(unreachable(format!("the name {host} was not found: {error}"))),
         Ok(Ok(addresses)) => addresses,
     };
     let mut last = unreachable(format!("the name {host} has no address"));
-    for address in addresses.take(4) {
+    for address in addresses.into_iter().take(4) {
         match dial_one(address).await {
             Ok(socket) => return Ok(socket),
             Err(why) => last = unreachable(format!("could not connect to {host} port {port}: {why}")),
         }
     }
     Err(last)
+}
+
+/// Returns the addresses of a name. An address needs no resolver.
+async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let (permit, host) = (LOOKUPS.acquire().await, host.to_owned());
+    let found = spawn_blocking(move || {
+        // Kept by a look-up that hangs.
+        let _permit = permit;
+        (host.as_str(), port).to_socket_addrs().map(Iterator::collect)
+    });
+    found.await.map_err(io::Error::other)?
 }
 
 async fn dial_one(address: SocketAddr) -> Result<TcpStream, String> {
