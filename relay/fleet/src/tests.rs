@@ -150,6 +150,24 @@ fn f30_an_ended_job_keeps_its_last_picture_while_its_node_continues() {
 }
 
 #[test]
+fn f30_a_job_that_grows_or_shrinks_while_it_is_viewed_has_the_nodes_that_slurm_states() {
+    let mut fleet = one_node();
+    let of_job = |fleet: &Fleet| -> Vec<String> {
+        let nodes = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap();
+        nodes.iter().map(|node| node.name.to_string()).collect()
+    };
+    jobs(&mut fleet, vec![job(1, &[("n1", &[0, 1]), ("n2", &[0])])], 2_000);
+    assert_eq!((of_job(&fleet), fleet.wanted().len()), (vec!["n1".to_owned(), "n2".to_owned()], 2));
+    // The node that stays keeps its readings.
+    assert_eq!(node(&fleet, "n1").gpus[0].row.value(GpuField::Util), Some(90));
+    jobs(&mut fleet, vec![job(1, &[("n2", &[0])])], 3_000);
+    assert_eq!(
+        (of_job(&fleet), fleet.wanted().into_iter().collect()),
+        (vec!["n2".to_owned()], vec![name("n2")])
+    );
+}
+
+#[test]
 fn an_ended_job_is_shown_as_it_was_before_its_end_and_not_as_it_left_its_node() {
     let mut fleet = one_node();
     line(&mut fleet, "n1", process("n1", 0, 77, Some(1)), 1_000);
