@@ -8,8 +8,8 @@ use nodeglass_fleet::{Event, StoredPart};
 use nodeglass_history::{LongHistory, Span};
 use nodeglass_live::Hub;
 use nodeglass_platform::clock::Clock;
-use nodeglass_platform::memory;
 use nodeglass_platform::state_dir::StateDir;
+use nodeglass_platform::{memory, priority};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Downtime;
 use nodeglass_recording::{Info, Recorder, RecordingState};
@@ -129,6 +129,7 @@ impl StoredHistory {
         let (done, mut restored) = oneshot::channel();
         // Not one of tokio's threads, for whose end the relay would wait when it stops.
         let started = thread::Builder::new().name("restore".to_owned()).spawn(move || {
+            priority::lower_this_thread();
             let mut history = LongHistory::new(self.budget);
             archive::load(&self.dir, &mut history, self.now_ms, self.wall_ms);
             // The receiver is gone only while the relay shuts down.

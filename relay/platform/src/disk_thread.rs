@@ -1,5 +1,6 @@
 //! A thread that writes the items of other threads to a disk or a terminal, so the others never wait.
 
+use crate::priority;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -27,7 +28,7 @@ pub enum Refused {
 }
 
 impl<T: Send + 'static> DiskThread<T> {
-    /// Starts a thread that `run`s until the queue of at most `capacity` is closed and empty.
+    /// Starts a thread of low priority that `run`s until the queue of at most `capacity` is closed and empty.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -37,7 +38,10 @@ impl<T: Send + 'static> DiskThread<T> {
         run: impl FnOnce(Receiver<T>) + Send + 'static,
     ) -> io::Result<Self> {
         let (queue, receiver) = sync_channel(capacity);
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || run(receiver))?;
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+            priority::lower_this_thread();
+            run(receiver);
+        })?;
         Ok(Self { queue: Some(queue), thread })
     }
 

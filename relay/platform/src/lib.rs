@@ -2,14 +2,18 @@
 //!
 //! [`clock`] is the relay's monotonic clock and [`local_time`] the user's; [`token_bucket`] paces what is
 //! repeated. [`state_dir`], [`regular_file`] and [`frame_file`] store what outlives a relay, [`disk_thread`] writes it.
-//! [`memory`] reads and returns memory, [`cpu_time`] reads the time of this process, and [`wrap`] breaks text into lines.
+//! [`memory`] reads and returns memory, [`cpu_time`] reads the time of this process, [`cgroup`] its limits, which
+//! [`own_cgroup`] sets; [`priority`] lowers that of a thread, and [`wrap`] breaks text into lines.
 
+pub mod cgroup;
 pub mod clock;
 pub mod cpu_time;
 pub mod disk_thread;
 pub mod frame_file;
 pub mod local_time;
 pub mod memory;
+pub mod own_cgroup;
+pub mod priority;
 pub mod regular_file;
 pub mod state_dir;
 pub mod token_bucket;

@@ -11,10 +11,30 @@ pub fn trim() {
     }
 }
 
+/// Limits the number of heaps of the allocator to two, which is the number of busy threads. By default there are up to
+/// eight for each CPU, and each keeps what its threads have freed.
+pub fn use_two_arenas() {
+    #[cfg(target_env = "gnu")]
+    #[expect(unsafe_code, reason = "the allocator's own function is only reached through libc")]
+    // SAFETY: it takes two numbers, and is called before other threads start.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 2);
+    }
+}
+
 /// Memory of this process in RAM, in bytes (`/proc/self/statm`, field 2).
 pub fn resident_bytes() -> Option<u64> {
+    statm_bytes(1)
+}
+
+/// Memory of this process in RAM without its program and other files, in bytes (`/proc/self/statm`, field 2 without 3).
+pub fn private_bytes() -> Option<u64> {
+    Some(statm_bytes(1)?.saturating_sub(statm_bytes(2)?))
+}
+
+fn statm_bytes(field: usize) -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    let pages: u64 = statm.split(' ').nth(field)?.parse().ok()?;
     Some(pages.saturating_mul(rustix::param::page_size() as u64))
 }
 
