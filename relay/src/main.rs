@@ -11,10 +11,11 @@ use nodeglass_app::terminal;
 use nodeglass_app::terminal::{Style, Terminal};
 use nodeglass_config::{
     Config, ConfigError, DoctorArgs, Effective, ManPage, McpArgs, NotifyArgs, Query, ReadError,
-    RecordCommand, Request, Requested, TopArgs,
+    RecordCommand, Request, Requested, ServiceCommand, ServiceSettings, TopArgs,
 };
 use nodeglass_log::ring::Ring;
 use nodeglass_platform::clock::Clock;
+use nodeglass_platform::memory;
 use nodeglass_relay::commands::second_start::{self, SecondStart};
 use nodeglass_relay::commands::{
     audit_log, job_reports, mcp, note_command, notify_command, owner_commands, queries, token_command,
@@ -31,9 +32,11 @@ const THREADS: usize = 2;
 const STACK: usize = 1024 * 1024;
 
 fn main() -> ExitCode {
+    memory::use_two_arenas();
     let done = match nodeglass_config::read(std::env::args_os()) {
         Ok(Request::Run { config, requested, new }) => run(*config, requested, new),
         Ok(Request::Doctor { args, settings, default }) => doctor(args, settings, *default),
+        Ok(Request::Service { command, settings }) => service(&command, &settings),
         Ok(Request::Notify { args, config }) => notify(&args, &config),
         Ok(Request::Print(text)) => terminal::write(text).map(|()| ExitCode::SUCCESS),
         Ok(Request::WriteManPages { folder, pages }) => write_man_pages(&folder, &pages),
@@ -177,6 +180,12 @@ fn doctor(
         false => doctor::text(&report, Style::of(&std::io::stdout())),
     })?;
     Ok(if report.is_healthy() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Installs or removes the service, or describes it.
+fn service(command: &ServiceCommand, settings: &ServiceSettings) -> anyhow::Result<ExitCode> {
+    terminal::write(commands::service::service(command, settings, &running()?)?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Sends a test notice, and prints what became of it.

@@ -156,7 +156,7 @@ fn read_error(error: OpenError) -> LogReadError {
 mod tests {
     use super::*;
     use rustix::fs::Mode;
-    use std::io::Write;
+    use std::io::{Seek, Write};
 
     #[tokio::test]
     async fn a_growing_file_is_read_incrementally() {
@@ -178,6 +178,28 @@ mod tests {
         let third = reader.read(path, second.tail.end, Some(second.file), Audience::Owner).await.unwrap();
         assert!(third.tail.restarted);
         assert_eq!(third.tail.lines, ["new beginning".into()]);
+    }
+
+    #[tokio::test]
+    async fn of_a_log_that_grows_by_fifty_megabytes_the_end_is_read_and_the_rest_counted() {
+        const STEP: u64 = 50 << 20;
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let (reader, path) = (LogReader::default(), file.path().to_str().unwrap().to_owned());
+        let (mut after, mut before) = (0, None);
+        for (number, size) in [2 << 30, (2 << 30) + STEP, (2 << 30) + 2 * STEP].into_iter().enumerate() {
+            // The rest is a hole, and so takes no space.
+            let words = format!("\nstep {number}\n");
+            file.as_file().set_len(size - words.len() as u64).unwrap();
+            file.seek(std::io::SeekFrom::End(0)).unwrap();
+            file.write_all(words.as_bytes()).unwrap();
+            let read = reader.read(path.clone(), after, before, Audience::Owner).await.unwrap();
+            let bytes: usize = read.tail.lines.iter().map(|line| line.as_str().len()).sum();
+            assert_eq!(read.tail.lines.last().unwrap().as_str(), format!("step {number}"));
+            assert!(bytes as u64 <= Tail::MAX_BYTES, "{bytes}");
+            assert!(read.tail.skipped >= size - after - 2 * Tail::MAX_BYTES, "{}", read.tail.skipped);
+            (after, before) = (read.tail.end, Some(read.file));
+            assert_eq!(after, size);
+        }
     }
 
     #[tokio::test]

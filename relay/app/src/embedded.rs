@@ -63,6 +63,7 @@ impl Embedded {
             stores: false,
             page: &[],
             sampling: interval.map_or_else(Options::default, Options::sampling_every),
+            limits: None,
         })?;
         Ok(Self { relay })
     }

@@ -8,6 +8,7 @@
 
 pub mod addresses;
 pub mod embedded;
+mod limits;
 mod listed_hosts;
 mod polling;
 mod relay;
@@ -30,11 +31,12 @@ use nodeglass_event_loop::Options;
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::Key;
+use nodeglass_rules::text::span;
 use nodeglass_web::Listeners;
 use nodeglass_web::about::About;
 use nodeglass_web::assets::{self, PageFile};
 use nodeglass_web::tls::Tls;
-use relay::{Relay, Setup};
+use relay::{Ending, Relay, Setup};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use signals::Signals;
 use std::fmt::Display;
@@ -58,6 +60,10 @@ pub async fn run(
     // Before anything that needs cleaning up, so that an early signal is handled.
     let signals = Signals::listen()?;
     raise_open_files();
+    // Before anything is started that has the limits as well.
+    let (limits, unused) = limits::apply(&config);
+    let unused = config.auto_exit.zip(unused);
+    let limit_lines = limits.load.lines();
     // What the settings name is checked before a port is taken: a wrong file is not reported as a port in use.
     let tls = config.tls().as_ref().map(Tls::load).transpose()?;
     let hosts = ListedHosts::load(&config).await?;
@@ -86,13 +92,20 @@ pub async fn run(
         stores: true,
         page,
         sampling: Options::default().idling(config.idle_interval),
+        limits: Some(limits),
     })?;
     let private_socket = own.as_ref().ok().map(PathBuf::as_path);
     let running = running(&config, requested, watches, &listeners, &relay.about, &key, private_socket);
     let _key_file = KeyFile::write(dir, &running).context("failed to store the link for `relay link`")?;
     terminal.open(&running);
+    limit_lines.into_iter().for_each(|line| terminal.notice(&line.into()));
+    if let Some((after, _)) = &unused {
+        let after = span(after.as_secs());
+        terminal
+            .notice(&format!("exits after {after} without jobs, viewers and requests (auto-exit)").into());
+    }
     warn(&terminal, &listeners, &relay, own.err());
-    relay.serve(listeners, signals, &terminal).await?;
+    relay.serve(listeners, Ending { signals, unused }, &terminal).await?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -12,23 +12,27 @@ use nodeglass_actions::{ActionService, Deps, Silences};
 use nodeglass_auth::authenticator::Authenticator;
 use nodeglass_config::Config;
 use nodeglass_event_loop::capturer::Capturer;
+use nodeglass_event_loop::own_load::OwnLimits;
 use nodeglass_event_loop::{EventLoop, Inputs, Options, Sinks};
 use nodeglass_findings::job_log::LogPatterns;
 use nodeglass_live::Hub;
 use nodeglass_nodes::{Plan, Probes, Request, Supervisor};
 use nodeglass_notify::{NotificationCounts, Notifier};
 use nodeglass_platform::clock::Clock;
+use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::Mode;
+use nodeglass_rules::text::span;
 use nodeglass_share::{ShareEndpoint, Shares};
 use nodeglass_slurm::PollTrigger;
 use nodeglass_store::{AuditRecorder, JobStore};
 use nodeglass_web::about::About;
 use nodeglass_web::assets::{Assets, PageFile};
 use nodeglass_web::{Listeners, WebState};
+use std::future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -61,6 +65,36 @@ pub(super) struct Setup<'a> {
     pub(super) page: &'static [PageFile],
     /// Sampling intervals.
     pub(super) sampling: Options,
+    /// The limits of this process; `None` if it has another purpose besides.
+    pub(super) limits: Option<OwnLimits>,
+}
+
+/// What ends a relay.
+pub(super) struct Ending {
+    pub(super) signals: Signals,
+    /// `auto_exit`, and what resolves when nobody has used the relay for that time; `None` if that does not end it.
+    pub(super) unused: Option<(Duration, oneshot::Receiver<()>)>,
+}
+
+impl Ending {
+    /// Waits for the first reason to end; returns what to say about it.
+    async fn wait(self) -> Option<Text> {
+        let unused = async {
+            if let Some((after, unused)) = self.unused
+                && unused.await.is_ok()
+            {
+                return after;
+            }
+            future::pending().await
+        };
+        tokio::select! {
+            () = self.signals.wait() => None,
+            after = unused => {
+                let after = span(after.as_secs());
+                Some(format!("no jobs, viewers or requests for {after}: the relay exits (auto-exit)").into())
+            }
+        }
+    }
 }
 
 /// The running parts.
@@ -79,7 +113,8 @@ impl Relay {
     /// # Errors
     /// Any failure of the start, as a complete sentence for the user.
     pub(super) fn start(setup: Setup<'_>) -> anyhow::Result<Self> {
-        let Setup { config, about, watched, hosts, key, endpoint, terminal, stores, page, sampling } = setup;
+        let Setup { config, about, watched, hosts, key, endpoint, terminal, stores, page, sampling, limits } =
+            setup;
         let (shutdown, ending) = watch::channel(false);
         let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
         let (events, event_rx) = mpsc::channel(EVENTS);
@@ -106,6 +141,10 @@ impl Relay {
         let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
         let fleet = sources.fleet(config, &about, history.ended);
         let (core, hub, plan) = EventLoop::new(fleet, about.clock, sampling, inputs, sinks);
+        let core = match limits {
+            Some(limits) => core.limited(limits),
+            None => core,
+        };
 
         let poll_trigger = PollTrigger::default();
         let common = Common { config, about, terminal, events, hub, store, shares, poll_trigger };
@@ -128,7 +167,7 @@ impl Relay {
     pub(super) async fn serve(
         mut self,
         listeners: Listeners,
-        signals: Signals,
+        ending: Ending,
         terminal: &Terminal,
     ) -> anyhow::Result<()> {
         let proxies = self.web.proxies.clone();
@@ -138,7 +177,12 @@ impl Relay {
             proxies,
             self.shutdown.subscribe(),
         ));
-        let failure = until_stopped(signals.wait(), &mut self.core).await;
+        let reason = async {
+            if let Some(reason) = ending.wait().await {
+                terminal.notice(&reason);
+            }
+        };
+        let failure = until_stopped(reason, &mut self.core).await;
         terminal.notice(&"stopping the probes on all nodes …".into());
         let _ = self.shutdown.send(true);
         if failure.is_none() {
@@ -287,7 +331,6 @@ async fn follow_plan(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::future;
 
     #[tokio::test]
     async fn the_end_of_the_event_loop_stops_the_relay() {

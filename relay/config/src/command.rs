@@ -9,7 +9,7 @@ use super::share::ShareArgs;
 use super::{
     AuditArgs, BindAddr, CommandName, CompletionsArgs, Config, ConfigError, DoctorArgs, Effective,
     HistoryCommand, ListJobsArgs, ManArgs, McpArgs, NoteArgs, NotifyArgs, Query, ReportArgs, Requested,
-    Source, TokenCommand, TopArgs, Unknown, default_file,
+    ServiceCommand, ServiceSettings, Source, TokenCommand, TopArgs, Unknown, default_file,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -115,6 +115,11 @@ enum Sub {
     Mcp(McpArgs),
     /// Check SLURM, SSH, the probe and this machine, and suggest fixes
     Doctor(DoctorArgs),
+    /// Run the relay as a service of your systemd: install, remove, status
+    Service {
+        #[command(subcommand)]
+        command: ServiceCommand,
+    },
     /// Send a test notice by every configured channel
     Notify(NotifyArgs),
     /// Print the effective settings and the source of each
@@ -178,6 +183,13 @@ pub enum Request {
         settings: Result<(Box<Config>, Vec<Effective>), ConfigError>,
         /// The settings without any of the user's.
         default: Box<Config>,
+    },
+    /// Install or remove the service, or describe it.
+    Service {
+        /// The command.
+        command: ServiceCommand,
+        /// The settings that it is installed with; none for the other commands.
+        settings: ServiceSettings,
     },
     /// Send a test notice.
     Notify {
@@ -296,6 +308,16 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
             let requested = Requested::new(&config, &effective);
             Ok(Request::Run { config: Box::new(config), requested, new: cli.new })
         }
+        Some(Sub::Service { command }) => {
+            let settings = match command {
+                ServiceCommand::Install { .. } => {
+                    let (config, effective) = read_config()?;
+                    ServiceSettings::new(&config, &effective, cli.file.as_deref())?
+                }
+                _ => ServiceSettings::default(),
+            };
+            Ok(Request::Service { command, settings })
+        }
         Some(command) => command_request(command, &read_config),
     }
 }
@@ -342,6 +364,7 @@ fn command_request(
         Sub::Audit(args) => Request::Audit(args),
         Sub::Share(args) => Request::Share(args),
         Sub::Record(args) => Request::Record(args),
+        Sub::Service { command } => Request::Service { command, settings: ServiceSettings::default() },
     })
 }
 

@@ -8,8 +8,10 @@ pub mod bind;
 mod command;
 mod doctor;
 mod effective;
+mod error;
 mod file;
 mod help;
+mod load;
 mod mcp;
 mod note;
 mod notify;
@@ -17,6 +19,7 @@ mod query;
 mod record;
 mod reports;
 mod requested;
+mod service;
 mod share;
 mod token;
 mod top;
@@ -28,6 +31,7 @@ use clap::ArgAction;
 pub use command::{ReadError, Request, read, settings};
 pub use doctor::{CommandName, CompletionsArgs, DoctorArgs, ManArgs};
 pub use effective::{Effective, Source, json, table};
+pub use error::ConfigError;
 pub use help::ManPage;
 pub use mcp::McpArgs;
 use nodeglass_access::base_path::BasePath;
@@ -36,7 +40,7 @@ use nodeglass_access::proxies::{Proxies, Proxy};
 use nodeglass_access::trust::Trusted;
 use nodeglass_access::user;
 use nodeglass_findings::job_log::{CustomPattern, MAX_CUSTOM};
-use nodeglass_findings::rule::{self, Rule, RulesError};
+use nodeglass_findings::rule::{self, Rule};
 use nodeglass_findings::thresholds::{ThresholdChange, Thresholds};
 use nodeglass_launch::hosts::entry::Entries;
 use nodeglass_notify::webhook::{Webhook, WebhookFormat, WebhookUrl};
@@ -58,6 +62,7 @@ pub use reports::{
 };
 pub use requested::whose;
 pub use requested::{Difference, Requested};
+pub use service::{ServiceCommand, ServiceSettings};
 pub use share::{CreateShareArgs, ShareArgs, ShareCommand};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -71,6 +76,9 @@ pub use value::{LauncherChoice, Script, Watch, Who};
 /// Minimum interval between polls of SLURM: one controller serves the whole cluster.
 pub const MIN_SLURM_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Memory that a relay needs besides its history, in bytes: 64 nodes with a page take less than half of it.
+pub const MIN_OTHER_MEM: usize = 48 << 20;
+
 /// Placeholder of a switch's value, which distinguishes switches from other settings.
 const SWITCH: &str = "BOOL";
 
@@ -83,6 +91,7 @@ const NOTIFY: &str = "Notifications";
 const FINDINGS: &str = "Findings";
 const ACCESS: &str = "Access";
 const PROXY: &str = "Behind a proxy";
+const LOAD: &str = "Load on this machine";
 const LOG: &str = "Log";
 
 /// The configuration of a relay, in the order of the help. A doc comment is the setting's help.
@@ -325,6 +334,20 @@ pub struct Config {
     #[arg(help_heading = NODES)]
     pub py_spy: Option<StackReader>,
 
+    /// CPU time that the relay may use, in % of a core, such as 50%; by a control group, or else by slower sampling
+    #[arg(long, env = "NODEGLASS_CPU_MAX", value_name = "PERCENT", value_parser = load::cpu_max, help_heading = LOAD)]
+    pub cpu_max: Option<u32>,
+
+    /// Memory that the relay may use, such as 500M; the oldest history is dropped before it is used up
+    #[arg(long, env = "NODEGLASS_MEMORY_MAX", value_name = "SIZE", value_parser = load::memory_max)]
+    #[arg(help_heading = LOAD)]
+    pub memory_max: Option<usize>,
+
+    /// Exit after this time without jobs of yours and without viewers, such as 12h
+    #[arg(long, env = "NODEGLASS_AUTO_EXIT", value_name = "AFTER", value_parser = load::auto_exit)]
+    #[arg(help_heading = LOAD)]
+    pub auto_exit: Option<Duration>,
+
     /// Log level on stderr: error, warn, info, debug or trace
     #[arg(long, env = "NODEGLASS_LOG", value_name = "LEVEL", default_value = "warn")]
     #[arg(value_parser = value::log, help_heading = LOG)]
@@ -441,6 +464,11 @@ impl Config {
         if self.log_patterns.len() > MAX_CUSTOM {
             return Err(ConfigError::TooManyPatterns(self.log_patterns.len()));
         }
+        if let Some(memory_max) = self.memory_max
+            && self.history_mem.saturating_add(MIN_OTHER_MEM) > memory_max
+        {
+            return Err(ConfigError::HistoryAndMemory { memory_max, history_mem: self.history_mem });
+        }
         rule::check(&self.finding_rules)?;
         same_pattern(&self.log_patterns).map_or(Ok(()), Err)
     }
@@ -463,119 +491,6 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// The key, readable by its owner alone.
     pub key: PathBuf,
-}
-
-/// Error of the settings. Messages are complete sentences for the user.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// An invalid value.
-    #[error("{place}: {why}")]
-    Value {
-        /// The flag, variable or line.
-        place: String,
-        /// The problem, and what would be valid.
-        why: String,
-    },
-    /// An unknown key in the file.
-    #[error("{}:{line}: unknown setting {key:?}{}", path.display(), suggest(nearest))]
-    UnknownKey {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The key.
-        key: String,
-        /// The most similar setting.
-        nearest: Option<String>,
-    },
-    /// The file is not TOML.
-    #[error("{}:{line}: not valid TOML: {why}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The parser's message.
-        why: String,
-    },
-    /// The file cannot be read.
-    #[error("the configuration file {} cannot be read: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: std::io::Error,
-    },
-    /// Other users could have written it.
-    #[error(
-        "the configuration file {} is not used: {why}; file and folders must be yours, and writable by you only (`chmod go-w`)",
-        path.display()
-    )]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// The problem, with the path.
-        why: nodeglass_access::safe_path::Exposed,
-    },
-    /// An unused certificate.
-    #[error(
-        "--tls-cert and --tls-key would not be used: every --bind is a loopback address or a Unix socket, which the relay \
-         serves without TLS because SSH already encrypts; omit both, or --bind an address that other machines can reach"
-    )]
-    UnusedTls,
-    /// A user header without a trusted proxy.
-    #[error("--proxy-user-header needs --trusted-proxy: other clients could forge the header")]
-    HeaderWithoutProxy,
-    /// A certificate without its key, or a key without its certificate.
-    #[error("--tls-cert and --tls-key go together; set both or neither")]
-    HalfTls,
-    /// Two settings exclude each other.
-    #[error(
-        "--demo and --local exclude each other: a relay watches either a simulated cluster or this machine"
-    )]
-    DemoAndLocal,
-    /// A simulated cluster has no other machines.
-    #[error(
-        "--demo and --hosts exclude each other: a relay watches either a simulated cluster or real machines"
-    )]
-    DemoAndHosts,
-    /// A recording, and something else to watch or to record.
-    #[error(
-        "--replay shows only a recording; omit it, or omit the other settings of what to watch or record"
-    )]
-    ReplayAndWatch,
-    /// A launcher that ignores the name of a machine.
-    #[error(
-        "--launcher local would start the probes of all listed machines on this one; omit it: `self` in a list is \
-         started on this machine, and the others over SSH"
-    )]
-    LocalLauncherAndHosts,
-    /// There are too many patterns of logs.
-    #[error(
-        "--log-pattern is given {0} times, but at most {MAX_CUSTOM} patterns are supported; combine some: NAME='one|other'"
-    )]
-    TooManyPatterns(usize),
-    /// Rules of findings contradict each other, or there are too many.
-    #[error("--finding-rule: {0}")]
-    Rules(#[from] RulesError),
-    /// Two patterns of logs have one name.
-    #[error("--log-pattern: {first:?} and {second:?} have the same name; rename one")]
-    SamePattern {
-        /// The first, as it was written.
-        first: String,
-        /// The second.
-        second: String,
-    },
-    /// Two settings say whose jobs to watch.
-    #[error("--user and --users exclude each other: name every user in --users")]
-    UserAndUsers,
-}
-
-fn suggest(nearest: &Option<String>) -> String {
-    match nearest {
-        Some(name) => format!("; did you mean {name:?}?"),
-        None => "; settings are the options of `relay --help` without their dashes".to_owned(),
-    }
 }
 
 /// The default configuration file: `$XDG_CONFIG_HOME/nodeglass/config.toml`.

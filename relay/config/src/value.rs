@@ -292,7 +292,7 @@ pub(super) fn co2(raw: &str) -> Result<f64, String> {
     grams.ok_or_else(|| format!("{raw:?} is not a number of g of CO₂ per kWh; use for example 380"))
 }
 
-fn size(raw: &str) -> Result<usize, String> {
+pub(super) fn size(raw: &str) -> Result<usize, String> {
     let digits = raw.trim_end_matches(|unit: char| !unit.is_ascii_digit());
     let shift = match raw[digits.len()..].to_ascii_uppercase().as_str() {
         "" | "M" | "MB" | "MIB" => 20,

@@ -1,11 +1,15 @@
 //! The event loop: one task owns the fleet, applies events, and publishes deltas to subscribers.
 //!
 //! [`EventLoop`] is that task. The [`capturer`] is a second one: when a finding begins, it requests captures of the job's
-//! processes from their probes.
+//! processes from their probes. [`own_load`] keeps the relay within its limits.
 
 pub mod capturer;
 mod captures;
+mod cpu_pace;
+mod memory_pace;
 mod notes;
+pub mod own_load;
+mod plan;
 mod sample_groups;
 mod scope;
 mod subscribers;
@@ -16,25 +20,25 @@ use nodeglass_api::ProbeStatus;
 use nodeglass_fleet::{Event, Fleet, NodeEvent};
 use nodeglass_history::{RangeSource, RecentSource};
 use nodeglass_live::{Hub, JobUsage, OVERVIEW_INTERVAL_MS, Request, TopicFeed};
-use nodeglass_nodes::{FromNode, JobList, Plan, SampleSchedule};
+use nodeglass_nodes::{FromNode, JobList, Plan};
 use nodeglass_notify::Notifier;
 use nodeglass_platform::clock::Clock;
 use nodeglass_platform::{cpu_time, memory};
-use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::detail::DetailLevel;
 use nodeglass_protocol::live::{CloseReason, ServerMessage, Topic};
 use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::share::Sharing;
-use nodeglass_protocol::{JobId, NodeName, Picture};
+use nodeglass_protocol::{JobId, Picture, Text};
 use nodeglass_recording::Recorder;
 use nodeglass_share::{NodeView, Viewer};
 use nodeglass_store::JobStore;
 use nodeglass_store::archive::{Archive, EndedJob};
 use notes::NoteSync;
+use own_load::OwnState;
 use sample_groups::SampleGroups;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 use subscribers::{FeedKey, SubscriberState};
 use tokio::sync::{mpsc, watch};
@@ -50,9 +54,6 @@ const FLUSH_MAX_DELAY: Duration = Duration::from_millis(30);
 const CATCH_UP_DELAY: Duration = Duration::from_millis(250);
 /// Maximum number of lines per batch.
 const BATCH: usize = 512;
-/// Without subscribers, nodes are sampled slowly only after this long: reloading a page must not slow
-/// them down.
-const IDLE_AFTER_MS: u64 = 60_000;
 /// Sampling interval without subscribers, unless another is set.
 const IDLE_INTERVAL_MS: u32 = 10_000;
 /// Interval of storing the sums of running jobs.
@@ -61,6 +62,8 @@ const CHECKPOINT_MS: u64 = 60_000;
 const MAX_TICK_MS: u64 = 3_000;
 /// Free memory is returned to the system this long after the last subscriber left.
 const TRIM_AFTER_MS: u64 = 5_000;
+/// And once this long after the start, when nodes have sent what their probes kept.
+const TRIM_AFTER_START_MS: u64 = 60_000;
 
 /// Sampling intervals and frame sizes.
 #[derive(Clone, Copy, Debug)]
@@ -151,12 +154,18 @@ pub struct EventLoop {
     last_subscriber_ms: u64,
     /// Whether memory freed by departed subscribers has not been returned yet.
     needs_trim: bool,
+    /// When that freed by the start is returned; `None` once it is.
+    start_trim_ms: Option<u64>,
     coalesced: u64,
     sinks: Sinks,
     stored_ms: u64,
     /// When the last tick was; 0 before the first one.
     ticked_ms: u64,
     note_sync: NoteSync,
+    /// What keeps the relay's limits; `None` if it has none.
+    own: Option<OwnState>,
+    /// How many nodes are not watched because there are too many, in words.
+    unwatched: Option<Text>,
 }
 
 /// Time at which collected changes are sent; `None` if there are none.
@@ -197,11 +206,14 @@ impl EventLoop {
             next_feed: 0,
             last_subscriber_ms: clock.now_ms(),
             needs_trim: false,
+            start_trim_ms: Some(clock.now_ms() + TRIM_AFTER_START_MS),
             coalesced: 0,
             sinks,
             stored_ms: clock.now_ms(),
             ticked_ms: 0,
             note_sync: NoteSync::default(),
+            own: None,
+            unwatched: None,
         };
         (event_loop, hub, plan_rx)
     }
@@ -347,6 +359,7 @@ impl EventLoop {
             notifier.observe(self.fleet.jobs(), self.fleet.findings());
         }
         self.request_captures(now_ms);
+        self.observe_own_load(now_ms);
         self.store_history(now_ms, false);
         let (viewers, coalesced) = (self.subscribers.len() as u32, self.coalesced);
         // CPU time is reported in whole seconds, so that it is not itself a change every second.
@@ -360,13 +373,22 @@ impl EventLoop {
             self.flush_changes();
         }
         // Not for every reload of a page: it walks all free memory.
-        if self.needs_trim && now_ms.saturating_sub(self.last_subscriber_ms) > TRIM_AFTER_MS {
+        let is_left = self.needs_trim && now_ms.saturating_sub(self.last_subscriber_ms) > TRIM_AFTER_MS;
+        if is_left || self.start_trim_ms.take_if(|at_ms| now_ms >= *at_ms).is_some() {
             self.needs_trim = false;
             memory::trim();
         }
     }
 
     fn handle_request(&mut self, request: Request) {
+        if let Some(own) = &mut self.own
+            && matches!(
+                request,
+                Request::Everything { .. } | Request::Picture { .. } | Request::VisibleRange { .. }
+            )
+        {
+            own.used_ms = self.clock.now_ms();
+        }
         match request {
             Request::Join { form, viewer, mailbox, id } => self.join(form, viewer, mailbox, id),
             Request::SetTopics { subscriber, topics, done } => {
@@ -397,6 +419,10 @@ impl EventLoop {
             }
             Request::Usage { id, viewer, reply } => _ = reply.send(self.usage(id, &viewer)),
             Request::ProbeUsages { reply } => _ = reply.send(ProbeStatus::all(&self.fleet)),
+            Request::OwnLoad { reply } => {
+                let own = self.own.as_ref().map(|own| own.status(self.clock.now_ms()));
+                _ = reply.send(own.unwrap_or_default());
+            }
             Request::JobsHealth { reply } => _ = reply.send(self.fleet.status().jobs.clone()),
             Request::Notes { job, viewer, reply } => _ = reply.send(viewer.all_notes(&self.fleet, job)),
             Request::Note { request, stored, reply } => _ = reply.send(self.change_note(request, stored)),
@@ -466,62 +492,6 @@ impl EventLoop {
         }
         let visible = viewer.jobs(&self.fleet).into_iter().find(|job| job.id == id)?;
         Some(JobUsage { running, visible: Some(visible), notes })
-    }
-
-    /// The sampling interval without subscribers: a recording, and findings that somebody is notified of, need samples.
-    fn idle_interval_ms(&self) -> u32 {
-        let needs_samples = self.sinks.recorder.is_some() || self.sinks.notifier.is_some();
-        let longest_ms = if needs_samples { IDLE_INTERVAL_MS } else { u32::MAX };
-        self.options.idle_interval_ms.min(longest_ms)
-    }
-
-    /// Updates the plan: which nodes are wanted, at which sampling interval.
-    fn update_plan(&mut self) {
-        let now_ms = self.clock.now_ms();
-        if !self.subscribers.is_empty() {
-            self.last_subscriber_ms = now_ms;
-        }
-        let idle = now_ms.saturating_sub(self.last_subscriber_ms) > IDLE_AFTER_MS;
-        let slow = if idle { self.idle_interval_ms() } else { self.options.overview_interval_ms };
-        let wanted = self.fleet.wanted();
-        self.groups.set_nodes(&wanted);
-        let on_nodes = self.fleet.jobs_on_nodes();
-        let ordered = |name: NodeName| {
-            let phase_ms = self.groups.phase_ms(&name);
-            let active = on_nodes.get(&name).map(Vec::as_slice).unwrap_or_default();
-            let completes = |job: &&&Job| job.state == JobState::Completing;
-            let jobs: Vec<JobId> = active.iter().filter(|job| !completes(job)).map(|job| job.id).collect();
-            let note_jobs: Vec<JobId> = active.iter().map(|job| job.id).collect();
-            let is_ending = jobs.is_empty() && !active.is_empty() && !self.fleet.is_watched_host(&name);
-            let target = self.fleet.target(&name);
-            let job_probes = self.fleet.job_probes(&name);
-            (
-                name,
-                SampleSchedule {
-                    interval_ms: slow,
-                    phase_ms,
-                    jobs,
-                    note_jobs,
-                    target,
-                    is_ending,
-                    job_probes,
-                },
-            )
-        };
-        let mut schedules: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
-        // Every subscribed topic has a feed.
-        for (topic, viewer) in self.feeds.keys().filter(|(topic, _)| *topic != Topic::Overview) {
-            for node in viewer.nodes(&self.fleet, topic).unwrap_or_default() {
-                if let Some(schedule) = schedules.get_mut(node.name()) {
-                    schedule.interval_ms = self.options.detail_interval_ms;
-                }
-            }
-        }
-        self.plan.send_if_modified(|plan| {
-            let changed = plan.nodes != schedules;
-            plan.nodes = schedules;
-            changed
-        });
     }
 
     fn shut_down(&self) {

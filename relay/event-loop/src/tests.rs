@@ -30,6 +30,8 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
+mod own_load;
+
 /// A running event loop with manual inputs.
 struct Harness {
     hub: Hub,
@@ -54,13 +56,17 @@ impl Harness {
     }
 
     fn feeding(options: Options, sinks: Sinks) -> Self {
+        Self::changed(options, sinks, |core| core)
+    }
+
+    fn changed(options: Options, sinks: Sinks, change: impl FnOnce(EventLoop) -> EventLoop) -> Self {
         let (lines, nodes) = mpsc::channel(64);
         let (events, event_rx) = mpsc::channel(8);
         let (shutdown, ending) = watch::channel(false);
         let clock = Clock::start();
         let inputs = Inputs { nodes, events: event_rx, sharing: watch::channel(Sharing::default()).1 };
         let (core, hub, plan) = EventLoop::new(Fleet::new(), clock, options, inputs, sinks);
-        tokio::spawn(core.run(ending));
+        tokio::spawn(change(core).run(ending));
         Self { hub, lines, events, plan, shutdown, clock }
     }
 

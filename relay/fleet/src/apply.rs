@@ -1,8 +1,8 @@
 //! How events change the fleet.
 
 use super::{
-    Event, Fleet, Host, MAX_AUDIT_LOG, Node, NodeChanges, NodeEvent, RESTORING, StoredPart, backfill, notes,
-    relay_ms,
+    Event, Fleet, Host, Limit, MAX_AUDIT_LOG, Node, NodeChanges, NodeEvent, RESTORING, StoredPart, backfill,
+    notes, relay_ms,
 };
 use nodeglass_findings::Now;
 use nodeglass_protocol::capture::FindingCapture;
@@ -54,6 +54,7 @@ impl Fleet {
                 }
             }
             Event::Storage(part, problem) => self.set_storage(part, problem),
+            Event::Limited(of, notice) => self.set_limit(of, notice),
             Event::Cluster(summary) => {
                 let cluster = ClusterSummary { at_ms: now_ms, ..summary };
                 self.update_status(|status| status.cluster = Some(cluster));
@@ -169,6 +170,12 @@ impl Fleet {
         self.settle_notices();
     }
 
+    fn set_limit(&mut self, of: Limit, notice: Option<Text>) {
+        self.limits.remove(&of);
+        self.limits.extend(notice.map(|notice| (of, notice)));
+        self.settle_notices();
+    }
+
     /// Updates a node, unless it is gone: a session that is being stopped may still emit events.
     fn update_node(
         &mut self,
@@ -258,8 +265,8 @@ impl Fleet {
 
     pub(super) fn settle_notices(&mut self) {
         let restoring = self.is_restoring.then(|| Text::new(RESTORING));
-        let notices = self.host_notices.iter().chain(self.storage_problems.values()).chain(&restoring);
-        let notices = notices.cloned().collect();
+        let notices = self.host_notices.iter().chain(self.storage_problems.values());
+        let notices = notices.chain(self.limits.values()).chain(&restoring).cloned().collect();
         self.update_status(|status| status.notices = notices);
     }
 

@@ -29,6 +29,17 @@ pub enum StoredPart {
     Recording,
 }
 
+/// A limit of the relay itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// CPU time.
+    Cpu,
+    /// Memory.
+    Memory,
+    /// Number of watched nodes.
+    Nodes,
+}
+
 /// An event for the fleet.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -94,6 +105,8 @@ pub enum Event {
     Launcher(LauncherStatus),
     /// Something that outlives the relay cannot be used, with the reason as a complete sentence, or can be again.
     Storage(StoredPart, Option<Text>),
+    /// The relay reached a limit, with what it does about it as a complete sentence, or is below it again.
+    Limited(Limit, Option<Text>),
     /// The recording that is played started, stopped, or continues elsewhere.
     Replay(ReplayStatus),
     /// The relay's own status.

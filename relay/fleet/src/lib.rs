@@ -18,7 +18,7 @@ mod unattributed;
 mod visible_devices;
 
 pub use changes::{Changes, NodeChanges};
-pub use event::{Event, Host, NodeEvent, StoredPart};
+pub use event::{Event, Host, Limit, NodeEvent, StoredPart};
 use joblist::JobList;
 use node::Node;
 use nodeglass_findings::capture::CaptureOrder;
@@ -55,6 +55,8 @@ pub struct Fleet {
     host_notices: Vec<Text>,
     /// Reasons why state that outlives the relay cannot be used.
     storage_problems: BTreeMap<StoredPart, Text>,
+    /// Limits that the relay reached, and what it does about them.
+    limits: BTreeMap<Limit, Text>,
     /// Whether what earlier relays stored is still being read, which takes more than a moment.
     is_restoring: bool,
     reports: JobReports,

@@ -24,6 +24,12 @@ impl LongHistory {
         self.nodes.is_empty()
     }
 
+    /// Changes the memory budget in bytes, and drops what exceeds it.
+    pub fn set_budget(&mut self, budget: usize, now_ms: u64) {
+        self.budget = budget;
+        self.trim(now_ms);
+    }
+
     /// Drops what is too old, and what exceeds the memory budget.
     pub(super) fn trim(&mut self, now_ms: u64) {
         for node in self.nodes.values_mut() {

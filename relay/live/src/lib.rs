@@ -11,7 +11,7 @@ pub use mailbox::Mailbox;
 
 use bytes::Bytes;
 use mailbox::Mail;
-use nodeglass_api::ProbeStatus;
+use nodeglass_api::{OwnLoad, ProbeStatus};
 use nodeglass_fleet::{Fleet, NoteChange};
 use nodeglass_history::{LongHistory, RangeSource};
 use nodeglass_protocol::frame::Form;
@@ -152,6 +152,11 @@ pub enum Request {
         /// Receives the answer.
         reply: oneshot::Sender<Vec<ProbeStatus>>,
     },
+    /// Returns what limits the relay itself.
+    OwnLoad {
+        /// Receives the answer.
+        reply: oneshot::Sender<OwnLoad>,
+    },
     /// Returns whether the job list is known and current.
     JobsHealth {
         /// Receives the answer.
@@ -290,6 +295,13 @@ impl Hub {
     pub async fn probe_usages(&self) -> Option<Vec<ProbeStatus>> {
         let (reply, response) = oneshot::channel();
         self.requests.send(Request::ProbeUsages { reply }).await.ok()?;
+        response.await.ok()
+    }
+
+    /// Returns what limits the relay itself; `None` if it is shutting down.
+    pub async fn own_load(&self) -> Option<OwnLoad> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::OwnLoad { reply }).await.ok()?;
         response.await.ok()
     }
 

@@ -164,6 +164,7 @@ impl RecordedEvent {
             | Event::Stalled { .. }
             | Event::Restored(_)
             | Event::Storage(..)
+            | Event::Limited(..)
             | Event::JobLogs(_)
             | Event::Silences(_)
             | Event::Replay(_)

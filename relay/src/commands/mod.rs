@@ -11,6 +11,7 @@ pub mod notify_command;
 pub mod owner_commands;
 pub mod queries;
 pub mod second_start;
+pub mod service;
 mod share_output;
 pub mod token_command;
 

@@ -4,6 +4,7 @@
 
 mod refused;
 mod running;
+mod service;
 mod settings;
 mod words;
 

@@ -25,6 +25,13 @@ fn a_bad_value_is_one_sentence_and_exit_code_two() {
             &["--trusted-proxy", "root", "--proxy-user-header", "Cookie"],
             "is not a header that can name a user",
         ),
+        (&["--cpu-max", "half"], "--cpu-max: \"half\" is not a part of a core"),
+        (
+            &["--memory-max", "80M"],
+            "--memory-max 80M leaves no room for --history-mem 64M: everything else needs 48M",
+        ),
+        (&["--memory-max", "80M"], "use --memory-max 112M at least, or --history-mem 32M at most"),
+        (&["--auto-exit", "5s"], "--auto-exit: 5s is out of range"),
         (&["--config", "/nowhere.toml"], "the configuration file /nowhere.toml cannot be read"),
     ] {
         let output = home.run(args);
@@ -99,7 +106,7 @@ fn config_prints_a_valid_configuration_file() {
 #[test]
 fn every_variable_is_named_after_its_setting() {
     let settings = nodeglass_config::settings();
-    assert_eq!(settings.len(), 48);
+    assert_eq!(settings.len(), 51);
     for setting in settings {
         let name = setting.get_long().unwrap().to_ascii_uppercase().replace('-', "_");
         assert_eq!(setting.get_env().unwrap().to_str().unwrap(), format!("NODEGLASS_{name}"));

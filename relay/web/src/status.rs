@@ -1,6 +1,6 @@
 //! `GET /status`: how the relay itself is doing, as JSON for the owner's scripts and monitoring.
 
-use nodeglass_api::{ChannelStatus, ConnectionState, ProbeStatus};
+use nodeglass_api::{ChannelStatus, ConnectionState, OwnLoad, ProbeStatus};
 use nodeglass_live::OVERVIEW_INTERVAL_MS;
 use nodeglass_platform::{cpu_time, memory};
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
@@ -34,11 +34,13 @@ pub struct StatusReport {
     pub frames: FrameStatus,
     /// CPU and memory of the relay.
     pub process: ProcessStatus,
+    /// Limits of the relay, and what it does to keep them.
+    pub own_load: OwnLoad,
     /// CPU and memory of the probes.
     pub probes: ProbesStatus,
     /// The job list.
     pub slurm: SlurmStatus,
-    /// Problems with the list of machines, complete sentences.
+    /// Problems of the relay: its list of machines, what it cannot store, CPU time or memory that it lacks. Complete sentences.
     pub notices: Vec<Text>,
     /// Delivery of notices about findings and jobs, by channel; empty if no channel is configured.
     pub notifications: Vec<ChannelStatus>,
@@ -154,6 +156,7 @@ impl StatusReport {
             slow_sampling: sample_interval_ms.and_then(|ms| slow_sampling(ms, overview.relay.viewers)),
             frames: FrameStatus { viewers: overview.relay.viewers, coalesced: overview.relay.coalesced },
             process,
+            own_load: OwnLoad::default(),
             probes: ProbesStatus::of(probes),
             slurm: SlurmStatus::of(&overview.relay.jobs, now_ms),
             notices: overview.relay.notices.clone(),

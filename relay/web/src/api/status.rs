@@ -25,8 +25,11 @@ pub async fn status(State(web): State<WebState>, _: Reader) -> Result<Json<Statu
     let picture = owners_overview(&web).await?;
     let now_ms = web.about.clock.now_ms();
     let probes = web.hub.probe_usages().await.ok_or_else(Problem::shutting_down)?;
+    let own_load = web.hub.own_load().await.ok_or_else(Problem::shutting_down)?;
     let report = StatusReport::new(web.about.build.clone(), &picture, ProcessStatus::read(), probes, now_ms);
-    Ok(Json(StatusReport { notifications: web.notifications.list(), ..report }))
+    let slow_sampling = own_load.slower_sampling.clone().or(report.slow_sampling);
+    let notifications = web.notifications.list();
+    Ok(Json(StatusReport { notifications, slow_sampling, own_load, ..report }))
 }
 
 /// Whether the relay is ready: its list of jobs is known, and not older than it should be. Without authentication, so
