@@ -11,9 +11,12 @@ const INTERVALS_MS: [u32; 4] = [5_000, 10_000, 30_000, 60_000];
 const WINDOW_MS: u64 = 10_000;
 /// Time between two observations, in ms.
 const TICK_MS: u64 = 1_000;
-/// Parts of a window, in %, from which the relay counts as throttled or as late.
+/// Part of a window, in %, from which the relay counts as throttled.
 const THROTTLED_PCT: u64 = 10;
-const LATE_PCT: u64 = 20;
+/// It counts as late if half of the ticks of a window are late by this time in ms. A single stall, as of a machine that was
+/// suspended, is no load.
+const LATE_MS: u64 = 1_000;
+const MIN_TICKS: u64 = 3;
 /// Time without any such window after which sampling becomes faster by a step, in ms. It doubles, up to the longest, if the
 /// same happened again soon after.
 const RECOVERY_MS: u64 = 60_000;
@@ -33,8 +36,8 @@ pub struct CpuUse {
 enum Cause {
     /// A control group throttled the relay for this part of the time, in %.
     Throttled(u64),
-    /// The relay ran late by this time in a window, in ms.
-    Late(u64),
+    /// The relay ran late by this time, in a window of that length, in ms.
+    Late(u64, u64),
     /// It used this part of a core, in %, and may use that.
     OverLimit(u64, u32),
 }
@@ -48,6 +51,9 @@ pub(super) struct CpuPace {
     began: Option<(u64, CpuUse)>,
     /// When the last tick was, in ms.
     ticked_ms: u64,
+    /// Number of ticks in the window, those of them that were late, and by which time in all.
+    ticks: u64,
+    late_ticks: u64,
     late_ms: u64,
     /// The number of steps by which sampling is slower: the position in [`INTERVALS_MS`], from 1; 0 while it is not.
     slowed: usize,
@@ -77,10 +83,10 @@ impl CpuPace {
                 "this machine limits the CPU time of the relay, which was throttled for {pct} % of {} s",
                 WINDOW_MS / 1_000
             ),
-            Cause::Late(ms) => format!(
-                "this machine is overloaded: the relay ran {:.1} s late within {} s",
-                ms as f64 / 1e3,
-                WINDOW_MS / 1_000
+            Cause::Late(ms, elapsed_ms) => format!(
+                "this machine is overloaded: the relay ran {} s late within {} s",
+                ms / 1_000,
+                elapsed_ms / 1_000
             ),
             Cause::OverLimit(used, limit) => {
                 format!("the relay used {used} % of a core, and cpu-max allows {limit} %")
@@ -91,23 +97,24 @@ impl CpuPace {
 
     /// Observes a tick; `cpu` is read at the end of each window. Returns whether [`CpuPace::notice`] changed.
     pub fn observe(&mut self, now_ms: u64, cpu: impl FnOnce() -> CpuUse) -> bool {
-        let since_ms = now_ms.saturating_sub(self.ticked_ms);
-        let is_first = self.ticked_ms == 0;
-        self.ticked_ms = now_ms;
-        if !is_first {
-            self.late_ms += since_ms.saturating_sub(TICK_MS);
+        let late_ms = now_ms.saturating_sub(self.ticked_ms).saturating_sub(TICK_MS);
+        if self.ticked_ms > 0 {
+            self.ticks += 1;
+            self.late_ticks += u64::from(late_ms >= LATE_MS);
+            self.late_ms += late_ms;
         }
+        self.ticked_ms = now_ms;
         let Some((began_ms, before)) = self.began else {
             self.began = Some((now_ms, cpu()));
             return false;
         };
         let elapsed_ms = now_ms.saturating_sub(began_ms);
-        if elapsed_ms < WINDOW_MS {
+        if elapsed_ms < WINDOW_MS || self.ticks < MIN_TICKS {
             return false;
         }
         let cpu = cpu();
         let cause = self.cause_of(elapsed_ms, before, cpu);
-        self.late_ms = 0;
+        (self.ticks, self.late_ticks, self.late_ms) = (0, 0, 0);
         self.began = Some((now_ms, cpu));
         match cause {
             Some(cause) => self.slow_down(cause, now_ms),
@@ -122,7 +129,7 @@ impl CpuPace {
         match self.limit_pct {
             _ if throttled_pct >= THROTTLED_PCT => Some(Cause::Throttled(throttled_pct.min(100))),
             Some(limit) if used_pct > u64::from(limit) => Some(Cause::OverLimit(used_pct, limit)),
-            _ if pct(self.late_ms) >= LATE_PCT => Some(Cause::Late(self.late_ms)),
+            _ if 2 * self.late_ticks >= self.ticks => Some(Cause::Late(self.late_ms, elapsed_ms)),
             _ => None,
         }
     }
@@ -130,7 +137,7 @@ impl CpuPace {
     fn slow_down(&mut self, cause: Cause, now_ms: u64) -> bool {
         self.caused_ms = now_ms;
         // A machine that is overloaded by others gains nothing from the slowest intervals.
-        let slowest = if matches!(cause, Cause::Late(_)) { 1 } else { INTERVALS_MS.len() };
+        let slowest = if matches!(cause, Cause::Late(..)) { 1 } else { INTERVALS_MS.len() };
         // A window that began before the last change does not show its effect.
         let is_settled = self.slowed == 0 || now_ms.saturating_sub(self.changed_ms) >= 2 * WINDOW_MS;
         if self.slowed >= slowest || !is_settled {
@@ -208,8 +215,11 @@ mod tests {
     #[test]
     fn f21_an_overloaded_machine_is_noticed_by_late_ticks_and_slows_by_one_step() {
         let mut machine = Machine::new(None);
-        assert_eq!(machine.pass(60, 10, 0, 100), [] as [u32; 0]);
-        assert_eq!(machine.pass(120, 10, 0, 700), [5_000]);
+        assert_eq!(machine.pass(60, 10, 0, 700), [] as [u32; 0]);
+        // Suspended for an hour.
+        machine.now_ms += 3_600_000;
+        assert_eq!(machine.pass(60, 10, 0, 0), [] as [u32; 0]);
+        assert_eq!(machine.pass(120, 10, 0, 1_500), [5_000]);
         assert!(machine.pace.notice().unwrap().as_str().contains("overloaded"));
     }
 

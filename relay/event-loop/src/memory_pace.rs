@@ -61,7 +61,8 @@ impl MemoryPace {
             self.ample_since_ms = None;
             return self.shed(memory, history());
         }
-        self.is_exhausted = false;
+        // Not at once, or the notice would come and go around the limit.
+        self.is_exhausted &= used_pct >= SHED_TO_PCT;
         if used_pct >= AMPLE_PCT || self.budget >= self.configured {
             self.ample_since_ms = None;
             return None;
@@ -153,7 +154,12 @@ mod tests {
         }
         assert_eq!(history, MIN_HISTORY);
         assert!(pace.notice().unwrap().as_str().contains("watch fewer nodes"));
-        assert_eq!(pace.observe(200_000, used(150), || history), None);
+        assert_eq!(pace.observe(150_000, used(160), || history), None);
+        assert!(
+            pace.notice().unwrap().as_str().contains("watch fewer nodes"),
+            "it would come and go otherwise"
+        );
+        assert_eq!(pace.observe(200_000, used(140), || history), None);
         assert!(pace.notice().unwrap().as_str().contains("4 MiB of 64"));
     }
 }

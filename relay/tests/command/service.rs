@@ -114,7 +114,10 @@ fn systemd_accepts_the_unit() {
     let unit = machine.0.path().join("nodeglass.service");
     fs::write(&unit, stdout(&machine.service(&args))).unwrap();
     let mut check = Command::new("systemd-analyze");
-    let Ok(output) = check.args(["--user", "verify"]).arg(&unit).output() else { return };
+    let Ok(output) = check.args(["--user", "verify"]).arg(&unit).output() else {
+        eprintln!("SKIPPED systemd_accepts_the_unit: systemd-analyze is not installed here");
+        return assert!(std::env::var_os("CI").is_none(), "with CI=true that is a failure");
+    };
     let said = stderr(&output);
     let complaints: Vec<_> = said.lines().filter(|line| line.contains("nodeglass.service")).collect();
     assert!(complaints.is_empty(), "{said}");
