@@ -10,7 +10,7 @@ pub mod addresses;
 pub mod embedded;
 mod limits;
 mod listed_hosts;
-mod polling;
+pub mod polling;
 mod relay;
 pub mod remote;
 mod signals;

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Polls the job list until its receiver is dropped, earlier when requested.
-pub(super) async fn poll(
+pub async fn poll(
     mut jobs: Box<dyn JobSource>,
     mut poll_schedule: PollSchedule,
     clock: Clock,

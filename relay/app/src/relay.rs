@@ -16,7 +16,7 @@ use nodeglass_event_loop::own_load::OwnLimits;
 use nodeglass_event_loop::{EventLoop, Inputs, Options, Sinks};
 use nodeglass_findings::job_log::LogPatterns;
 use nodeglass_live::Hub;
-use nodeglass_nodes::{Plan, Probes, Request, Supervisor};
+use nodeglass_nodes::{Plan, Probes};
 use nodeglass_notify::{NotificationCounts, Notifier};
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::Text;
@@ -155,7 +155,12 @@ impl Relay {
         start_tasks(&common, &web, history.unread, !config.no_log_watch && !sources.is_recording());
         let supervisor = sources.run(&common, node_events);
         let core = tokio::spawn(core.run(ending.clone()));
-        let nodes = tokio::spawn(follow_plan(supervisor, plan, requests, ending));
+        let nodes = tokio::spawn(async move {
+            // A recording has no probes: requests to them are refused.
+            if let Some(supervisor) = supervisor {
+                supervisor.run(plan, requests, ending, PROBES_LEAVE).await;
+            }
+        });
         Ok(Self { web, store: common.store, about: common.about, shutdown, core, nodes })
     }
 
@@ -296,36 +301,6 @@ fn end_shares(shares: &Arc<Shares>, hub: &Hub) {
         let hub = hub.clone();
         async move { hub.has_ended(scope).await }
     }));
-}
-
-/// Applies the plan to the supervisor, and stops all probes at shutdown.
-async fn follow_plan(
-    supervisor: Option<Supervisor>,
-    mut plan: watch::Receiver<Plan>,
-    mut requests: mpsc::Receiver<Request>,
-    mut ending: watch::Receiver<bool>,
-) {
-    // A recording has no probes: requests to them are refused.
-    let Some(mut supervisor) = supervisor else { return };
-    let planned = plan.borrow_and_update().clone();
-    supervisor.follow(&planned);
-    loop {
-        tokio::select! {
-            // The plan changed, or SLURM was polled.
-            changed = plan.changed() => {
-                if changed.is_err() {
-                    break;
-                }
-                let planned = plan.borrow_and_update().clone();
-                supervisor.follow(&planned);
-            }
-            // A question to a node, or a retry.
-            Some(request) = requests.recv() => supervisor.serve(request),
-            // Shutdown.
-            _ = ending.wait_for(|ending| *ending) => break,
-        }
-    }
-    supervisor.stop_all(PROBES_LEAVE).await;
 }
 
 #[cfg(test)]

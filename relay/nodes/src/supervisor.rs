@@ -84,6 +84,35 @@ impl Supervisor {
         }
     }
 
+    /// Follows the plan and serves requests until `ending` becomes true, then stops all probes within `limit`.
+    pub async fn run(
+        mut self,
+        mut plan: watch::Receiver<Plan>,
+        mut requests: mpsc::Receiver<Request>,
+        mut ending: watch::Receiver<bool>,
+        limit: Duration,
+    ) {
+        let planned = plan.borrow_and_update().clone();
+        self.follow(&planned);
+        loop {
+            tokio::select! {
+                // The plan changed, or SLURM was polled.
+                changed = plan.changed() => {
+                    if changed.is_err() {
+                        break;
+                    }
+                    let planned = plan.borrow_and_update().clone();
+                    self.follow(&planned);
+                }
+                // A question to a node, or a retry.
+                Some(request) = requests.recv() => self.serve(request),
+                // Shutdown.
+                _ = ending.wait_for(|ending| *ending) => break,
+            }
+        }
+        self.stop_all(limit).await;
+    }
+
     /// Applies a plan, and wakes sessions that wait for its job list.
     pub fn follow(&mut self, plan: &Plan) {
         self.set_targets(&plan.nodes);
