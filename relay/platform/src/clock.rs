@@ -84,6 +84,10 @@ impl Clock {
 
     /// Unix time in milliseconds by the system clock; for display, never for measuring.
     pub fn wall_ms() -> u64 {
+        #[cfg(feature = "test-support")]
+        if let Some(wall_ms) = simulated::wall_ms() {
+            return wall_ms;
+        }
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         since.map_or(0, |since| since.as_millis() as u64)
     }
@@ -127,6 +131,25 @@ impl State {
     fn now_ms(&self) -> u64 {
         let elapsed = self.since.elapsed().as_millis() as u64;
         self.at_ms + elapsed * u64::from(self.speed_pct) / u64::from(REAL_TIME_PCT)
+    }
+}
+
+/// The system clock of a simulation.
+#[cfg(feature = "test-support")]
+pub mod simulated {
+    use std::sync::OnceLock;
+
+    static WALL: OnceLock<fn() -> u64> = OnceLock::new();
+
+    /// Replaces the system clock of this process, in ms since 1970, and its CPU time, which is 0 from now on. Only the
+    /// first call has an effect.
+    pub fn replace(wall_ms: fn() -> u64) {
+        WALL.get_or_init(|| wall_ms);
+    }
+
+    /// The simulated time of day, if it is simulated.
+    pub fn wall_ms() -> Option<u64> {
+        WALL.get().map(|wall_ms| wall_ms())
     }
 }
 

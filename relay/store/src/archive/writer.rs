@@ -28,10 +28,19 @@ pub type Storing = Result<(), Text>;
 /// Stores excerpts. Dropping it completes what is queued.
 #[derive(Debug)]
 pub struct Archive {
-    thread: DiskThread<Item>,
+    queue: Queue,
     state: watch::Sender<Storing>,
     downtimes: Vec<Span>,
     jobs: Vec<EndedJob>,
+}
+
+/// The way to the disk.
+#[derive(Debug)]
+enum Queue {
+    Thread(DiskThread<Item>),
+    /// Writes at once, for simulations.
+    #[cfg(any(test, feature = "test-support"))]
+    Inline(std::sync::Mutex<SegmentWriter>),
 }
 
 /// An item to store.
@@ -75,7 +84,14 @@ impl Archive {
             writer.run(&items, &reported, runs, &watches);
             drop(lock);
         })?;
-        Ok(Self { thread, state, downtimes, jobs })
+        Ok(Self { queue: Queue::Thread(thread), state, downtimes, jobs })
+    }
+
+    /// Stores excerpts in a directory on the calling thread, without a lock and the list of runs.
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn inline(dir: StateDir, cap: u64, wall_ahead_ms: u64) -> Self {
+        let queue = Queue::Inline(std::sync::Mutex::new(SegmentWriter::new(dir, cap, wall_ahead_ms)));
+        Self { queue, state: watch::channel(Ok(())).0, downtimes: Vec::new(), jobs: Vec::new() }
     }
 
     /// When no relay stored the history here before this run, in ms since 1970, oldest first.
@@ -104,8 +120,18 @@ impl Archive {
     }
 
     fn pass(&self, item: Item) {
-        if self.thread.pass(item) == Err(Refused::Full) {
-            report(&self.state, Err("the disk is too slow to store the history".into()));
+        match &self.queue {
+            Queue::Thread(thread) => {
+                if thread.pass(item) == Err(Refused::Full) {
+                    report(&self.state, Err("the disk is too slow to store the history".into()));
+                }
+            }
+            #[cfg(any(test, feature = "test-support"))]
+            Queue::Inline(writer) => {
+                let mut writer = writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let stored = writer.write(item, "", wall_ms());
+                writer.report(&self.state, stored);
+            }
         }
     }
 }
@@ -155,19 +181,27 @@ impl SegmentWriter {
                 recorded = Some(Instant::now());
                 self.record(state, &mut runs, now_ms());
             }
-            let stored = match items.recv_timeout(RUN_INTERVAL) {
-                Ok(Item::Excerpt(excerpt)) => self.store(excerpt, now_ms()),
-                Ok(Item::Ended(ended)) => {
-                    let stored = ended::store(self.dir.path(), watches, self.wall_ahead_ms, *ended);
-                    ended::trim(self.dir.path(), self.cap, now_ms());
-                    stored
+            match items.recv_timeout(RUN_INTERVAL) {
+                Ok(item) => {
+                    let stored = self.write(item, watches, now_ms());
+                    self.report(state, stored);
                 }
-                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
-            };
-            self.report(state, stored);
+            }
         }
         self.record(state, &mut runs, now_ms());
+    }
+
+    fn write(&mut self, item: Item, watches: &str, wall_ms: u64) -> io::Result<()> {
+        match item {
+            Item::Excerpt(excerpt) => self.store(excerpt, wall_ms),
+            Item::Ended(ended) => {
+                let stored = ended::store(self.dir.path(), watches, self.wall_ahead_ms, *ended);
+                ended::trim(self.dir.path(), self.cap, wall_ms);
+                stored
+            }
+        }
     }
 
     /// Records that this run lasts. A full disk may have room for this and nothing else, so that success says nothing.
