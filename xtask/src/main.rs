@@ -26,7 +26,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask <command>
 
-  run [--dev] [-- RELAY-ARGS]    install requirements, build, and start the relay (try: -- --demo)
+  run [--optimised] [-- RELAY-ARGS]
+                                 install requirements, build, and start the relay (try: -- --demo)
   test [FILTER] [--tier NAME]    install requirements and run the tests: unit, edge, lab, browser
                                  --lint checks lints meanwhile; --record lists the slowest in CONTRIBUTING
   flaky [FILTER] [--tier NAME]   repeat tests on a busy machine: --runs N (20), --load LOOPS (4)

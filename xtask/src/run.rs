@@ -10,10 +10,10 @@ use std::process::{Command, ExitCode};
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     let split = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
     let (ours, relays) = (&args[..split], args.get(split + 1..).unwrap_or_default());
-    let mut build = page::Build::Optimised;
+    let mut build = page::Build::Quick;
     for arg in ours {
         match arg.as_str() {
-            "--dev" => build = page::Build::Quick,
+            "--optimised" => build = page::Build::Optimised,
             other => bail!("{other:?} is not understood; arguments for the relay come after `--`"),
         }
     }
@@ -24,8 +24,8 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     Err(error).with_context(|| format!("start {}", relay.display()))
 }
 
-/// Builds probe and relay, which embeds the page in `dist/`. The profile is the tests', so that they need not compile
-/// the same crates again; `cargo xtask dist` makes releases.
+/// Builds probe and relay, which embeds the page in `dist/`. Page and programs have the tests' profiles, so that tests
+/// need not compile the same crates again; `cargo xtask dist` makes releases.
 fn binaries() -> Result<()> {
     let openssl = system::for_building()?;
     long_step("building node-probe and relay", "3 min the first time", || {

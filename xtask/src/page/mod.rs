@@ -56,8 +56,8 @@ pub(crate) enum Build {
     Optimised,
     /// Optimised, with function names, for profiling.
     Profiled,
-    /// For tests and development: compiled in parallel, and not optimised further. An up-to-date optimised page is used
-    /// instead.
+    /// For `run`, tests and development: compiled in parallel, and not optimised further. An up-to-date optimised page is
+    /// used instead.
     Quick,
 }
 
