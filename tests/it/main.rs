@@ -8,6 +8,7 @@ mod instructions;
 mod lab;
 mod mcp;
 mod other_users;
+mod own_load;
 mod peers;
 mod plain_hosts;
 mod portable;

@@ -8,21 +8,21 @@ use utoipa::ToSchema;
 pub struct OwnLoad {
     /// CPU time in % of a core that it may use (`cpu-max`, or a limit of the site); `null` without a limit.
     pub cpu_max_pct: Option<u32>,
-    /// What keeps it below: `cgroup`, `systemd_scope` or `slower_sampling`; `null` without a limit.
+    /// Means of the limit: `cgroup`, `systemd_scope` or `slower_sampling`; `null` without a limit.
     pub cpu_limited_by: Option<LimitedBy>,
     /// Memory in bytes that it may use (`memory-max`, or a limit of the site); `null` without a limit.
     pub memory_max_bytes: Option<u64>,
-    /// What keeps it below: `cgroup`, `systemd_scope` or `data_limit` (`RLIMIT_DATA`); `null` without a limit.
+    /// Means of the limit: `cgroup`, `systemd_scope` or `data_limit` (`RLIMIT_DATA`); `null` without a limit.
     pub memory_limited_by: Option<LimitedBy>,
-    /// Why nodes are sampled more slowly because of CPU time; `null` while they are not.
+    /// Reason for sampling nodes more slowly, about CPU time; `null` while they are not.
     pub slower_sampling: Option<String>,
-    /// Why history was dropped because of memory; `null` while it is as large as configured.
+    /// Reason for dropping history, about memory; `null` while it is as large as configured.
     pub dropped_history: Option<String>,
     /// When the relay exits by itself; `null` if it does not (`auto-exit`).
     pub auto_exit: Option<AutoExit>,
 }
 
-/// What keeps a process below its limit.
+/// Means by which a process is kept below its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitedBy {

@@ -69,7 +69,7 @@ pub(super) struct Setup<'a> {
     pub(super) limits: Option<OwnLimits>,
 }
 
-/// What ends a relay.
+/// Reasons for a relay to end.
 pub(super) struct Ending {
     pub(super) signals: Signals,
     /// `auto_exit`, and what resolves when nobody has used the relay for that time; `None` if that does not end it.

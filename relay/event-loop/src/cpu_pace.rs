@@ -13,8 +13,8 @@ const WINDOW_MS: u64 = 10_000;
 const TICK_MS: u64 = 1_000;
 /// Part of a window, in %, from which the relay counts as throttled.
 const THROTTLED_PCT: u64 = 10;
-/// It counts as late if half of the ticks of a window are late by this time in ms. A single stall, as of a machine that was
-/// suspended, is no load.
+/// It counts as late if half of the ticks of a window are late by this time in ms: a single stall, as of a machine that was
+/// suspended, does not count.
 const LATE_MS: u64 = 1_000;
 const MIN_TICKS: u64 = 3;
 /// Time without any such window after which sampling becomes faster by a step, in ms. It doubles, up to the longest, if the
@@ -22,7 +22,7 @@ const MIN_TICKS: u64 = 3;
 const RECOVERY_MS: u64 = 60_000;
 const LONGEST_RECOVERY_MS: u64 = 960_000;
 
-/// What the relay knows of its CPU time at a tick.
+/// CPU time of the relay at a tick.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuUse {
     /// CPU time of this process, in ms since its start.

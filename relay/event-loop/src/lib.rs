@@ -162,9 +162,9 @@ pub struct EventLoop {
     /// When the last tick was; 0 before the first one.
     ticked_ms: u64,
     note_sync: NoteSync,
-    /// What keeps the relay's limits; `None` if it has none.
+    /// State of the relay's limits; `None` if it has none.
     own: Option<OwnState>,
-    /// How many nodes are not watched because there are too many, in words.
+    /// Notice that some nodes are not watched because there are too many.
     unwatched: Option<Text>,
 }
 

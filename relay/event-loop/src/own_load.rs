@@ -88,7 +88,7 @@ impl OwnState {
         self.cpu.min_interval_ms()
     }
 
-    /// What limits the relay now.
+    /// The limits of the relay, and what it does to keep them.
     pub(super) fn status(&self, now_ms: u64) -> OwnLoad {
         let auto_exit = self.auto_exit.as_ref().map(|(after, _)| AutoExit {
             after_s: after.as_secs(),
@@ -150,7 +150,7 @@ impl EventLoop {
         }
     }
 
-    /// Returns whether somebody watches, or has a job that has not ended, as far as is known.
+    /// Returns whether somebody watches, or a job has not ended, or the job list is unknown.
     fn is_used(&self) -> bool {
         let is_known = matches!(self.fleet.status().jobs, JobsHealth::Fresh { .. } | JobsHealth::NoSlurm);
         let has_job = || self.fleet.jobs().iter().any(|job| !matches!(job.state, JobState::Ended(_)));

@@ -75,7 +75,7 @@ fn remove() -> anyhow::Result<String> {
     Ok(format!("Stopped the service and removed {}.\n", path.display()))
 }
 
-/// Where systemd looks for units of a user; its manager does not know the `XDG_CONFIG_HOME` of a login shell.
+/// Path of the unit, where systemd looks for those of a user; its manager does not know the `XDG_CONFIG_HOME` of a login shell.
 fn unit_path() -> anyhow::Result<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     Ok(home
@@ -164,7 +164,7 @@ impl State {
                 "systemd starts it with your first session here and stops it when your last one ends. `loginctl \
                  enable-linger` lets it run without a session, if your site allows that."
             }
-            None => "Whether it outlives your sessions is unknown: `loginctl` does not answer.",
+            None => "Whether it outlives your sessions is unknown: `loginctl` does not respond.",
         };
         format!("Unit      {}\nState     {now}\nSessions  {lingering}\n", path.display())
     }
