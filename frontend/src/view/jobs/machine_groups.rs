@@ -140,7 +140,7 @@ fn row(node: &nodeglass_protocol::picture::NodePicture, now_ms: u64) -> Row {
     }
 }
 
-/// Problems of the list of machines.
+/// Problems of the relay itself: with its list of machines, what it stores, or its load.
 #[component]
 pub fn ListNotices() -> impl IntoView {
     let page = Page::from_context();
@@ -156,7 +156,7 @@ pub fn ListNotices() -> impl IntoView {
             view! {
                 <div class="notice notice--attention notice--link" role="status">
                     <i class="dot dot--attention" aria-hidden="true"></i>
-                    <div><b>"Not every machine of your list is watched."</b> {move || lines()}</div>
+                    <div><b>"The relay reports:"</b> {move || lines()}</div>
                 </div>
             }
             .into_any()
