@@ -62,10 +62,12 @@ from .reports import (
     WeekUsage,
 )
 from .status import (
+    AutoExit,
     ChannelStatus,
     FrameStatus,
     LateNode,
     LauncherStatus,
+    OwnLoad,
     ProbeStatus,
     ProbesStatus,
     ProcessStatus,
@@ -78,6 +80,7 @@ __all__ = [
     "Advice",
     "AffectedGpu",
     "ArrayTask",
+    "AutoExit",
     "Capture",
     "CaptureGroup",
     "ChannelStatus",
@@ -113,6 +116,7 @@ __all__ = [
     "NodeFault",
     "NodeJob",
     "Note",
+    "OwnLoad",
     "PcieLink",
     "ProbeStatus",
     "ProbesStatus",

@@ -68,6 +68,45 @@ class ChannelStatus:
 
 
 @dataclass(frozen=True)
+class AutoExit:
+    """When the relay exits by itself."""
+
+    after_s: int
+    """Time without jobs, viewers and requests after which it exits, in s."""
+
+    unused_s: int
+    """Time without any up to now, in s."""
+
+
+@dataclass(frozen=True)
+class OwnLoad:
+    """Limits of the relay's process, and what it does to keep them."""
+
+    auto_exit: Optional[AutoExit] = None
+    """When the relay exits by itself; `null` if it does not (`auto-exit`)."""
+
+    cpu_limited_by: Optional[str] = None
+    """Means of the limit: `cgroup`, `systemd_scope` or `slower_sampling`; `null` without a limit."""
+
+    cpu_max_pct: Optional[int] = None
+    """CPU time in % of a core that it may use (`cpu-max`, or a limit of the site); `null` without a limit."""
+
+    dropped_history: Optional[str] = None
+    """Reason for dropping history, about memory; `null` while it is as large as configured."""
+
+    memory_limited_by: Optional[str] = None
+    """Means of the limit: `cgroup`, `systemd_scope` or `data_limit` (`RLIMIT_DATA`); `null` without a
+    limit.
+    """
+
+    memory_max_bytes: Optional[int] = None
+    """Memory in bytes that it may use (`memory-max`, or a limit of the site); `null` without a limit."""
+
+    slower_sampling: Optional[str] = None
+    """Reason for sampling nodes more slowly, about CPU time; `null` while they are not."""
+
+
+@dataclass(frozen=True)
 class ProbeStatus:
     """CPU and memory of a connected probe."""
 
@@ -141,6 +180,9 @@ class StatusReport:
     frames: FrameStatus
     """Frames for pages."""
 
+    own_load: OwnLoad
+    """Limits of the relay, and what it does to keep them."""
+
     probes: ProbesStatus
     """CPU and memory of the probes."""
 
@@ -160,7 +202,9 @@ class StatusReport:
     """Number of nodes by the state of their connection; see `state`."""
 
     notices: List[str] = field(default_factory=list)
-    """Problems with the list of machines, complete sentences."""
+    """Problems of the relay: its list of machines, what it cannot store, CPU time or memory that it lacks.
+    Complete sentences.
+    """
 
     notifications: List[ChannelStatus] = field(default_factory=list)
     """Delivery of notices about findings and jobs, by channel; empty if no channel is configured."""
