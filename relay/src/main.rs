@@ -25,7 +25,10 @@ use nodeglass_top::TopError;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
+/// Maximum time for which the end of the relay waits for threads that access a disk.
+const DISK_LEAVES: Duration = Duration::from_secs(2);
 /// Threads of the runtime: the relay mostly waits.
 const THREADS: usize = 2;
 /// Stack size of each thread; no recursion depends on external input.
@@ -118,7 +121,10 @@ fn run(config: Config, requested: Requested, new: bool) -> anyhow::Result<ExitCo
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
-    runtime.block_on(nodeglass_app::run(config, requested, page::FILES))
+    let done = runtime.block_on(nodeglass_app::run(config, requested, page::FILES));
+    // A thread may wait for a disk that hangs.
+    runtime.shutdown_timeout(DISK_LEAVES);
+    done
 }
 
 /// Watches in the terminal.

@@ -18,5 +18,6 @@ mod recording;
 mod relay;
 mod soak;
 mod steady;
+mod storage;
 mod threats;
 mod top;
