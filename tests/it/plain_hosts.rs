@@ -10,11 +10,13 @@ use nodeglass_tests::http;
 use nodeglass_tests::metadata::MetadataService;
 use nodeglass_tests::mixed::MixedNode;
 use nodeglass_tests::process::Process;
-use nodeglass_tests::relay::TestRelay;
+use nodeglass_tests::relay::{Link as TestLink, TestRelay};
+use nodeglass_tests::skip;
 use nodeglass_tests::sshd::Sshd;
 use std::ffi::OsStr;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A port of this machine at which nothing listens.
@@ -232,5 +234,50 @@ async fn a_tputop_user_sees_the_workers_of_a_pod_with_their_chips() -> Result<()
     ensure!(utils == [55, 97, 40, 60].map(Some), "{utils:?}");
     let notices = &client.picture(&Topic::Overview).context("the overview")?.relay.notices;
     ensure!(notices.iter().any(|notice| notice.as_str().contains("already")), "{notices:?}");
+    Ok(())
+}
+
+/// A resolver that reads every request and answers none, at an address of loopback that no other test uses.
+fn silent_resolver() -> Result<(UdpSocket, String)> {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let address = format!("127.{high}.{low}.53");
+    Ok((UdpSocket::bind((address.as_str(), 53)).context("bind the port of DNS")?, address))
+}
+
+#[tokio::test]
+async fn f26_a_resolver_that_never_answers_is_named_and_delays_no_other_machine() -> Result<()> {
+    if !skip::root() {
+        return Ok(());
+    }
+    let (_resolver, address) = silent_resolver()?;
+    let home = tempfile::tempdir()?;
+    std::fs::write(home.path().join("resolv.conf"), format!("nameserver {address}\noptions timeout:30\n"))?;
+    let relay = TestRelay::command(home.path())?;
+    let mut command = Command::new("unshare");
+    command.env_clear().envs(relay.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.args(["--mount", "sh", "-c", "mount --bind resolv.conf /etc/resolv.conf && exec \"$0\" \"$@\""]);
+    let slow: Vec<_> = (0..40).map(|number| format!("gpu{number}.example.test")).collect();
+    let hosts = format!("self,{}", slow.join(","));
+    command.current_dir(home.path()).arg(relay.get_program());
+    let mut relay = Process::start(command.args(["--host", &hosts, "--bind", "127.0.0.1:0"]))?;
+    let link = relay.wait_for("a link", TestLink::find)?;
+    let started = Instant::now();
+    let mut client = Client::connect(&link, Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
+    let this = here();
+    client.until(&Topic::Overview, "this machine", |known| is_live(&known.picture, &this)).await?;
+    let why = |picture: &Picture| {
+        let slow = picture.nodes.iter().filter_map(|node| match &node.head.link {
+            Link::Down { reason, .. } => Some(reason.to_string()),
+            _ => None,
+        });
+        slow.filter(|reason| reason.contains("could not be looked up within 5 s")).count()
+    };
+    client.until(&Topic::Overview, "the reason of most others", |known| why(&known.picture) > 20).await?;
+    println!(
+        "20 of 40 machines whose names are not resolved are named as such after {:?}",
+        started.elapsed()
+    );
+    ensure!(is_live(client.picture(&Topic::Overview).context("a picture")?, &this), "this machine goes on");
     Ok(())
 }

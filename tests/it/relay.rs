@@ -5,6 +5,7 @@ use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::{CloseReason, Mode, Role, Topic};
+use nodeglass_protocol::picture::Link as NodeLink;
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::{Cell, Field, GpuField, HostField, NodeName, Picture};
 use nodeglass_tests::client::{Client, Known};
@@ -353,6 +354,35 @@ async fn f13_a_restarted_relay_has_the_history_of_the_one_before() -> Result<()>
         ensure!(Instant::now() < deadline, "{wall_ms} {mean:?} is not in {after:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// A suspended machine: no process runs, and the clocks go on. It lasts longer than probes wait for their relay.
+#[tokio::test]
+async fn f35_a_relay_that_was_suspended_is_current_again_and_says_when_it_was_not() -> Result<()> {
+    let relay = TestRelay::start(&["--local"])?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
+    let sampled_ms = |known: &Known| {
+        let node = known.picture.nodes.first().filter(|node| node.head.link == NodeLink::Live)?;
+        node.sampled_at_ms
+    };
+    client.until(&Topic::Overview, "a sample", |known| sampled_ms(known).is_some()).await?;
+    let before_ms = client.known(&Topic::Overview).and_then(sampled_ms).context("a sample")?;
+    let pid = rustix::process::Pid::from_raw(relay.pid().cast_signed()).context("a pid")?;
+    rustix::process::kill_process(pid, Signal::STOP)?;
+    tokio::time::sleep(Duration::from_secs(36)).await;
+    rustix::process::kill_process(pid, Signal::CONT)?;
+    let resumed = Instant::now();
+    let is_current = |known: &Known| sampled_ms(known) > Some(before_ms + 36_000);
+    let picture = client.until(&Topic::Overview, "a sample of now", is_current).await?;
+    println!("a relay that was suspended for 36 s is current after {:?}", resumed.elapsed());
+    // The age of a value is never less than what it is.
+    ensure!(picture.at_ms >= picture.nodes[0].sampled_at_ms.unwrap_or(u64::MAX));
+    ensure!(resumed.elapsed() < Duration::from_secs(20), "it took {:?}", resumed.elapsed());
+    let mut other = Client::connect(relay.link(), Form::Binary).await?;
+    other.subscribe(&[Topic::Overview]).await?;
+    other.until(&Topic::Overview, "the same on another page", is_current).await?;
+    Ok(())
 }
 
 /// The name of this machine as a node.

@@ -253,3 +253,73 @@ async fn narrow(authority: &str) -> Result<TcpStream> {
     socket.set_recv_buffer_size(4096)?;
     Ok(socket.connect(authority.parse()?).await?)
 }
+
+/// Pages that lose a relay at the same moment.
+const HERD: u64 = 300;
+
+/// CPU time of a process, in ms.
+fn cpu_ms(pid: u32) -> Result<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // User and system time after the name in parentheses, in ticks of 10 ms.
+    let fields = stat.rsplit_once(')').context("a name")?.1.split_whitespace();
+    let ticks: u64 = fields.skip(11).take(2).map_while(|field| field.parse::<u64>().ok()).sum();
+    Ok(ticks * 10)
+}
+
+/// Connects after a wait that differs from page to page, again and again as pages do, and receives the whole cluster.
+async fn return_as_a_page(link: Link, number: u64) -> Result<(Client, u32)> {
+    let topic = Topic::Overview;
+    let mut attempts = 0;
+    loop {
+        tokio::time::sleep(Duration::from_millis(number * 7_919 % 2_000)).await;
+        attempts += 1;
+        match Client::connect(&link, Form::Binary).await {
+            Ok(mut client) => {
+                client.subscribe(std::slice::from_ref(&topic)).await?;
+                client.until(&topic, "the cluster", |known| known.picture.nodes.len() >= 16).await?;
+                return Ok((client, attempts));
+            }
+            Err(error) if attempts > 20 => return Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn f34_three_hundred_pages_that_return_at_once_are_served_and_delay_no_other() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let topic = Topic::Overview;
+    let full = |known: &Known| known.picture.nodes.len() >= 16 && known.deltas >= 2;
+    let mut other = Client::connect(relay.link(), Form::Binary).await?;
+    other.subscribe(std::slice::from_ref(&topic)).await?;
+    other.until(&topic, "the whole cluster", full).await?;
+    let before_kib = settled_kib(relay.pid(), &mut other).await?;
+    let (before_ms, began) = (cpu_ms(relay.pid())?, Instant::now());
+    let watching = tokio::spawn(async move {
+        let begin = other.known(&topic).map_or(0, |known| known.deltas);
+        let is_on = |known: &Known| known.deltas >= begin + 10;
+        other.until(&topic, "ten changes meanwhile", is_on).await?;
+        Ok::<_, anyhow::Error>(other.missed())
+    });
+    let herd: Vec<_> =
+        (0..HERD).map(|number| tokio::spawn(return_as_a_page(relay.link().clone(), number))).collect();
+    let (mut pages, mut attempts, mut received) = (Vec::new(), 0, 0);
+    for page in herd {
+        let (page, tries) = page.await??;
+        attempts += tries;
+        received += page.received_bytes();
+        pages.push(page);
+    }
+    let (served, spent_ms) = (began.elapsed(), cpu_ms(relay.pid())? - before_ms);
+    let growth = resident_kib(relay.pid())?.saturating_sub(before_kib);
+    println!(
+        "{HERD} pages returned within {served:?} by {attempts} attempts: {} ms of CPU and {} KiB of memory a page, \
+         {} KiB sent to each",
+        spent_ms / HERD,
+        growth / HERD,
+        received as u64 / 1024 / HERD
+    );
+    ensure!(growth < MOST_GROWTH_KIB, "the relay grew by {growth} KiB");
+    ensure!(watching.await?? == 0, "a page that was there missed updates");
+    Ok(())
+}
