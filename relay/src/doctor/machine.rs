@@ -7,6 +7,7 @@ use nodeglass_access::user;
 use nodeglass_app::terminal;
 use nodeglass_config::BindAddr;
 use nodeglass_launch::upload::ProbeBinary;
+use nodeglass_platform::cgroup::Cgroups;
 use nodeglass_platform::state_dir::StateDir;
 use rustix::process::{Resource, getrlimit};
 use std::io::ErrorKind;
@@ -72,7 +73,7 @@ fn limits() -> Vec<CheckResult> {
     let of = |resource| getrlimit(resource).current.unwrap_or(u64::MAX);
     let words = |limit: u64| if limit == u64::MAX { "unlimited".to_owned() } else { limit.to_string() };
     let (files, processes) = (of(Resource::Nofile), of(Resource::Nproc));
-    let text = format!("{} open files, {} processes", words(files), words(processes));
+    let text = format!("{} open files, {} processes{}", words(files), words(processes), own_limits());
     vec![match raised_limits(files, processes) {
         None => CheckResult::ok(SECTION, "limits", text),
         Some(command) => CheckResult::warn(
@@ -82,6 +83,17 @@ fn limits() -> Vec<CheckResult> {
             format!("`{command}` in the shell that starts the relay"),
         ),
     }]
+}
+
+/// The limits of CPU time and memory by control groups, which a relay would have as well; after a list.
+fn own_limits() -> String {
+    let cgroups = Cgroups::of_this_process();
+    let cpu = cgroups.cpu_limit_pct().map(|pct| format!(", {pct} % of a core"));
+    let memory = cgroups.memory().map(|memory| {
+        let [used, limit] = [memory.used_bytes, memory.limit_bytes].map(|bytes| bytes >> 20);
+        format!(", {used} of {limit} MiB in use")
+    });
+    cpu.into_iter().chain(memory).collect()
 }
 
 /// The commands that raise the limits that are too low, if any is. One for each, as not every shell takes several options.

@@ -1,7 +1,8 @@
-//! `relay service`, with stand-ins for systemctl and loginctl on the `PATH`.
+//! `relay service` and scopes of systemd, with stand-ins for its programs on the `PATH`.
 
-use super::{Home, stderr};
+use super::{Home, started, stderr};
 use std::fs;
+use std::io::BufRead;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
@@ -121,4 +122,37 @@ fn systemd_accepts_the_unit() {
     let said = stderr(&output);
     let complaints: Vec<_> = said.lines().filter(|line| line.contains("nodeglass.service")).collect();
     assert!(complaints.is_empty(), "{said}");
+}
+
+/// Notes its arguments; no systemd moves the relay to a scope then.
+const BUSCTL: &str = "#!/bin/sh\necho \"$*\" >> \"$HOME/calls\"\n";
+
+#[test]
+fn a_scope_is_requested_from_systemd_and_not_claimed_before_it_has_the_relay() {
+    let machine = Machine::new(SYSTEMCTL);
+    let busctl = machine.0.path().join("bin/busctl");
+    fs::write(&busctl, BUSCTL).unwrap();
+    fs::set_permissions(&busctl, PermissionsExt::from_mode(0o755)).unwrap();
+    fs::create_dir(machine.0.path().join("systemd")).unwrap();
+    let mut relay =
+        machine.0.relay(&["--demo", "--bind", "127.0.0.1:0", "--cpu-max", "50%", "--memory-max", "500M"]);
+    let path = format!("{}:/usr/bin:/bin", machine.0.path().join("bin").display());
+    let (running, _, mut lines) = started(relay.env("PATH", path));
+    let mut said = String::new();
+    while !said.contains("memory is limited") {
+        assert_ne!(lines.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    let calls = fs::read_to_string(machine.0.path().join("calls")).unwrap();
+    let pid = running.0.id();
+    let expected = format!(
+        "--user --timeout=3 call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager \
+         StartTransientUnit ssa(sv)a(sa(sv)) nodeglass-{pid}.scope fail 3 PIDs au 1 {pid} CPUQuotaPerSecUSec t 500000 \
+         MemoryMax t 524288000 0\n"
+    );
+    assert_eq!(calls, expected);
+    assert!(
+        said.contains("50 % of a core by slower sampling") && said.contains("500 MiB by RLIMIT_DATA"),
+        "{said}"
+    );
+    running.end();
 }
