@@ -162,6 +162,32 @@ fn a_relay_that_nobody_uses_exits_by_itself_and_says_why() -> Result<()> {
     Ok(())
 }
 
+/// Limit of what a relay of one machine holds, besides its program, in KiB: 6 MiB without a viewer.
+const ONE_MACHINE_KIB: u64 = 16 * 1024;
+
+#[test]
+fn a_relay_of_one_machine_holds_little_memory_besides_its_program() -> Result<()> {
+    let probe = binary("node-probe")?;
+    let relay = TestRelay::start(&["--local", "--probe", probe.to_str().context("a path of letters")?])?;
+    until_live(relay.link())?;
+    let status = fs::read_to_string(format!("/proc/{}/status", relay.pid()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("RssAnon")?;
+    let held: u64 = line.trim().trim_end_matches(" kB").parse()?;
+    println!("{held} KiB");
+    ensure!(held < ONE_MACHINE_KIB, "{held} KiB");
+    Ok(())
+}
+
+/// Waits for the first sample.
+fn until_live(link: &Link) -> Result<()> {
+    let began = Instant::now();
+    while status(link)?["nodes"]["live"].as_u64() != Some(1) {
+        ensure!(began.elapsed() < TIMEOUT, "no node is live");
+        thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
 /// For how long the system calls of a relay are traced.
 const TRACED: Duration = Duration::from_secs(15);
 
@@ -176,12 +202,8 @@ fn f25_in_steady_state_only_threads_of_the_disk_touch_the_home_directory() -> Re
         &["--local", "--probe", probe],
         [("XDG_RUNTIME_DIR", runtime.path().as_os_str())],
     )?;
-    // The first samples, and with them all that is done once.
-    let began = Instant::now();
-    while status(relay.link())?["nodes"]["live"].as_u64() != Some(1) {
-        ensure!(began.elapsed() < TIMEOUT, "no node is live");
-        thread::sleep(Duration::from_millis(100));
-    }
+    // And with it all that is done once.
+    until_live(relay.link())?;
     let trace = runtime.path().join("trace");
     let mut command = Command::new(strace);
     command.args(["-f", "-qq", "-y", "-e", "trace=file,desc", "-o"]).arg(&trace);
