@@ -9,6 +9,7 @@ mod long_table;
 mod notes;
 mod readings;
 mod reports;
+mod returning;
 mod screens;
 mod search;
 mod tunnel;

@@ -1,6 +1,8 @@
 //! A forwarded port that a test cuts and mends, as `ssh -L` does when a laptop changes its network.
 
 use anyhow::{Context, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -31,15 +33,36 @@ impl Forward {
     /// Closes the port and every connection.
     pub async fn cut(&mut self) {
         self.task.abort();
-        // Ends with the cancellation, which is not a failure.
-        let _ = (&mut self.task).await;
+        while !self.task.is_finished() {
+            tokio::task::yield_now().await;
+        }
     }
 
-    /// Opens the same port again.
+    /// Closes every connection, and each new one at once, as `ssh -L` does while nothing listens at its far end. Returns
+    /// the number of new ones from now on.
+    ///
+    /// # Errors
+    /// If another program has bound the port meanwhile.
+    pub async fn refuse(&mut self) -> Result<Arc<AtomicUsize>> {
+        self.cut().await;
+        let listener = TcpListener::bind(self.authority()).await.context("bind the same port again")?;
+        let attempts = Arc::new(AtomicUsize::new(0));
+        let counted = attempts.clone();
+        self.task = tokio::spawn(async move {
+            while let Ok((attempt, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
+                drop(attempt);
+            }
+        });
+        Ok(attempts)
+    }
+
+    /// Opens the same port again, closing what is open.
     ///
     /// # Errors
     /// If another program has bound it meanwhile.
     pub async fn mend(&mut self) -> Result<()> {
+        self.cut().await;
         let listener = TcpListener::bind(self.authority()).await.context("bind the same port again")?;
         self.task = tokio::spawn(serve(listener, self.to.clone()));
         Ok(())
