@@ -80,7 +80,7 @@ struct Stored {
     used_ms: Option<u64>,
     stored: String,
     server: String,
-    /// What only a newer relay knows of it, and stays in the file.
+    /// Properties that only a newer relay knows; they stay in the file.
     #[serde(flatten)]
     unknown: serde_json::Map<String, serde_json::Value>,
 }
