@@ -40,7 +40,7 @@ def attributes(found):
         found.st_ino, found.st_size, found.st_blocks, int(found.st_atime), int(found.st_mtime), int(found.st_ctime),
         found.st_atime_ns % 10**9, found.st_mtime_ns % 10**9, found.st_ctime_ns % 10**9,
         found.st_mode, found.st_nlink, found.st_uid, found.st_gid, found.st_rdev, 4096, 0,
-    )  # fmt: skip
+    )
 
 
 def entry(path):
@@ -55,9 +55,8 @@ def within(node, name):
 
 def move(old, new):
     os.rename(old, new)
-    # The name that was replaced no longer leads to its node.
-    if nodes.pop(new, None):
-        pass
+    # The file that was replaced no longer has this name.
+    nodes.pop(new, None)
     node = nodes.pop(old)
     nodes[new], paths[node] = node, new
 
@@ -132,7 +131,7 @@ def answer(opcode, node, body):
     if opcode == STATFS:
         found = os.statvfs(directory)
         return struct.pack("<5Q4I6I", found.f_blocks, found.f_bfree, found.f_bavail, found.f_files, found.f_ffree,
-                           found.f_bsize, found.f_namemax, found.f_frsize, 0, *[0] * 6)  # fmt: skip
+                           found.f_bsize, found.f_namemax, found.f_frsize, 0, *[0] * 6)
     if opcode == RELEASE:
         os.close(struct.unpack_from("<Q", body)[0])
         return b""
