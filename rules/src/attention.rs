@@ -2,7 +2,7 @@
 //! nodes that cannot be reached.
 
 use crate::text;
-use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingTrait};
+use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingTrait, Waste};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{GpuUuid, JobId, NodeName};
 use std::cmp::Reverse;
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub const MAY_WAIT: &str = "may wait for it";
 /// Maximum number of earlier failures, or of nodes, that the evidence names.
 const MAX_NAMED: usize = 4;
+/// Maximum number of nodes that a command in advice names.
+const MAX_IN_COMMAND: usize = 32;
 /// Number of nodes that cannot be reached from which on they are one entry: then the network or the login is the likely cause.
 const MIN_NODES: usize = 3;
 
@@ -87,6 +89,11 @@ impl<'a> Folded<'a> {
         }
     }
 
+    /// Returns what to do.
+    pub fn advice(&self) -> String {
+        advice_on_nodes(self.finding.advice.as_str(), &self.nodes)
+    }
+
     /// Returns whether it stands for failures of several jobs, whose ids its evidence has.
     pub fn is_repeated(&self) -> bool {
         self.repeated.is_some()
@@ -118,6 +125,17 @@ impl<'a> Folded<'a> {
         Since { at_ms: first.since_ms, or_earlier: first.or_earlier }
     }
 
+    /// Returns the GPUs that do no useful work because of all of its findings.
+    pub fn waste(&self) -> Waste {
+        let wastes = || self.all().map(Finding::waste);
+        let since_ms = wastes().map(|waste| waste.since_ms).max().unwrap_or_default();
+        Waste {
+            gpus: wastes().map(|waste| waste.gpus).fold(0, u32::saturating_add),
+            since_ms,
+            before_gpu_ms: wastes().map(|waste| waste.gpu_ms(since_ms)).fold(0, u64::saturating_add),
+        }
+    }
+
     /// Returns the evidence of the finding, and the evidence of the represented findings that adds to it: the cost of
     /// slow GPUs to their job, or jobs that failed earlier. `label` is the id of a job as users write it.
     pub fn evidence(&self, label: impl Fn(JobId) -> String) -> Vec<String> {
@@ -147,6 +165,31 @@ impl<'a> Folded<'a> {
     fn node_names(&self) -> String {
         format!("on {}", some_of(self.nodes.iter().map(ToString::to_string), self.nodes.len()))
     }
+}
+
+/// Returns advice about the first of several nodes as advice about all of them: its command names each.
+pub fn advice_on_nodes(advice: &str, nodes: &[&NodeName]) -> String {
+    let [first, _, ..] = nodes else { return advice.to_owned() };
+    let all = |between: &str| {
+        let names: Vec<String> = nodes.iter().take(MAX_IN_COMMAND).map(ToString::to_string).collect();
+        names.join(between)
+    };
+    let named = some_of(nodes.iter().map(ToString::to_string), nodes.len());
+    let forms = [
+        (
+            format!("the node is up (sinfo -R -n {first})"),
+            format!("the nodes are up (sinfo -R -n {})", all(",")),
+        ),
+        (format!("the name (getent hosts {first})"), format!("the names (getent hosts {})", all(" "))),
+        (
+            format!("{first} is switched on, and whether the network reaches it"),
+            format!("{named} are switched on, and whether the network reaches them"),
+        ),
+        (format!("spelling of {first} in"), format!("spelling of {named} in")),
+        (format!("on {first} at port"), format!("on {named} at port")),
+    ];
+    let form = forms.iter().find(|(of_one, _)| advice.contains(of_one.as_str()));
+    form.map_or_else(|| advice.to_owned(), |(of_one, of_all)| advice.replacen(of_one.as_str(), of_all, 1))
 }
 
 /// Lists the first [`MAX_NAMED`] of `all` names, and the number of the others.
@@ -316,6 +359,7 @@ mod tests {
             silenced_until_ms: None,
             wasted_gpus: 0,
             capture: None,
+            wasted_before: None,
         }
     }
 
@@ -366,6 +410,20 @@ mod tests {
         );
         assert_eq!((entry.nodes().len(), entry.all().count(), entry.since().at_ms), (6, 6, 1_000));
         assert_eq!(entry.evidence(|job| job.to_string()), ["on n1, n2, n3, n4 and 2 more", "no route to n1"]);
+        let advice = |text: &str| {
+            let found = of_one_job.iter().map(|finding| Finding { advice: text.into(), ..finding.clone() });
+            let found: Vec<Finding> = found.collect();
+            fold(found.iter().collect(), [])[0].advice()
+        };
+        assert_eq!(
+            advice("Check whether the node is up (sinfo -R -n n1); the relay retries"),
+            "Check whether the nodes are up (sinfo -R -n n1,n2,n3,n4,n5,n6); the relay retries"
+        );
+        assert_eq!(
+            advice("Check whether sshd runs on n1 at port 22; the relay retries"),
+            "Check whether sshd runs on n1, n2, n3, n4 and 2 more at port 22; the relay retries"
+        );
+        assert_eq!(advice("Report it"), "Report it");
         let silent: Vec<Finding> = ["n1", "n2", "n3"]
             .map(|node| Finding {
                 title: format!("{node} does not respond").as_str().into(),

@@ -109,19 +109,37 @@ pub fn combined_totals(picture: &Picture, jobs: &HashSet<JobId>, now_ms: u64) ->
         }
     }
     let listed = picture.jobs.iter().filter(|job| jobs.contains(&job.id));
-    (0..listed.map(|job| unread_gpus(job, picture)).sum()).for_each(|_: usize| totals.leave_out());
+    let unread = |job: &Job| {
+        let mut read = ReadNodes::default();
+        job_nodes(job, picture).into_iter().for_each(|at| read.add(&picture.nodes[at], job.id));
+        read.unread_gpus(job)
+    };
+    (0..listed.map(unread).sum()).for_each(|_: usize| totals.leave_out());
     totals
 }
 
-/// Returns how many GPUs of a job, as SLURM states their number, are on nodes that were not read yet.
-fn unread_gpus(job: &Job, picture: &Picture) -> usize {
-    let nodes = job_nodes(job, picture).into_iter().map(|at| &picture.nodes[at]);
-    let (read, gpus) = nodes
-        .filter(|node| node.head.facts.is_some() || !node.gpus.is_empty())
-        .fold((0, 0), |(read, gpus), node| (read + 1, gpus + counting_gpus(node, Some(job.id)).count()));
-    match job.gpu_count {
-        Some(all) if read < job.nodes.len() => (all as usize).saturating_sub(gpus),
-        _ => 0,
+/// The nodes of a job that were read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadNodes {
+    nodes: usize,
+    gpus: usize,
+}
+
+impl ReadNodes {
+    /// Adds a node of a job, if it was read.
+    pub fn add(&mut self, node: &NodePicture, job: JobId) {
+        if node.head.facts.is_some() || !node.gpus.is_empty() {
+            self.nodes += 1;
+            self.gpus += counting_gpus(node, Some(job)).count();
+        }
+    }
+
+    /// Returns how many GPUs of the job, as SLURM states their number, are on nodes that were not read yet.
+    pub fn unread_gpus(&self, job: &Job) -> usize {
+        match job.gpu_count {
+            Some(all) if self.nodes < job.nodes.len() => (all as usize).saturating_sub(self.gpus),
+            _ => 0,
+        }
     }
 }
 

@@ -352,5 +352,6 @@ fn welcome(epoch: u32) -> Welcome {
         share: None,
         downtimes: Vec::new(),
         report_webhook: None,
+        utc_offset_min: 0,
     }
 }

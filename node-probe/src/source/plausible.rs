@@ -31,6 +31,8 @@ pub enum Quantity {
     Percent,
     /// Fan speed; nvml.h allows more than 100 %.
     FanPercent,
+    /// Fan speed.
+    RevolutionsPerMinute,
     /// Temperature; below 0 °C is implausible for a running GPU.
     Celsius,
     /// Power draw or limit.
@@ -61,6 +63,7 @@ impl Quantity {
         match self {
             Self::Percent => (100, " %"),
             Self::FanPercent => (200, " %"),
+            Self::RevolutionsPerMinute => (50_000, " rpm"),
             Self::Celsius => (200, " °C"),
             // 100 kW.
             Self::Milliwatts => (100_000_000, " mW"),
@@ -148,6 +151,7 @@ fn quantity(field: GpuField) -> Option<Quantity> {
         Unit::BytePerSecond => Quantity::BytesPerSecond,
         Unit::Megahertz => Quantity::Megahertz,
         Unit::One if field == GpuField::PState => Quantity::PState,
+        Unit::One if field == GpuField::FanRpm => Quantity::RevolutionsPerMinute,
         Unit::One if metric.kind == ValueKind::Counter => Quantity::Count,
         Unit::One | Unit::Hundredth | Unit::Second => return None,
     })

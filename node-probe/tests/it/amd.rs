@@ -450,7 +450,8 @@ fn a_fan_that_only_counts_turns_has_a_share_of_its_highest_speed() {
         "amdgpu",
         &[("device", "0x744c"), ("hwmon/hwmon3/fan1_input", "1650"), ("hwmon/hwmon3/fan1_max", "3300")],
     );
-    assert_eq!(gpu(&tree.report())["fan_pct"], 50);
+    let report = tree.report();
+    assert_eq!((&gpu(&report)["fan_pct"], &gpu(&report)["fan_rpm"]), (&json!(50), &json!(1_650)));
 }
 
 #[test]
@@ -502,6 +503,7 @@ fn implausible_values_of_any_vendor_fail() {
     assert_eq!(failed("power_mw"), "the driver reported 4294967295000 mW");
     assert_eq!(failed("sm_clock_mhz"), "the driver reported 65535000 MHz");
     assert_eq!(failed("fan_pct"), "the driver reported 2184500 %");
+    assert_eq!(failed("fan_rpm"), "the driver reported 65535 rpm");
     assert_eq!(gpu["mem_total_bytes"], 25_753_026_560_u64);
     assert!(report["hello"]["gpus"][0]["temp_slowdown_c"]["failed"].is_string());
     assert!(report["health"][0]["pcie_replays"]["failed"].is_string());

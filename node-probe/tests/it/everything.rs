@@ -26,7 +26,7 @@ fn settled(probe: &mut Probe, seq: u64) -> Sample {
 }
 
 /// Readings that NVML does not have.
-const OF_OTHERS: [GpuField; 2] = [GpuField::HotspotTemp, GpuField::HostMemUsed];
+const OF_OTHERS: [GpuField; 3] = [GpuField::HotspotTemp, GpuField::HostMemUsed, GpuField::FanRpm];
 
 #[test]
 fn a_gpu_with_all_features_has_a_value_for_every_reading() {

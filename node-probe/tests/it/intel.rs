@@ -38,6 +38,8 @@ pub fn add_b580(tree: &Tree, number: u32, pci: &str) {
             ("hwmon/hwmon5/temp3_input", "60000"),
             ("hwmon/hwmon5/energy1_input", "1000000000"),
             ("hwmon/hwmon5/power1_max", "190000000"),
+            ("hwmon/hwmon5/fan1_input", "0"),
+            ("hwmon/hwmon5/fan2_input", "1180"),
         ],
     );
 }
@@ -54,7 +56,7 @@ fn all_readings_of_xe_are_mapped() {
     let gpu = gpu(&report);
     let expected = json!({
         "util_pct": 100, "sm_clock_mhz": 2_850, "temp_c": 52, "mem_temp_c": 60, "power_mw": 0,
-        "power_limit_mw": 190_000, "energy_mj": 1_000_000, "throttle_reasons": 4,
+        "power_limit_mw": 190_000, "energy_mj": 1_000_000, "throttle_reasons": 4, "fan_rpm": 1_180,
         "mem_used_bytes": "unsupported", "mem_util_pct": "unsupported",
     });
     for (name, value) in expected.as_object().unwrap() {

@@ -168,6 +168,9 @@ pub struct Welcome {
     pub downtimes: Vec<Downtime>,
     /// The host to which the relay can post reports of jobs, without the secret part of the URL; owner only.
     pub report_webhook: Option<Text>,
+    /// Offset of the login node's local time from UTC, in min: logs, SLURM's commands and notices have that time.
+    #[serde(default)]
+    pub utc_offset_min: i32,
 }
 
 /// A time in which no relay of this host stored the history.

@@ -79,6 +79,43 @@ pub struct Finding {
     /// The places of the job's processes when it began, if captured; never sent to guests.
     #[serde(default)]
     pub capture: Option<Box<FindingCapture>>,
+    /// GPU-time lost to it while `wasted_gpus` was another number; `None` if it always was this one.
+    #[serde(default)]
+    pub wasted_before: Option<WastedBefore>,
+}
+
+/// GPU-time lost to a finding before the number of its wasted GPUs changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ReportWastedBefore))]
+pub struct WastedBefore {
+    /// GPU-time in ms.
+    pub gpu_ms: u64,
+    /// When the number last changed, in ms since 1970. It is in the future while the finding is not seen and may be over.
+    pub until_ms: u64,
+}
+
+/// GPUs that do no useful work because of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waste {
+    /// Their number.
+    pub gpus: u32,
+    /// Since when it is this number, in ms since 1970.
+    pub since_ms: u64,
+    /// GPU-time in ms that was lost before that.
+    pub before_gpu_ms: u64,
+}
+
+impl Waste {
+    /// Returns the GPU-time lost by `until_ms`, in ms since 1970, in ms.
+    pub fn gpu_ms(&self, until_ms: u64) -> u64 {
+        let since = u64::from(self.gpus).saturating_mul(until_ms.saturating_sub(self.since_ms));
+        self.before_gpu_ms.saturating_add(since)
+    }
+
+    /// Returns the GPU-hours lost by `until_ms`, in ms since 1970.
+    pub fn gpu_hours(&self, until_ms: u64) -> f64 {
+        self.gpu_ms(until_ms) as f64 / 3_600_000.0
+    }
 }
 
 /// A time in which some findings are not reported: listed as silenced, and never a notice.
@@ -162,15 +199,17 @@ impl Finding {
         self.ended_ms.is_none()
     }
 
+    /// Returns the GPUs that do no useful work because of it.
+    pub fn waste(&self) -> Waste {
+        let (since_ms, before_gpu_ms) =
+            self.wasted_before.map_or((self.since_ms, 0), |before| (before.until_ms, before.gpu_ms));
+        Waste { gpus: self.wasted_gpus, since_ms, before_gpu_ms }
+    }
+
     /// Returns the GPU-hours lost to it by `now_ms`, in ms since 1970.
     pub fn wasted_gpu_hours(&self, now_ms: u64) -> f64 {
-        gpu_hours(self.wasted_gpus, self.since_ms, self.ended_ms.unwrap_or(now_ms))
+        self.waste().gpu_hours(self.ended_ms.unwrap_or(now_ms))
     }
-}
-
-/// Returns the GPU-hours of `gpus` GPUs from `since_ms` to `until_ms`.
-pub fn gpu_hours(gpus: u32, since_ms: u64, until_ms: u64) -> f64 {
-    f64::from(gpus) * until_ms.saturating_sub(since_ms) as f64 / 3_600_000.0
 }
 
 impl FindingGpu {

@@ -1,8 +1,8 @@
 //! Reports: resource usage of a job, and sums over many jobs.
 
-use crate::finding::Finding;
+use crate::finding::{Finding, FindingKind, FindingSeverity};
 use crate::note::Note;
-use crate::{GpuUuid, JobId, NodeName, Text};
+use crate::{GpuUuid, JobId, LongText, NodeName, Text};
 use serde::{Deserialize, Serialize};
 
 /// Number of tenths of the scale of utilisation.
@@ -24,6 +24,13 @@ pub enum ReportQuery {
         /// Number of days, up to now.
         days: u32,
     },
+    /// Faults of a node and of its GPUs during the jobs of the last days, at most [`MAX_DAYS`]; owner only.
+    Faults {
+        /// The node.
+        node: NodeName,
+        /// Number of days, up to now.
+        days: u32,
+    },
 }
 
 /// Response to a [`ReportQuery`].
@@ -36,6 +43,36 @@ pub enum ReportAnswer {
     Usage(Box<Usage>),
     /// No answer, for this reason.
     Refused(Text),
+    /// Faults of the node, the worst first, then the latest.
+    Faults(Vec<NodeFault>),
+}
+
+/// One kind of fault of a GPU or of a node as a whole, as found during jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NodeFault {
+    /// The node.
+    pub node: NodeName,
+    /// Index of the GPU; `None` if the fault is of the node as a whole.
+    pub gpu: Option<u32>,
+    /// The kind of finding.
+    pub kind: FindingKind,
+    /// The worst severity.
+    pub severity: FindingSeverity,
+    /// The latest title.
+    pub title: LongText,
+    /// Number of such findings.
+    pub times: u32,
+    /// Number of jobs that it affected.
+    pub jobs: u32,
+    /// When it began first, in ms since 1970.
+    pub first_ms: u64,
+    /// When it was last seen, in ms since 1970.
+    pub last_ms: u64,
+    /// For how long it lasted in all, in s; 0 for an event such as an Xid.
+    pub lasted_s: u64,
+    /// Whether it lasted when the report was made.
+    pub is_active: bool,
 }
 
 /// Report of a job's resource usage. A value that was never known is absent, not zero.

@@ -93,7 +93,11 @@ fn messages_of_the_page() {
         host_fields: vec!["cpu_pct".into()],
     };
     both("query-range", &ClientMessage::Range { number: 6, query });
-    let queries = [ReportQuery::Jobs(vec![JobId(17), JobId(18)]), ReportQuery::Usage { days: 30 }];
+    let queries = [
+        ReportQuery::Jobs(vec![JobId(17), JobId(18)]),
+        ReportQuery::Usage { days: 30 },
+        ReportQuery::Faults { node: node_name(), days: 30 },
+    ];
     both("query-report", &queries.map(|query| ClientMessage::Report { number: 7, query }).to_vec());
 }
 

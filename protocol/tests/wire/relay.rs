@@ -1,8 +1,8 @@
 //! Messages of the relay to the page: snapshots, changes, responses.
 
 use crate::values::{
-    audit_entry, audit_log, exchange, finding, gpu, health_changes, history, insight, job, node, node_name,
-    note, process, share, share_link, sharing, status, usage,
+    audit_entry, audit_log, exchange, finding, gpu, health_changes, history, insight, job, node, node_fault,
+    node_name, note, process, share, share_link, sharing, status, usage,
 };
 use crate::{both, frozen};
 use nodeglass_protocol::field::NamedCells;
@@ -49,6 +49,7 @@ fn messages_of_the_relay() {
             share: Some(Box::new(share().terms)),
             downtimes: vec![Downtime { from_ms: 1_000, to_ms: 9_000 }],
             report_webhook: Some("https://chat.example.org/…".into()),
+            utc_offset_min: -210,
         })),
     );
     let picture = Picture {
@@ -89,6 +90,7 @@ fn messages_of_the_relay() {
         ReportAnswer::Jobs(vec![report()]),
         ReportAnswer::Usage(Box::new(usage_of_jobs())),
         ReportAnswer::Refused("only the owner of this relay may see this".into()),
+        ReportAnswer::Faults(vec![node_fault()]),
     ];
     both("reports", &answers.map(|answer| ServerMessage::Report { number: 7, answer }).to_vec());
     both("histories", &ServerMessage::Histories(Histories { topic: 3, nodes: vec![(1, history())] }));

@@ -6,7 +6,7 @@ use nodeglass_protocol::capture::{
 };
 use nodeglass_protocol::cluster::{ClusterSummary, GpuCounts, NodeCounts, PartitionSummary, UnavailableNode};
 use nodeglass_protocol::field::Row;
-use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind, FindingSeverity, WastedBefore};
 use nodeglass_protocol::gpu::{
     GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink, Vgpu, VgpuLicense, Virtualization,
 };
@@ -24,6 +24,7 @@ use nodeglass_protocol::picture::{
 use nodeglass_protocol::probe::{ProcessGap, SourceState, SourceVersions};
 use nodeglass_protocol::process::{Container, ProcessFacts, ProcessKind, Rank, Runtime};
 use nodeglass_protocol::replay::ReplayStatus;
+use nodeglass_protocol::report::NodeFault;
 use nodeglass_protocol::request::{AuditEntry, ProcessRef};
 use nodeglass_protocol::share::{
     HiddenParts, Scope, Share, ShareId, ShareLink, ShareTerms, Sharing, Visitor,
@@ -160,6 +161,7 @@ pub fn finding() -> Finding {
         silenced_until_ms: Some(1_790_000_000_000),
         wasted_gpus: 1,
         capture: Some(Box::new(finding_capture())),
+        wasted_before: Some(WastedBefore { gpu_ms: 90_000, until_ms: 1_700_000_190_000 }),
     }
 }
 
@@ -460,5 +462,21 @@ pub fn cluster() -> ClusterSummary {
         partitions: vec![PartitionSummary { name: "gpu".into(), nodes, gpus: Some(vec![a100]) }],
         unavailable: vec![drained],
         unavailable_omitted: 7,
+    }
+}
+
+pub fn node_fault() -> NodeFault {
+    NodeFault {
+        node: node_name(),
+        gpu: Some(3),
+        kind: FindingKind::Thermal,
+        severity: FindingSeverity::Warning,
+        title: "gpu-01 GPU 3 is too hot: 1,095 of 1,980 MHz".into(),
+        times: 7,
+        jobs: 3,
+        first_ms: 1_700_000_100_000,
+        last_ms: 1_700_900_000_000,
+        lasted_s: 86_400,
+        is_active: true,
     }
 }

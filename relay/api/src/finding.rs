@@ -7,6 +7,9 @@ use nodeglass_protocol::{GpuUuid, JobId, NodeName, Text};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// Milliseconds of an hour.
+const HOUR_MS: f64 = 3_600_000.0;
+
 /// A conclusion of the relay from readings, with evidence, meaning and advice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Finding {
@@ -48,8 +51,20 @@ pub struct Finding {
     pub silenced_until: Option<Timestamp>,
     /// Number of GPUs that do no useful work because of it.
     pub wasted_gpus: u32,
+    /// GPU-time lost to it while `wasted_gpus` was another number; `null` if it always was this one.
+    #[serde(default)]
+    pub wasted_before: Option<WastedBefore>,
     /// The places of the job's processes when it began; `null` if not captured, and for guests.
     pub capture: Option<Capture>,
+}
+
+/// GPU-time lost to a finding before the number of its wasted GPUs changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct WastedBefore {
+    /// GPU-hours.
+    pub gpu_hours: f64,
+    /// When the number last changed. It is in the future while the finding is not seen and may be over.
+    pub until: Timestamp,
 }
 
 /// A GPU that a finding is about.
@@ -90,6 +105,10 @@ impl Finding {
             ended_at: finding.ended_ms.map(Timestamp::from_millis),
             silenced_until: finding.silenced_until_ms.map(Timestamp::from_millis),
             wasted_gpus: finding.wasted_gpus,
+            wasted_before: finding.wasted_before.map(|before| WastedBefore {
+                gpu_hours: before.gpu_ms as f64 / HOUR_MS,
+                until: Timestamp::from_millis(before.until_ms),
+            }),
             capture: finding.capture.as_deref().map(Capture::new),
         }
     }
@@ -120,6 +139,10 @@ impl Finding {
             silenced_until_ms: self.silenced_until.map(Timestamp::as_millis),
             wasted_gpus: self.wasted_gpus,
             capture: None,
+            wasted_before: self.wasted_before.as_ref().map(|before| finding::WastedBefore {
+                gpu_ms: (before.gpu_hours * HOUR_MS).round() as u64,
+                until_ms: before.until.as_millis(),
+            }),
         }
     }
 }
@@ -130,7 +153,9 @@ mod tests {
 
     #[test]
     fn a_finding_read_back_says_the_same() {
-        let finding = crate::fixtures::finding("thermal/17");
+        let wasted_before = Some(finding::WastedBefore { gpu_ms: 12_345_678, until_ms: 90_000 });
+        let finding =
+            finding::Finding { wasted_gpus: 3, wasted_before, ..crate::fixtures::finding("thermal/17") };
         assert_eq!(Finding::new(&finding).of_picture(), finding);
     }
 }

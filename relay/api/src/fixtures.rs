@@ -26,5 +26,6 @@ pub fn finding(key: &str) -> Finding {
         silenced_until_ms: None,
         wasted_gpus: 0,
         capture: None,
+        wasted_before: None,
     }
 }

@@ -4,7 +4,8 @@ use super::now::Now;
 use super::series::STEP_MS;
 use super::thresholds::Thresholds;
 use nodeglass_protocol::finding::{
-    self, Finding, FindingGpu, FindingKind, FindingSeverity, FindingTrait, MAX_EVIDENCE, MAX_FINDINGS,
+    self, Finding, FindingGpu, FindingKind, FindingSeverity, FindingTrait, MAX_EVIDENCE, MAX_FINDINGS, Waste,
+    WastedBefore,
 };
 use nodeglass_protocol::{JobId, LongText, NodeName, Text};
 use nodeglass_rules::text;
@@ -120,6 +121,9 @@ struct Earlier {
     since_ms: u64,
     or_earlier: bool,
     found_ms: u64,
+    /// See [`Finding::waste`] and [`Finding::wasted_before`].
+    waste: Waste,
+    wasted_before: Option<WastedBefore>,
     nodes: Vec<NodeName>,
     is_of_job: bool,
     /// Since when it could be seen and was not, in ms of the relay's clock.
@@ -139,8 +143,6 @@ struct Track {
     cause: Option<(String, u64)>,
     /// The finding before it ended and returned.
     before: Option<Box<Finding>>,
-    /// Time at which its job began to wait for this straggler instead of another one, in ms since 1970.
-    charged_ms: Option<u64>,
 }
 
 /// Explanation of an active finding when its cause was last read.
@@ -160,22 +162,14 @@ impl Track {
         if self.is_confirmed { Some(&self.finding) } else { self.before.as_deref() }
     }
 
-    /// The finding as it is listed. What a straggler costs begins when its job began to wait for it: until then, another
-    /// one had cost the same time.
-    fn shown(&self) -> Option<Finding> {
-        let mut finding = self.listed()?.clone();
-        if let Some(charged_ms) = self.charged_ms.filter(|at_ms| *at_ms > finding.since_ms)
-            && self.is_confirmed
-            && finding.wasted_gpus > 0
-        {
-            let hidden_s = (charged_ms - finding.since_ms) / 1_000;
-            let before = format!("slow for {} before, hidden behind a slower GPU", text::span(hidden_s));
-            // The cost stays last.
-            finding.evidence.truncate(MAX_EVIDENCE - 1);
-            finding.evidence.insert(finding.evidence.len().saturating_sub(1), Text::new(before));
-            (finding.since_ms, finding.or_earlier) = (charged_ms, false);
+    /// Stops its cost until `until_ms`, in ms since 1970; returns whether it had not stopped.
+    fn stop_cost(&mut self, wall_ms: u64, until_ms: u64) -> bool {
+        let waste = self.finding.waste();
+        let grows = waste.gpus > 0 && waste.since_ms <= wall_ms;
+        if grows {
+            self.finding.wasted_before = Some(WastedBefore { gpu_ms: waste.gpu_ms(wall_ms), until_ms });
         }
-        Some(finding)
+        grows
     }
 
     /// Returns whether it is a straggler that its job waits for.
@@ -205,7 +199,16 @@ impl Tracker {
         let known = |finding: &Finding| {
             let Finding { since_ms, or_earlier, found_ms, .. } = *finding;
             let (nodes, is_of_job) = (finding.nodes.clone(), !finding.jobs.is_empty());
-            let known = Earlier { since_ms, or_earlier, found_ms, nodes, is_of_job, absent_since_ms: None };
+            let known = Earlier {
+                since_ms,
+                or_earlier,
+                found_ms,
+                waste: finding.waste(),
+                wasted_before: finding.wasted_before,
+                nodes,
+                is_of_job,
+                absent_since_ms: None,
+            };
             (finding.key.to_string(), known)
         };
         self.earlier.extend(earlier.take(MAX_FINDINGS).map(known));
@@ -250,6 +253,8 @@ impl Tracker {
                 track.finding.ended_ms = Some(now.to_wall_ms(track.last_ms).min(wall_ms));
                 changed |= track.is_confirmed;
             }
+            // It may be over: it costs nothing more unless it is seen again.
+            changed |= track.stop_cost(wall_ms, wall_ms.saturating_add(clear_ms)) && track.is_confirmed;
         }
         let can_be_seen = |key: &str, earlier: &Earlier| {
             (has_jobs || !earlier.is_of_job)
@@ -263,12 +268,13 @@ impl Tracker {
         changed || self.tracks.len() != before
     }
 
-    /// Sets the time since which jobs wait for another straggler than the `charged` ones before.
+    /// Begins the cost of stragglers that jobs wait for instead of the `charged` ones: these cost the time before.
     fn hand_over(&mut self, charged: &BTreeMap<String, Vec<JobId>>, now: Now) {
         for (key, track) in self.tracks.iter_mut().filter(|(_, track)| track.is_charged()) {
             let follows = |jobs: &Vec<JobId>| track.finding.jobs.iter().any(|job| jobs.contains(job));
             if !charged.contains_key(key) && charged.values().any(follows) {
-                track.charged_ms = Some(now.wall_ms());
+                let gpu_ms = track.finding.waste().before_gpu_ms;
+                track.finding.wasted_before = Some(WastedBefore { gpu_ms, until_ms: now.wall_ms() });
             }
         }
     }
@@ -311,7 +317,6 @@ impl Tracker {
             Some(track) if was_confirmed => track.finding.found_ms,
             _ => now.wall_ms(),
         };
-        let charged_ms = known.as_ref().and_then(|track| track.charged_ms);
         let ended_before_ms = before.as_ref().and_then(|before| before.ended_ms);
         let (at_ms, or_earlier) = detection.since.unwrap_or((first_ms, false));
         let by_readings = (now.to_wall_ms(at_ms), or_earlier);
@@ -332,9 +337,16 @@ impl Tracker {
             }
             finding.found_ms = earlier.found_ms;
         }
+        let known_waste = match (&known, self.earlier.get(&key)) {
+            (Some(Track { finding, .. }), _) => Some((finding.waste(), finding.wasted_before)),
+            (None, Some(earlier)) => Some((earlier.waste, earlier.wasted_before)),
+            (None, None) => None,
+        };
+        finding.wasted_before =
+            known_waste.and_then(|known| wasted_before(known, finding.wasted_gpus, now.wall_ms()));
         let changed = is_confirmed && known.is_none_or(|track| !was_confirmed || track.finding != finding);
         let last_ms = now.relay_ms;
-        let track = Track { finding, first_ms, last_ms, is_confirmed, cause, before, charged_ms };
+        let track = Track { finding, first_ms, last_ms, is_confirmed, cause, before };
         self.tracks.insert(key, track);
         changed
     }
@@ -387,8 +399,7 @@ impl Tracker {
             let is_idle = matches!(finding.kind, FindingKind::IdleGpus | FindingKind::UnusedGpus);
             !(is_idle && finding.is_active() && finding.jobs.iter().any(|job| without_process.contains(job)))
         };
-        let shown = self.tracks.values().filter_map(Track::shown);
-        let mut list: Vec<Finding> = shown.filter(|finding| is_listed(&finding)).collect();
+        let mut list: Vec<Finding> = confirmed().filter(is_listed).cloned().collect();
         list.sort_unstable_by(finding::order);
         list
     }
@@ -408,6 +419,19 @@ fn start(by_readings: (u64, bool), known: Option<&Track>, ended_before_ms: Optio
         Some(ended_ms) if since.0 < ended_ms => (ended_ms, false),
         _ => since,
     }
+}
+
+/// Returns what was lost before `gpus` GPUs are wasted at `wall_ms`, in ms since 1970: what a finding has cost is never taken
+/// back.
+fn wasted_before(
+    (known, before): (Waste, Option<WastedBefore>),
+    gpus: u32,
+    wall_ms: u64,
+) -> Option<WastedBefore> {
+    if known.gpus == gpus && known.since_ms <= wall_ms {
+        return before;
+    }
+    Some(WastedBefore { gpu_ms: known.gpu_ms(wall_ms), until_ms: wall_ms })
 }
 
 /// Returns whether a key is a subject or a part of it.
@@ -437,6 +461,7 @@ fn listed(detection: Detection, key: &str, since: (u64, bool), found_ms: u64) ->
         silenced_until_ms: None,
         wasted_gpus: u32::try_from(detection.wasted_gpus).unwrap_or(u32::MAX),
         capture: None,
+        wasted_before: None,
     }
 }
 

@@ -4,6 +4,7 @@ use nodeglass_platform::local_time::{LocalTime, since};
 use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{JobId, NodeName, Text};
+use nodeglass_rules::attention::advice_on_nodes;
 use nodeglass_rules::job_events::JobEvent;
 use nodeglass_rules::{job_names, outcome, text};
 use serde::Serialize;
@@ -193,7 +194,9 @@ impl Notice {
                 let more = (more > 0).then(|| format!("and {more} more"));
                 let first = findings.iter().min_by_key(|finding| finding.since_ms);
                 let since = first.map(since_of);
-                let advice = findings.first().map(|finding| format!("→ {}", finding.advice));
+                let nodes: Vec<&NodeName> = findings.iter().flat_map(|finding| &finding.nodes).collect();
+                let advice = findings.first().map(|finding| advice_on_nodes(finding.advice.as_str(), &nodes));
+                let advice = advice.map(|advice| format!("→ {advice}"));
                 titles.chain(more).chain(affected(jobs)).chain(since).chain(advice).collect()
             }
             Self::Resolved(finding, jobs) => {

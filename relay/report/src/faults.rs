@@ -1,42 +1,13 @@
 //! Faults of nodes and their GPUs across jobs: what was found, how often, since when and for how long.
 
 use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity};
-use nodeglass_protocol::report::Report;
+use nodeglass_protocol::report::{NodeFault, Report};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName};
-use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use utoipa::ToSchema;
 
 /// Maximum number of faults; further ones are left out.
 const MAX_FAULTS: usize = 2_000;
-
-/// One kind of fault of a GPU or of a node as a whole.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct NodeFault {
-    /// The node.
-    pub node: NodeName,
-    /// Index of the GPU; `None` if the fault is of the node as a whole.
-    pub gpu: Option<u32>,
-    /// The kind of finding.
-    pub kind: FindingKind,
-    /// The worst severity.
-    pub severity: FindingSeverity,
-    /// The latest title.
-    pub title: String,
-    /// Number of such findings.
-    pub times: u32,
-    /// Number of jobs that it affected.
-    pub jobs: u32,
-    /// When it began first, in ms since 1970.
-    pub first_ms: u64,
-    /// When it was last seen, in ms since 1970.
-    pub last_ms: u64,
-    /// For how long it lasted in all, in s; 0 for an event such as an Xid.
-    pub lasted_s: u64,
-    /// Whether it lasted when the report was made.
-    pub is_active: bool,
-}
 
 /// Collects the faults of nodes from reports of jobs.
 #[derive(Debug, Default)]
@@ -85,7 +56,7 @@ impl NodeFaults {
                 gpu,
                 kind: finding.kind,
                 severity: finding.severity,
-                title: finding.title.to_string(),
+                title: finding.title.clone(),
                 times: 0,
                 jobs: 0,
                 first_ms: finding.since_ms,
@@ -104,7 +75,7 @@ impl NodeFaults {
         fault.first_ms = fault.first_ms.min(finding.since_ms);
         fault.is_active |= finding.is_active() && !is_event && !report.is_final;
         if last_ms > fault.last_ms {
-            (fault.last_ms, fault.title) = (last_ms, finding.title.to_string());
+            (fault.last_ms, fault.title) = (last_ms, finding.title.clone());
         }
         if is_new {
             fault.times += 1;
@@ -157,6 +128,7 @@ mod tests {
             silenced_until_ms: None,
             wasted_gpus: 0,
             capture: None,
+            wasted_before: None,
         };
         record.findings = found.iter().map(finding).collect();
         record.report()

@@ -15,13 +15,14 @@ mod units;
 mod usage;
 
 pub use chat::{Chat, code_block, message};
-pub use faults::{NodeFault, NodeFaults};
+pub use faults::NodeFaults;
 use nodeglass_protocol::field::{Field as _, Row};
 use nodeglass_protocol::finding::{Finding, FindingTrait};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::note::{self, MAX_PER_JOB, Note};
 use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 use nodeglass_protocol::report::MAX_FINDINGS;
+pub use nodeglass_protocol::report::NodeFault;
 pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
 use serde::{Deserialize, Serialize};

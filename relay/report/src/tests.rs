@@ -437,6 +437,7 @@ fn finding(key: &str, since_ms: u64, ended_ms: Option<u64>) -> Finding {
         silenced_until_ms: None,
         wasted_gpus: 0,
         capture: None,
+        wasted_before: None,
     }
 }
 

@@ -149,6 +149,7 @@ fn welcome() -> Welcome {
         share: None,
         downtimes: Vec::new(),
         report_webhook: None,
+        utc_offset_min: 0,
     }
 }
 
@@ -272,6 +273,7 @@ fn what_slows_a_gpu_down_is_one_finding_with_it_as_in_the_page() {
         silenced_until_ms: None,
         wasted_gpus: 0,
         capture: None,
+        wasted_before: None,
     };
     let slow = || found(FindingKind::Straggler, "GPU 5 slow", "GPU-5");
     let state = |findings: Vec<Finding>| {

@@ -2,6 +2,7 @@
 
 use nodeglass_access::cache_buster::CacheBuster;
 use nodeglass_platform::clock::Clock;
+use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::{Downtime, Mode, Role, Welcome};
 use nodeglass_protocol::share::ShareTerms;
@@ -45,13 +46,14 @@ impl About {
         let share =
             session.terms().map(|terms| Box::new(ShareTerms { label: Text::default(), ..terms.clone() }));
         let at_ms = self.clock.now_ms();
+        let wall_ms = at_ms.saturating_add_signed(self.clock.displayed_wall_ahead_ms());
         let role = if share.is_some() { Role::Guest } else { Role::Owner };
         Welcome {
             proto,
             build: self.build.clone(),
             epoch: self.epoch,
             at_ms,
-            wall_ms: at_ms.saturating_add_signed(self.clock.displayed_wall_ahead_ms()),
+            wall_ms,
             user: self.user.clone(),
             host: self.host.clone(),
             cluster: self.cluster.clone(),
@@ -63,6 +65,7 @@ impl About {
             report_webhook: self.report_webhook.clone().filter(|_| role == Role::Owner),
             share,
             downtimes: self.downtimes.clone(),
+            utc_offset_min: i32::try_from(LocalTime::utc_offset_s(wall_ms / 1_000) / 60).unwrap_or(0),
         }
     }
 }

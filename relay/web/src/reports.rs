@@ -21,11 +21,15 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
     let refused = |why: &str| ReportAnswer::Refused(why.into());
     let answer = match query {
         ReportQuery::Jobs(ids) => timeout(TIMEOUT, jobs(web, ids, viewer)).await.map(ReportAnswer::Jobs),
-        ReportQuery::Usage { .. } if viewer.is_guest() => {
+        ReportQuery::Usage { .. } | ReportQuery::Faults { .. } if viewer.is_guest() => {
             return refused("only the owner of this relay may see this");
         }
         ReportQuery::Usage { days } => usage(web, days).await.map(|usage| match usage {
             Some(usage) => ReportAnswer::Usage(Box::new(usage)),
+            None => refused("the database of jobs cannot be read"),
+        }),
+        ReportQuery::Faults { node, days } => faults(web, days).await.map(|faults| match faults {
+            Some(faults) => ReportAnswer::Faults(faults.list(Some(&node))),
             None => refused("the database of jobs cannot be read"),
         }),
     };
@@ -60,7 +64,7 @@ pub(super) async fn job(web: &WebState, id: JobId, viewer: &Viewer) -> Result<Op
 /// # Errors
 /// The database does not respond in time.
 pub(super) async fn faults(web: &WebState, days: u32) -> Result<Option<NodeFaults>, Elapsed> {
-    timeout(TIMEOUT, web.store.faults(days)).await
+    timeout(TIMEOUT, web.store.faults(days.min(MAX_DAYS))).await
 }
 
 /// The reports of the owner's running jobs that are not among the stored ones: a job is stored some time after its start.

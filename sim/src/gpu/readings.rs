@@ -159,9 +159,10 @@ fn board(scenario: &Scenario, node: usize, unit: &Unit, workload: &Workload, t_m
         // Desktop GPUs of Ada have no JPEG engine.
         jpg_pct: if_any(on_card && !model.fan, 0),
         ofa_pct: if_any(on_card, 0),
-        // NVML has neither.
+        // As with NVML.
         hotspot_temp_c: Reading::Unsupported,
         host_mem_used_bytes: Reading::Unsupported,
+        fan_rpm: Reading::Unsupported,
         ..GpuSample::default()
     }
 }

@@ -19,7 +19,7 @@ use crate::domain::severity::Severity;
 use crate::domain::sorting;
 use crate::domain::text;
 use nodeglass_protocol::capture::FindingCapture;
-use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity, Waste};
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{Field as _, GpuField, GpuUuid, JobId, NodeName, Picture};
@@ -62,10 +62,8 @@ pub struct Item {
     pub nodes: Vec<NodeName>,
     /// The GPUs that it is about.
     pub gpus: Vec<GpuUuid>,
-    /// Number of GPUs that do no useful work because of it.
-    pub wasted_gpus: u32,
-    /// Since when they do, in ms since 1970: what is folded into it may have begun earlier.
-    pub wasted_since_ms: u64,
+    /// The GPUs that do no useful work because of it.
+    pub waste: Waste,
     /// Whether it is about a job that has ended, so that nothing can be helped any more.
     pub is_past: bool,
     /// The findings that it represents: its own, and folded ones.
@@ -212,14 +210,13 @@ impl Item {
             evidence: text::capitalised(&evidence.join(" · ")),
             positions: finding.capture.iter().flat_map(|capture| capture.lines()).collect(),
             capture: finding.capture.as_deref().cloned().map(Arc::new),
-            advice: finding.advice.to_string(),
+            advice: folded.advice(),
             reason: folded.reason(),
             since: folded.since(),
             ended_ms: finding.ended_ms,
             nodes: folded.nodes(),
             gpus: finding.gpus.iter().map(|gpu| gpu.uuid.clone()).collect(),
-            wasted_gpus: finding.wasted_gpus,
-            wasted_since_ms: finding.since_ms,
+            waste: folded.waste(),
             is_past: finding.kind == FindingKind::Failed,
             sources: folded.all().map(Source::of).collect(),
             whole_job: match affected.as_slice() {
@@ -277,8 +274,7 @@ impl Item {
 
     /// Returns what it has cost until `now_ms`, in ms since 1970: `1.6 GPU-h idle`. `None` below a twentieth of a GPU-hour.
     pub fn cost_text(&self, now_ms: u64) -> Option<String> {
-        let hours =
-            finding::gpu_hours(self.wasted_gpus, self.wasted_since_ms, self.ended_ms.unwrap_or(now_ms));
+        let hours = self.waste.gpu_hours(self.ended_ms.unwrap_or(now_ms));
         cost::text(self.kind, hours, self.since.or_earlier)
     }
 }

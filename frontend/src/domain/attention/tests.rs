@@ -57,6 +57,7 @@ pub fn finding(kind: FindingKind, job: u32, node: &str) -> Finding {
         silenced_until_ms: None,
         wasted_gpus: 0,
         capture: None,
+        wasted_before: None,
     }
 }
 

@@ -334,6 +334,7 @@ impl Sensors {
             mem_clock_mhz: clock(reader, [&self.mem_clock, &self.mem_levels], metrics.mem_mhz),
             video_clock_mhz: known(metrics.video_mhz),
             fan_pct: self.fan(reader),
+            fan_rpm: reader.number(&self.fan),
             ..facts::unsupported_sample()
         }
     }

@@ -40,6 +40,7 @@ struct Sensors {
     package_shutdown: Attribute,
     memory: Attribute,
     memory_limit: Attribute,
+    fans: [Attribute; 3],
     vram_total: Attribute,
     vram_free: Attribute,
     /// Size of the memory of each tile, which kernels without `vram_total` have.
@@ -63,6 +64,7 @@ impl Sensors {
             package_shutdown: hwmon.open_temperature(package, "emergency"),
             memory: hwmon.open_temperature(memory, "input"),
             memory_limit: hwmon.open_temperature(memory, "crit"),
+            fans: [1, 2, 3].map(|fan| hwmon.open(&format!("fan{fan}_input"))),
             // Only some kernels of Intel's data-centre releases have them.
             vram_total: Attribute::open(&card.folder.join("lmem_total_bytes")),
             vram_free: Attribute::open(&card.folder.join("lmem_avail_bytes")),
@@ -108,6 +110,15 @@ fn power_limit(sensors: &Sensors, reader: &mut Reader) -> Reading<u64> {
         limit = or_else(limit, || next);
     }
     limit
+}
+
+/// Reads the speed of the fastest fan, in revolutions a minute.
+fn fastest_fan(sensors: &Sensors, reader: &mut Reader) -> Reading<u64> {
+    let faster = |one, other| match (one, other) {
+        (Reading::Value(one), Reading::Value(other)) => Reading::Value(u64::max(one, other)),
+        (one, other) => or_else(one, || other),
+    };
+    sensors.fans.iter().fold(Reading::Unsupported, |fastest, fan| faster(fastest, reader.number(fan)))
 }
 
 impl Device for IntelDevice {
@@ -170,6 +181,7 @@ impl Device for IntelDevice {
             power_mw: self.power.rate(energy.clone(), mono_ns).map(|microwatts| microwatts / 1_000),
             power_limit_mw: limit.map(|microwatts| microwatts / 1_000),
             energy_mj: energy.map(|microjoules| microjoules / 1_000),
+            fan_rpm: fastest_fan(sensors, reader),
             ..facts::unsupported_sample()
         }
     }

@@ -102,9 +102,10 @@ fn query_all(device: &Device<'_>, queries: &mut QueryCache) -> GpuSample {
         dec_pct: queries.number(Query::Decoder, || device.decoder_utilization().map(|info| info.utilization)),
         jpg_pct: queries.number(Query::Jpg, || ffi::jpg_utilization(device)),
         ofa_pct: queries.number(Query::Ofa, || ffi::ofa_utilization(device)),
-        // NVML has neither.
+        // NVML has neither hotspot nor host memory, and states the speed of fans in %.
         hotspot_temp_c: Reading::Unsupported,
         host_mem_used_bytes: Reading::Unsupported,
+        fan_rpm: Reading::Unsupported,
         ..GpuSample::default()
     }
 }

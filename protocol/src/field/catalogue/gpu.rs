@@ -264,4 +264,8 @@ catalogue! {
     HostMemUsed: host_mem_used_bytes = Metric::bytes("host_mem_used_bytes", MIB_64, Memory,
         "Host memory used by the GPU", "memory of the host that is mapped to the GPU").label("Of the host")
         .short("Host mem").variants(HOST_MEMORY).column("hostmem");
+    /// Speed of the fastest fan, in revolutions a minute (AMD and Intel: `fan1_input`, …).
+    FanRpm: fan_rpm = Metric::gauge("fan_rpm", Unit::One, Temperature, "Fan speed",
+        "speed of the fastest fan, in revolutions a minute").label("Fan, rpm").short("Fan rpm").column("fanrpm")
+        .max();
 }

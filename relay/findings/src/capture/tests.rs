@@ -28,6 +28,7 @@ fn finding(kind: FindingKind, job: u32, found_ms: u64) -> Finding {
         silenced_until_ms: None,
         wasted_gpus: 0,
         capture: None,
+        wasted_before: None,
     }
 }
 

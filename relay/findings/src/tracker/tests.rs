@@ -180,6 +180,48 @@ fn a_start_that_was_watched_stays_known_while_the_time_of_day_moves() {
 }
 
 #[test]
+fn a_cost_counts_each_gpu_for_its_time_and_never_falls() {
+    const MINUTE_MS: u64 = 60_000;
+    let wasted = |gpus| {
+        let mut detections = seen();
+        detections.seen[0].wasted_gpus = gpus;
+        detections
+    };
+    let gpu_minutes = |tracker: &Tracker, at_ms| {
+        (tracker.list()[0].wasted_gpu_hours(now(at_ms).wall_ms()) * 600.0).round() / 10.0
+    };
+    let mut tracker = Tracker::default();
+    for at in 0..=10 {
+        tracker.update(wasted(8), &Thresholds::default(), now(at * MINUTE_MS));
+    }
+    tracker.update(wasted(2), &Thresholds::default(), now(10 * MINUTE_MS));
+    assert_eq!(gpu_minutes(&tracker, 20 * MINUTE_MS), 80.0 + 20.0);
+    // Another relay continues where it was.
+    let known = tracker.list();
+    let mut next = Tracker::default();
+    next.restore(known.iter());
+    next.update(wasted(3), &Thresholds::default(), now(20 * MINUTE_MS));
+    next.update(wasted(3), &Thresholds::default(), now(20 * MINUTE_MS + KIND.confirm_ms()));
+    assert_eq!(gpu_minutes(&next, 30 * MINUTE_MS), 100.0 + 30.0);
+    // It is not seen for a moment, which costs nothing.
+    let mut at = |detections, at_ms| next.update(detections, &Thresholds::default(), now(at_ms));
+    let (absent_ms, again_ms) = (30 * MINUTE_MS + 10_000, 30 * MINUTE_MS + 20_000);
+    at(wasted(3), 30 * MINUTE_MS);
+    at(Detections::default(), absent_ms);
+    at(wasted(3), again_ms);
+    assert_eq!(gpu_minutes(&next, again_ms), 130.5);
+    assert_eq!(gpu_minutes(&next, again_ms + 10 * MINUTE_MS), 160.5);
+    // Its end does not lower what was stated before.
+    let last_ms = again_ms + 10 * MINUTE_MS;
+    let mut at = |detections, at_ms| next.update(detections, &Thresholds::default(), now(at_ms));
+    at(wasted(3), last_ms);
+    at(Detections::default(), last_ms + 10_000);
+    at(Detections::default(), last_ms + KIND.clear_ms());
+    assert!(!next.list()[0].is_active());
+    assert_eq!(gpu_minutes(&next, last_ms + 60 * MINUTE_MS), 161.0);
+}
+
+#[test]
 fn an_event_that_is_repeated_has_its_latest_time() {
     let mut tracker = Tracker::default();
     for at_ms in [10_000, 900_000] {

@@ -299,6 +299,7 @@ fn t09_a_finding_shows_a_guest_neither_output_of_logins_nor_hidden_readings() {
         silenced_until_ms: Some(9_000),
         wasted_gpus: 0,
         capture: Some(Box::default()),
+        wasted_before: None,
     };
     let Viewer::Guest(everything) = viewer(Scope::All, NOTHING) else { unreachable!() };
     let shown = everything.finding(&finding(FindingKind::Straggler), &fleet).unwrap();

@@ -237,7 +237,7 @@ impl<'a> Named<'a> {
             captured(capture, self.now_ms, &mut out);
         }
         if finding.is_active() {
-            let _ = writeln!(out, "  → {}", finding.advice);
+            let _ = writeln!(out, "  → {}", entry.advice());
         }
         out
     }
@@ -317,7 +317,8 @@ fn captured(capture: &Capture, now_ms: u64, out: &mut String) {
 /// `for 12 min, since 14:02`, `for at least 3 h, since 11:14 or earlier · ≥ 1.6 GPU-h idle`, `ended 4 min ago`.
 fn lasts(entry: &Folded<'_>, now_ms: u64) -> String {
     let (finding, since) = (entry.finding, entry.since());
-    let cost = cost::text(finding.kind, finding.wasted_gpu_hours(now_ms), since.or_earlier);
+    let hours = entry.waste().gpu_hours(finding.ended_ms.unwrap_or(now_ms));
+    let cost = cost::text(finding.kind, hours, since.or_earlier);
     let wasted = cost.map_or_else(String::new, |cost| format!(" · {cost}"));
     let silenced = finding.silenced_until_ms.map_or_else(String::new, |until_ms| {
         format!(" · silenced for another {}", text::span(silences::remaining_s(until_ms, now_ms)))

@@ -6,7 +6,7 @@ use nodeglass_notify::webhook::{Webhook, WebhookFormat};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ClientMessage, ServerMessage};
-use nodeglass_protocol::report::Cost;
+use nodeglass_protocol::report::{Cost, ReportAnswer, ReportQuery};
 use nodeglass_protocol::request::{Request, Response};
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_report::Factors;
@@ -46,7 +46,22 @@ async fn t09_a_share_of_a_job_opens_its_report_and_no_other() {
     assert_eq!(get("/api/v1/jobs/x/report", &owner).await.status, 400);
     assert_eq!(relay.request("GET /api/v1/jobs/17/report", &[]).await.status, 401);
 
-    let body = r#"{"scope":{"jobs":[17]}}"#;
+    let ticket = share_of_17(&relay).await;
+    assert_eq!(get("/api/v1/jobs/18/report", &ticket).await.status, 404);
+    let shared = get("/api/v1/jobs/17/report", &ticket).await;
+    assert!(shared.status == 200 && shared.body.contains("\"name\":\"job-17\""), "{}", shared.body);
+    assert!(!shared.body.contains("secret"));
+    // The price is the owner's.
+    assert!(
+        report.body.contains("\"cost\":{\"amount\":") && shared.body.contains("\"cost\":null"),
+        "{}",
+        shared.body
+    );
+}
+
+/// Creates a share of job 17 and returns the secret of its link.
+async fn share_of_17(relay: &TestRelay) -> String {
+    let (owner, body) = (relay.key.reveal(), r#"{"scope":{"jobs":[17]}}"#);
     let made = relay
         .send_raw(&format!(
             "POST /api/v1/shares HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {owner}\r\nConnection: close\r\n\
@@ -57,16 +72,29 @@ async fn t09_a_share_of_a_job_opens_its_report_and_no_other() {
         .await;
     let made: serde_json::Value = serde_json::from_str(&made.body).unwrap();
     let (_, ticket) = made["link"].as_str().unwrap().split_once("#s=").unwrap();
-    assert_eq!(get("/api/v1/jobs/18/report", ticket).await.status, 404);
-    let shared = get("/api/v1/jobs/17/report", ticket).await;
-    assert!(shared.status == 200 && shared.body.contains("\"name\":\"job-17\""), "{}", shared.body);
-    assert!(!shared.body.contains("secret"));
-    // The price is the owner's.
-    assert!(
-        report.body.contains("\"cost\":{\"amount\":") && shared.body.contains("\"cost\":null"),
-        "{}",
-        shared.body
-    );
+    ticket.to_owned()
+}
+
+#[tokio::test]
+async fn t09_usage_and_faults_of_nodes_are_the_owners_alone() {
+    let relay = TestRelay::start_with(fleet()).await;
+    let guest = share_of_17(&relay).await;
+    let faults = ReportQuery::Faults { node: NodeName::new("n1").unwrap(), days: u32::MAX };
+    for (secret, is_owner) in [(relay.key.reveal(), true), (guest, false)] {
+        let bearer = format!("Bearer {secret}");
+        let page = relay.page_with(Form::Json, &[("Authorization", &bearer)]).await;
+        let mut page = page.expect("a WebSocket");
+        for query in [faults.clone(), ReportQuery::Usage { days: 30 }] {
+            page.send(&ClientMessage::Report { number: 1, query }).await;
+            let answer = loop {
+                if let ServerMessage::Report { answer, .. } = page.receive().await.expect("an answer") {
+                    break answer;
+                }
+            };
+            let refused = ReportAnswer::Refused("only the owner of this relay may see this".into());
+            assert_eq!(answer != refused, is_owner, "{answer:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -37,6 +37,7 @@ from .state import (
     ProcessRank,
     Silence,
     Snapshot,
+    WastedBefore,
 )
 from .reports import (
     Accounting,
@@ -53,6 +54,7 @@ from .reports import (
     ProjectUsage,
     Report,
     ReportFinding,
+    ReportWastedBefore,
     SavedNote,
     Series,
     Throttled,
@@ -128,6 +130,7 @@ __all__ = [
     "ProjectUsage",
     "Report",
     "ReportFinding",
+    "ReportWastedBefore",
     "SavedNote",
     "Series",
     "Silence",
@@ -138,5 +141,6 @@ __all__ = [
     "Unreachable",
     "Usage",
     "UsageSums",
+    "WastedBefore",
     "WeekUsage",
 ]

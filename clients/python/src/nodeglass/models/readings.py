@@ -32,6 +32,9 @@ class GpuReadings:
     fan_pct: Optional[int] = None
     """Fan: speed of the fastest fan, relative to its maximum, in %"""
 
+    fan_rpm: Optional[int] = None
+    """Fan speed: speed of the fastest fan, in revolutions a minute"""
+
     fp16_active_pct: Optional[int] = None
     """FP16: share of cycles in which the FP16 units were active (GPM), in %"""
 

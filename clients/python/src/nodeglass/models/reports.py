@@ -157,6 +157,19 @@ class FindingGpu:
 
 
 @dataclass(frozen=True)
+class ReportWastedBefore:
+    """GPU-time lost to a finding before the number of its wasted GPUs changed."""
+
+    gpu_ms: int
+    """GPU-time in ms."""
+
+    until_ms: int
+    """When the number last changed, in ms since 1970. It is in the future while the finding is not seen
+    and may be over.
+    """
+
+
+@dataclass(frozen=True)
 class ReportFinding:
     """One finding."""
 
@@ -213,6 +226,9 @@ class ReportFinding:
 
     silenced_until_ms: Optional[int] = None
     """Until when it is silenced, in ms since 1970; `None` if it is not."""
+
+    wasted_before: Optional[ReportWastedBefore] = None
+    """GPU-time lost to it while `wasted_gpus` was another number; `None` if it always was this one."""
 
 
 @dataclass(frozen=True)
@@ -650,7 +666,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class NodeFault:
-    """One kind of fault of a GPU or of a node as a whole."""
+    """One kind of fault of a GPU or of a node as a whole, as found during jobs."""
 
     first_ms: int
     """When it began first, in ms since 1970."""

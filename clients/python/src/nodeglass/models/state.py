@@ -77,6 +77,17 @@ class AffectedGpu:
 
 
 @dataclass(frozen=True)
+class WastedBefore:
+    """GPU-time lost to a finding before the number of its wasted GPUs changed."""
+
+    gpu_hours: float
+    """GPU-hours."""
+
+    until: datetime
+    """When the number last changed. It is in the future while the finding is not seen and may be over."""
+
+
+@dataclass(frozen=True)
 class Finding:
     """A conclusion of the relay from readings, with evidence, meaning and advice."""
 
@@ -139,6 +150,9 @@ class Finding:
 
     silenced_until: Optional[datetime] = None
     """Until when it is silenced; `null` if it is not."""
+
+    wasted_before: Optional[WastedBefore] = None
+    """GPU-time lost to it while `wasted_gpus` was another number; `null` if it always was this one."""
 
 
 @dataclass(frozen=True)

@@ -78,14 +78,13 @@ fn examine<'a>(
 ) {
     let events: Vec<&GpuEvent> =
         node.head.events.iter().filter(|event| event.gpu.as_ref() == Some(&gpu.facts.uuid)).collect();
-    let recent: Vec<(&GpuEvent, u64)> = events
-        .iter()
-        .filter(|event| event.at_ms.saturating_add(XID_MS) > input.now.relay_ms)
-        .filter_map(|event| Some((*event, event.xid?)))
-        .collect();
-    let uncorrected_ms = uncorrected_ms(input, node, gpu, owners, &recent);
+    let xids: Vec<(&GpuEvent, u64)> = events.iter().filter_map(|event| Some((*event, event.xid?))).collect();
+    // An error that a count still has occurred when it did, however long ago.
+    let uncorrected_ms = uncorrected_ms(input, node, gpu, owners, &xids);
+    let is_recent = |(event, _): &(&GpuEvent, u64)| event.at_ms.saturating_add(XID_MS) > input.now.relay_ms;
+    let recent: Vec<(&GpuEvent, u64)> = xids.iter().copied().filter(is_recent).collect();
     let mut problems = Problems { input, node, gpu, owners, uncorrected_ms, groups };
-    problems.add_xids(&recent);
+    problems.add_xids(&recent, &xids);
     problems.add_memory_errors(&recent);
     if gpu.fault.is_some() {
         // That the driver hangs is one problem of the node, not one of each GPU.
@@ -169,25 +168,27 @@ impl<'a> Problems<'a, '_> {
         self.add_usual(FindingKind::GpuLost, since);
     }
 
-    /// Adds the recent Xids that are not errors of the memory, each number once.
-    fn add_xids(&mut self, recent: &[(&GpuEvent, u64)]) {
+    /// Adds the recent Xids that are not errors of the memory, each number once, with all of the same number that its jobs
+    /// had.
+    fn add_xids(&mut self, recent: &[(&GpuEvent, u64)], xids: &[(&GpuEvent, u64)]) {
+        let (now, owners) = (self.input.now, self.owners);
+        let has_started = |event: &GpuEvent| {
+            owners.iter().all(|job| job.start.is_none_or(|start| now.to_relay_ms(start) <= event.at_ms))
+        };
         for (at, (event, number)) in recent.iter().enumerate() {
             let is_latest = recent[at + 1..].iter().all(|(_, later)| later != number);
             // The program that caused it may have ended.
             let is_program_error =
                 xid::meaning(*number).is_some_and(|(_, is_program_error)| is_program_error);
-            let now = self.input.now;
-            let started = |job: &&Job| job.start.is_none_or(|start| now.to_relay_ms(start) <= event.at_ms);
-            if is_latest
-                && !xid::is_memory_error(*number)
-                && (!is_program_error || self.owners.iter().all(started))
-            {
+            if is_latest && !xid::is_memory_error(*number) && (!is_program_error || has_started(event)) {
                 let since = Some((event.at_ms, false));
                 let group =
                     self.add(FindingKind::Xid, severity(xid::severity(*number)), since, Some(*number));
-                let same = recent.iter().filter(|(_, known)| known == number);
+                let same = |(other, known): &&(&GpuEvent, u64)| {
+                    known == number && (has_started(other) || !has_started(event))
+                };
                 if let Some(affected) = group.gpus.last_mut() {
-                    affected.occurred_ms = same.map(|(event, _)| event.at_ms).collect();
+                    affected.occurred_ms = xids.iter().filter(same).map(|(event, _)| event.at_ms).collect();
                 }
             }
         }
@@ -238,18 +239,18 @@ fn uncorrected_ms(
     node: &NodePicture,
     gpu: &GpuPicture,
     owners: &[&Job],
-    recent: &[(&GpuEvent, u64)],
+    xids: &[(&GpuEvent, u64)],
 ) -> Option<u64> {
     let series = input.series.get(&node.name);
     let grown_ms = series.and_then(|series| series.uncorrected_grown_ms(&gpu.facts.uuid));
-    let at_ms = latest_memory_error(recent).map(|(event, _)| event.at_ms).max(grown_ms)?;
+    let at_ms = latest_memory_error(xids).map(|(event, _)| event.at_ms).max(grown_ms)?;
     let had_begun = |job: &&Job| job.start.is_none_or(|start| input.now.to_relay_ms(start) <= at_ms);
     owners.iter().all(had_begun).then_some(at_ms)
 }
 
 /// Returns the latest event about the GPU's memory, and its number.
-fn latest_memory_error<'a>(recent: &[(&'a GpuEvent, u64)]) -> Option<(&'a GpuEvent, u64)> {
-    recent.iter().rev().find(|(_, number)| xid::is_memory_error(*number)).copied()
+fn latest_memory_error<'a>(xids: &[(&'a GpuEvent, u64)]) -> Option<(&'a GpuEvent, u64)> {
+    xids.iter().rev().find(|(_, number)| xid::is_memory_error(*number)).copied()
 }
 
 /// The finding that a flag of a GPU shows, if any.

@@ -267,6 +267,32 @@ fn an_xid_of_the_memory_joins_its_errors() {
 }
 
 #[test]
+fn an_uncorrected_error_during_a_job_stays_one_after_an_hour() {
+    let mut node = with_xid(48, 3_700_000);
+    node.gpus[0].row.set(GpuField::EccUncorrected, Cell::steps(2));
+    let nodes = BTreeMap::from([(&node.name, &node)]);
+    let found = |started_s| {
+        let job = Job { start: Some(started_s), ..job(1, "n1") };
+        detect_with(&[job], &nodes, &BTreeMap::new()).remove(0)
+    };
+    let during = found(WALL_S - 3_800);
+    assert_eq!((during.severity, during.since), (FindingSeverity::Error, Some((NOW_MS - 3_700_000, false))));
+    assert_eq!(evidence(&during), "results since then may be wrong");
+    assert_eq!(found(WALL_S - 3_600).severity, FindingSeverity::Warning, "of an earlier job");
+}
+
+#[test]
+fn the_number_of_repetitions_of_an_xid_does_not_fall_after_an_hour() {
+    let mut node = with_xid(31, 3_900_000);
+    for ago_ms in [3_650_000, 60_000] {
+        node.head.events.extend(with_xid(31, ago_ms).head.events);
+    }
+    let job = Job { start: Some(WALL_S - 3_800), ..job(1, "n1") };
+    let found = detect_all(&[job], &[node]);
+    assert_eq!((found.len(), evidence(&found[0]).as_str()), (1, "2 times within 59 min"));
+}
+
+#[test]
 fn outdated_throttling_is_not_listed_and_memory_errors_are() {
     let mut silent = node("n1", &[1]);
     silent.head.link = Link::Silent;
