@@ -11,6 +11,7 @@ pub mod gpu;
 pub mod gpu_health;
 pub mod host;
 pub mod job;
+pub mod node_fault;
 pub mod note;
 pub mod process;
 pub mod progress;

@@ -3,7 +3,7 @@
 
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text;
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
 use nodeglass_protocol::{JobId, Text};
 
@@ -47,6 +47,7 @@ pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
         Route::Job(id, tab) => {
             let job = jobs.iter().find(|job| job.id == *id);
             offers.push(Offer { label: job_label(*id, job), scope: Scope::Jobs(vec![*id]) });
+            offers.extend(job.and_then(|job| all_tasks(job, jobs)));
             let nodes = match tab {
                 JobTab::Node(name) => vec![name.clone()],
                 _ => job.map(|job| job.nodes.clone()).unwrap_or_default(),
@@ -78,6 +79,16 @@ pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
     }
     offers.push(Offer { label: "everything, including future jobs".to_owned(), scope: Scope::All });
     offers
+}
+
+/// The tasks of a job's array that have ids by now; those that SLURM still keeps as one entry get theirs when they start.
+fn all_tasks(job: &Job, jobs: &[Job]) -> Option<Offer> {
+    let Some(Parent::Array { job: array, .. }) = job.part_of else { return None };
+    let is_task =
+        |job: &&Job| matches!(job.part_of, Some(Parent::Array { job, task: Some(_) }) if job == array);
+    let tasks: Vec<JobId> = jobs.iter().filter(is_task).map(|job| job.id).take(Scope::MAX_NAMED).collect();
+    let label = format!("the {} tasks of job {array} that are listed", tasks.len());
+    (tasks.len() > 1).then_some(Offer { label, scope: Scope::Jobs(tasks) })
 }
 
 fn job_label(id: JobId, job: Option<&Job>) -> String {
@@ -323,6 +334,20 @@ mod tests {
         // A job that is not listed yet may be shared.
         assert_eq!(scopes(&Route::Job(JobId(9), JobTab::Nodes)), [Scope::Jobs(vec![JobId(9)]), all]);
         assert_eq!(offers(&Route::AllJobs, &jobs)[0].label, "job 17 train");
+    }
+
+    #[test]
+    fn the_tasks_of_an_array_that_have_ids_are_offered_together() {
+        let task = |id: u32, task| Job {
+            part_of: Some(Parent::Array { job: JobId(40), task }),
+            ..job(id, JobState::Running)
+        };
+        let jobs = [task(41, Some(0)), task(42, Some(1)), task(40, None), job(17, JobState::Running)];
+        let offered = offers(&Route::Job(JobId(42), JobTab::Nodes), &jobs);
+        assert_eq!(offered[1].label, "the 2 tasks of job 40 that are listed");
+        assert_eq!(offered[1].scope, Scope::Jobs(vec![JobId(41), JobId(42)]));
+        let offered = offers(&Route::Job(JobId(17), JobTab::Nodes), &jobs);
+        assert!(!offered.iter().any(|offer| offer.label.contains("tasks")), "{offered:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::column::{CellStyle, Column, Sum};
 use super::definition::{ColumnDef, Now, computed};
 use super::nodes::share;
-use super::value::{CellUnit, Value};
+use super::value::{CellUnit, NO_START, NOT_PENDING, Value};
 use crate::describe::job::{bottleneck as bottleneck_name, pending_reason, run_time, time_left};
 use crate::domain::health::{Health, state_label};
 use crate::domain::text;
@@ -227,13 +227,20 @@ fn limit(row: &JobRow<'_>) -> Value {
 }
 
 fn waiting_time(row: &JobRow<'_>) -> Value {
-    let waiting = row.job.submitted.filter(|_| row.job.state == JobState::Pending);
-    Value::number(waiting.map(|since| row.now.wall_s.saturating_sub(since).max(0).cast_unsigned()))
+    if row.job.state != JobState::Pending {
+        return NOT_PENDING;
+    }
+    Value::number(row.job.submitted.map(|since| row.now.wall_s.saturating_sub(since).max(0).cast_unsigned()))
 }
 
 fn starts(row: &JobRow<'_>) -> Value {
-    let start = row.job.start.filter(|_| row.job.state == JobState::Pending);
-    Value::number(start.map(|at| at.saturating_sub(row.now.wall_s).max(0).cast_unsigned()))
+    if row.job.state != JobState::Pending {
+        return NOT_PENDING;
+    }
+    match row.job.start {
+        Some(at) => Value::Number(at.saturating_sub(row.now.wall_s).max(0).cast_unsigned()),
+        None => NO_START,
+    }
 }
 
 fn state(row: &JobRow<'_>) -> Value {

@@ -22,6 +22,12 @@ pub enum Value {
 /// The value of a column about GPUs for a node that has none.
 pub const NO_GPU: Value = Value::Absent("the node has no GPU");
 
+/// The value of a column about pending jobs for one that is not.
+pub const NOT_PENDING: Value = Value::Absent("it does not wait");
+
+/// The value of a column about the start of a pending job that SLURM has not planned.
+pub const NO_START: Value = Value::Absent("SLURM states no start");
+
 /// The unit of a column's numbers, and how they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellUnit {

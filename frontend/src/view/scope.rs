@@ -2,7 +2,7 @@
 
 use crate::chart::{Point, Series, Sums, Window, share};
 use crate::domain::health::{Freshness, freshness};
-use crate::domain::ownership;
+use crate::domain::ownership::{self, ReadNodes};
 use crate::domain::totals::{HostTotals, Totals};
 use crate::fleet::{GpuCell, NodeCell, TopicStore};
 use crate::state::page::Page;
@@ -26,6 +26,8 @@ pub struct NodeScope {
     pub nodes: Memo<Vec<NodeCell>>,
     /// The job whose GPUs count.
     pub job: Option<JobId>,
+    /// Whether the nodes are all that are known of the job.
+    pub is_whole_job: bool,
 }
 
 impl NodeScope {
@@ -61,7 +63,16 @@ impl NodeScope {
             let add = |gpu| if old { totals.leave_out() } else { totals.add(gpu) };
             ownership::counting_gpus(node, self.job).for_each(add);
         });
+        (0..self.unread_gpus(page)).for_each(|_| totals.leave_out());
         totals
+    }
+
+    /// Returns the number of GPUs of a whole job that are on nodes which were not read yet.
+    fn unread_gpus(&self, page: &Page) -> usize {
+        let Some(job) = self.job.filter(|_| self.is_whole_job).and_then(|id| page.job(id)) else { return 0 };
+        let mut read = ReadNodes::default();
+        self.each_node(|node| read.add(node, job.id));
+        read.unread_gpus(&job)
     }
 
     /// Returns the totals of its hosts, updated once a second; stale ones are left out.

@@ -1,4 +1,4 @@
-//! A node's time line: each metric of its GPUs over the same range, and the throttle lanes.
+//! A node's timeline: each metric of its GPUs over the same range, and the throttle lanes.
 
 use super::gpu_groups::NodeGroup;
 use super::graph::{Graph, plot_memo};
@@ -24,7 +24,7 @@ const GRAPHS: [(GraphMetric, &str); 6] = [
     (GraphMetric::SM_ACTIVE, "--util-line"),
 ];
 
-/// The time line of a scope's GPUs.
+/// The timeline of a scope's GPUs.
 #[component]
 pub fn TimeLine(
     /// The scope: one node.
@@ -53,9 +53,9 @@ pub fn TimeLine(
     };
     let none = Memo::new(move |_| groups.with(|groups| groups.iter().all(|group| group.gpus.is_empty())));
     view! {
-        <section class="panel time-line" aria-label="Time line" node_ref=panel hidden=none>
+        <section class="panel time-line" aria-label="Timeline" node_ref=panel hidden=none>
             <div class="panel__head">
-                <h2>"Time line"</h2>
+                <h2>"Timeline"</h2>
                 <span class="spring"></span>
                 {export.menu_with(Some(choice))}
             </div>

@@ -104,7 +104,7 @@ fn JobTable() -> impl IntoView {
         nodes.with(|nodes| nodes.iter().any(|node| node.gpus().with(|gpus| !gpus.is_empty())))
     });
     let heat = move || {
-        let scope = NodeScope { store: store.clone(), nodes, job: None };
+        let scope = NodeScope { store: store.clone(), nodes, job: None, is_whole_job: false };
         any.get().then(|| view! { <HeatMap scope glance=true/> }.into_any())
     };
     view! {

@@ -74,7 +74,7 @@ pub fn overview_scope(page: &Page, id: JobId) -> NodeScope {
         Memo::new(
             move |_| if page.job(id).is_some_and(|job| job.is_active()) { all.get() } else { Vec::new() },
         );
-    NodeScope { store, nodes, job: Some(id) }
+    NodeScope { store, nodes, job: Some(id), is_whole_job: true }
 }
 
 /// Returns what is wrong with a job, for its second line, which has no room for more; `None` if all is well.

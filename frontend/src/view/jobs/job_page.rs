@@ -37,7 +37,7 @@ pub fn JobPage(
     let names =
         Memo::new(move |_| job.with(|job| job.as_ref().map(|job| job.nodes.clone()).unwrap_or_default()));
     let nodes = page.job_nodes(&store, id);
-    let scope = NodeScope { store: store.clone(), nodes, job: Some(id) };
+    let scope = NodeScope { store: store.clone(), nodes, job: Some(id), is_whole_job: true };
     let entries = page.attention.of_job(&store, id, job);
     let silenced = page.attention.silenced_of(id);
     let route = page.route;

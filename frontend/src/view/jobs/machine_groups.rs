@@ -80,7 +80,8 @@ struct Row {
 fn Machine(cell: NodeCell) -> impl IntoView {
     let page = Page::from_context();
     let store = page.fleet.overview().clone();
-    let scope = NodeScope { store: store.clone(), nodes: alone(cell.clone()), job: None };
+    let scope =
+        NodeScope { store: store.clone(), nodes: alone(cell.clone()), job: None, is_whole_job: false };
     let (href, name) = (page.href(&Route::Node(cell.name().clone())), cell.name().to_string());
     let row = Memo::new(move |_| {
         page.second.track();

@@ -81,7 +81,12 @@ pub fn of_group(groups: Memo<Vec<(GroupName, Vec<NodeCell>)>>, name: &GroupName)
 #[component]
 fn Machine(cell: NodeCell) -> impl IntoView {
     let page = Page::from_context();
-    let scope = NodeScope { store: page.fleet.overview().clone(), nodes: alone(cell.clone()), job: None };
+    let scope = NodeScope {
+        store: page.fleet.overview().clone(),
+        nodes: alone(cell.clone()),
+        job: None,
+        is_whole_job: false,
+    };
     let route = Route::Node(cell.name().clone());
     let (href, here, name) = (page.href(&route), page.route, cell.name().to_string());
     let health = {

@@ -1,6 +1,7 @@
 //! A node's page: notices, totals, GPUs, processes.
 
 use super::host_panel::HostPanel;
+use super::node_faults::NodeFaults;
 use super::node_head::GpuNotes;
 use super::node_notice::NodeNotice;
 use super::tiles::Tiles;
@@ -38,7 +39,8 @@ pub fn NodeByName(
     };
     move || match cell.get() {
         Some(cell) => {
-            let scope = NodeScope { store: store.clone(), nodes: alone(cell.clone()), job };
+            let scope =
+                NodeScope { store: store.clone(), nodes: alone(cell.clone()), job, is_whole_job: false };
             view! { <NodePage scope cell/> }.into_any()
         }
         None => {
@@ -85,6 +87,7 @@ pub fn NodePage(
             {later(scope.clone(), cell.clone())}
         </div>
         <Topology store=store.clone() node=cell.clone()/>
+        <NodeFaults name=cell.name().clone()/>
         {ways}
         <Facts store node=cell/>
     }

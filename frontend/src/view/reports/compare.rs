@@ -204,7 +204,7 @@ fn row(columns: &[Vec<Figures>], title: &str, label: Cow<'static, str>) -> AnyVi
     let cells = columns.iter().enumerate().map(|(at, column)| {
         let (value, number) = of(column).unwrap_or_else(|| (ABSENT.to_owned(), None));
         let than_first = (at > 0).then(|| view! { <small>{difference(number, base)}</small> });
-        view! { <td class="num">{value} {than_first}</td> }
+        view! { <td class="num">{than_first} " " {value}</td> }
     });
     let cells = cells.collect_view();
     view! { <tr><th scope="row">{label}</th> {cells}</tr> }.into_any()

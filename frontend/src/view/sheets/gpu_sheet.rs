@@ -155,7 +155,8 @@ fn watched_details(page: &Page, store: &TopicStore, node: &NodeCell, gpu: &GpuCe
 /// Graphs of the most important readings, over the time range of the page.
 fn charts(store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> AnyView {
     let (page, time) = (Page::from_context(), Time::from_context());
-    let scope = NodeScope { store: store.clone(), nodes: alone(node.clone()), job: None };
+    let scope =
+        NodeScope { store: store.clone(), nodes: alone(node.clone()), job: None, is_whole_job: false };
     let uuid = gpu.uuid().clone();
     provide_context(MarkedGpu(uuid.clone()));
     let groups = Memo::new(move |_| {

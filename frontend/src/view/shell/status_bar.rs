@@ -144,29 +144,39 @@ fn Launcher() -> impl IntoView {
     }
 }
 
-/// The time zone of the page: log lines and SLURM's output may have another one.
+/// The time zone of the page, and that of the login node if it is another one: of log lines and SLURM's output.
 #[component]
 fn TimeZone() -> impl IntoView {
     let page = Page::from_context();
     // It changes with daylight saving time, and with a laptop that travels.
     let zone = Memo::new(move |_| {
         page.step.track();
-        zone_text(platform::utc_offset_min())
+        let of_cluster = page.fleet.welcome().map(|welcome| welcome.utc_offset_min);
+        zone_text(platform::utc_offset_min(), of_cluster)
     });
     view! {
-        <span class="hide-s foot__zone" title="This page shows times in the time zone of this browser. Logs have that of the cluster.">
+        <span class="hide-s foot__zone" title="This page shows times in the time zone of this browser. Logs, SLURM's commands and notices have that of the cluster.">
             {move || zone.get()}
         </span>
     }
 }
 
-/// Formats an offset from UTC in minutes: `times in UTC+5:30`.
-fn zone_text(offset_min: i32) -> String {
+/// Formats the offsets of browser and cluster from UTC in minutes: `times in UTC+5:30`, `times in UTC+9, logs in UTC+1`.
+fn zone_text(offset_min: i32, of_cluster_min: Option<i32>) -> String {
+    let zone = utc_text(offset_min);
+    match of_cluster_min.filter(|of_cluster_min| *of_cluster_min != offset_min) {
+        Some(of_cluster_min) => format!("times in {zone}, logs in {}", utc_text(of_cluster_min)),
+        None => format!("times in {zone}"),
+    }
+}
+
+/// Formats an offset from UTC in minutes: `UTC+5:30`.
+fn utc_text(offset_min: i32) -> String {
     let sign = if offset_min < 0 { "−" } else { "+" };
     match (offset_min.unsigned_abs() / 60, offset_min.unsigned_abs() % 60) {
-        (0, 0) => "times in UTC".to_owned(),
-        (hours, 0) => format!("times in UTC{sign}{hours}"),
-        (hours, minutes) => format!("times in UTC{sign}{hours}:{minutes:02}"),
+        (0, 0) => "UTC".to_owned(),
+        (hours, 0) => format!("UTC{sign}{hours}"),
+        (hours, minutes) => format!("UTC{sign}{hours}:{minutes:02}"),
     }
 }
 
@@ -200,9 +210,11 @@ mod tests {
 
     #[test]
     fn the_time_zone_is_stated_by_its_offset() {
-        let shown = [0, 60, 540, 330, -210].map(zone_text);
+        let shown = [0, 60, 540, 330, -210].map(|offset_min| zone_text(offset_min, None));
         let expected = ["", "+1", "+9", "+5:30", "−3:30"].map(|offset| format!("times in UTC{offset}"));
         assert_eq!(shown, expected);
+        assert_eq!(zone_text(540, Some(540)), "times in UTC+9");
+        assert_eq!(zone_text(540, Some(-210)), "times in UTC+9, logs in UTC−3:30");
     }
 
     #[test]
