@@ -157,7 +157,8 @@ async fn a_hanging_gpu_or_driver_is_reported_until_it_responds() -> Result<()> {
     browser
         .until("the end of the GPU's hang", &format!("!{hang} && {}", text_matches(&row(0), "41")))
         .await?;
-    machine.set(&state(json!({ "nvmlDeviceGetCount_v2": 8_000 })))?;
+    // The list of GPUs is read twice a minute: the hang must last until a busy machine has shown it.
+    machine.set(&state(json!({ "nvmlDeviceGetCount_v2": 15_000 })))?;
     browser.until("the driver's hang", &text_matches(PAGE, "driver hangs.*has not returned")).await?;
     machine.set(&state(json!({})))?;
     browser.until("the end of the driver's hang", &format!("!{}", text_matches(PAGE, "driver hangs"))).await
