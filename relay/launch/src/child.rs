@@ -38,9 +38,8 @@ impl StderrReader for Tail {
     fn end(&mut self, status: Option<ExitStatus>) -> StreamEnd {
         // The standard library names the signal: `signal: 9 (SIGKILL)`.
         let how = status.filter(|status| status.signal().is_some()).map(|status| status.to_string());
-        let broken =
-            how.map(|how| Text::from(format!("ended by {}", how.replacen("signal: ", "signal ", 1))));
-        StreamEnd { exit: status.and_then(|status| status.code()), stderr: self.text(), broken }
+        let signal = how.map(|how| Text::from(how.replacen("signal: ", "signal ", 1)));
+        StreamEnd { exit: status.and_then(|status| status.code()), signal, stderr: self.text(), broken: None }
     }
 }
 

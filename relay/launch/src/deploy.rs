@@ -10,8 +10,6 @@ use std::io;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Maximum number of connections being established; login nodes and sshds limit them.
-pub(super) const CONNECTS_AT_ONCE: usize = 32;
 /// Time limit from the start to a running probe, if it is installed.
 pub(super) const LAUNCH_LIMIT: Duration = Duration::from_secs(20);
 /// Time limit for uploading a probe, some MB over any network.

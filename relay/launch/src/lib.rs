@@ -112,10 +112,20 @@ pub struct NodeStream {
 pub struct StreamEnd {
     /// Exit status, if known.
     pub exit: Option<i32>,
+    /// The signal that ended it, as far as it is named.
+    pub signal: Option<Text>,
     /// The end of its stderr, sanitised.
     pub stderr: Text,
     /// The connection error, if that ended it.
     pub broken: Option<Text>,
+}
+
+impl StreamEnd {
+    /// Returns what ended the program, unless it exited: a signal, or the connection.
+    pub fn interruption(&self) -> Option<Text> {
+        let killed = self.signal.as_ref().map(|signal| Text::from(format!("ended by {signal}")));
+        killed.or_else(|| self.broken.clone())
+    }
 }
 
 /// Error of starting a probe. `why` and `advice` are complete sentences for the user.
@@ -165,6 +175,13 @@ pub enum LaunchError {
     /// Refused, unreachable, timed out, name not found: retried with back-off.
     #[error("{why}")]
     Unreachable {
+        /// The problem.
+        why: Text,
+    },
+    /// The host limits logins for now (`MaxStartups`, `PerSourcePenalties`), or SLURM creates no step: each further
+    /// attempt takes a place from others, or prolongs the limit.
+    #[error("{why}")]
+    Throttled {
         /// The problem.
         why: Text,
     },

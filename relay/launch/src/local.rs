@@ -5,6 +5,7 @@ use super::upload::ProbeBinary;
 use super::{LaunchError, Launcher, NodeStream, Tail};
 use async_trait::async_trait;
 use nodeglass_protocol::NodeName;
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use tokio::process::Command;
 
@@ -43,10 +44,15 @@ impl Launcher for LocalLauncher {
             .arg("--relay")
             .arg(format!("{:016x}", self.relay_id));
         let child = ChildCommand::spawn(&mut command, Tail::default()).map_err(|error| {
-            cannot(format!(
-                "the probe {} could not be started on {node}: {error}",
-                self.probe.path().display()
-            ))
+            let why =
+                format!("the probe {} could not be started on {node}: {error}", self.probe.path().display());
+            match error.kind() {
+                // A limit of processes or memory: the probe itself is sound.
+                ErrorKind::WouldBlock | ErrorKind::OutOfMemory => {
+                    LaunchError::Unreachable { why: why.into() }
+                }
+                _ => cannot(why),
+            }
         })?;
         drop(file);
         Ok(child.into_stream(Vec::new()))
@@ -93,7 +99,7 @@ mod tests {
         );
         assert_eq!(
             stream.end.await.unwrap(),
-            StreamEnd { exit: Some(3), stderr: "no GPU".into(), broken: None }
+            StreamEnd { exit: Some(3), stderr: "no GPU".into(), ..StreamEnd::default() }
         );
     }
 
@@ -104,7 +110,7 @@ mod tests {
         stream.stdin = mpsc::channel(1).0;
         assert_eq!(output(&mut stream).await, "done\n");
         let end = stream.end.await.unwrap();
-        assert_eq!((end.exit, end.broken.unwrap().as_str()), (None, "ended by signal 9 (SIGKILL)"));
+        assert_eq!((end.exit, end.interruption().unwrap().as_str()), (None, "ended by signal 9 (SIGKILL)"));
     }
 
     #[tokio::test]

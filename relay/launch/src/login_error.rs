@@ -16,6 +16,22 @@ pub(super) fn denied(host: &str, message: &str) -> LaunchError {
     LaunchError::Denied { why: why.into() }
 }
 
+/// What sshd says instead of speaking SSH while it limits logins: of all users (`MaxStartups`), or of this machine
+/// (`PerSourcePenalties`, `PerSourceMaxStartups`).
+const LIMITS: [&str; 2] = ["Exceeded MaxStartups", "Not allowed at this time"];
+
+/// The error for a host that closed the connection before it spoke SSH; `message` is what it said. Releases before 8.5
+/// say nothing when they limit logins.
+pub(super) fn limited(host: &str, message: &str) -> Option<LaunchError> {
+    let message = message.trim();
+    let limit = match LIMITS.iter().find(|limit| message.contains(*limit)) {
+        Some(limit) => format!("it said: {limit}"),
+        None if message.is_empty() => "it closed the connection before it spoke SSH".to_owned(),
+        None => return None,
+    };
+    Some(LaunchError::Throttled { why: format!("{host} accepts no more logins for now; {limit}").into() })
+}
+
 /// The host disconnected after `tries` keys.
 pub(super) fn too_many_keys(host: &str, tries: usize) -> LaunchError {
     let keys = if tries == 1 { "one key".to_owned() } else { format!("{tries} keys") };
@@ -120,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_key_names_the_file_and_who_may_write_it() {
+    fn f31_a_changed_key_names_the_file_and_who_may_write_it() {
         let dir = tempfile::tempdir().unwrap();
         let own = dir.path().join("known_hosts");
         std::fs::write(&own, "").unwrap();

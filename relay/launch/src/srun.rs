@@ -7,13 +7,13 @@
 //! ends with its job.
 
 use super::child::{self, ChildCommand};
-use super::deploy::{CONNECTS_AT_ONCE, Deployer, Host, LAUNCH_LIMIT, RemoteCommand};
+use super::deploy::{Deployer, Host, LAUNCH_LIMIT, RemoteCommand};
 use super::upload::ProbeBinary;
 use super::{JobLauncher, LaunchError, Launcher, NodeStream, StreamEnd, Tail};
 use async_trait::async_trait;
 use bytes::Bytes;
 use nodeglass_protocol::job::{Job, JobState};
-use nodeglass_protocol::{JobId, NodeName, Text};
+use nodeglass_protocol::{JobId, NodeName};
 use std::collections::BTreeMap;
 use std::io;
 use std::process::ExitStatus;
@@ -53,7 +53,6 @@ const JOB_LAUNCHES_AT_ONCE: usize = 4;
 /// Starts probes with `srun --overlap`.
 pub struct SrunLauncher {
     jobs: watch::Receiver<Arc<JobsByNode>>,
-    launches: Semaphore,
     steps: Arc<JobSteps>,
 }
 
@@ -68,7 +67,7 @@ impl SrunLauncher {
     pub fn new(probe: ProbeBinary, relay_id: u64, jobs: watch::Receiver<Arc<JobsByNode>>) -> Self {
         let deployer = Deployer::new(probe, relay_id);
         let steps = Arc::new(JobSteps { launches: Semaphore::new(JOB_LAUNCHES_AT_ONCE), deployer });
-        Self { jobs, launches: Semaphore::new(CONNECTS_AT_ONCE), steps }
+        Self { jobs, steps }
     }
 }
 
@@ -83,7 +82,6 @@ impl Launcher for SrunLauncher {
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
-        let _permit = self.launches.acquire().await.expect("never closed");
         // The newest job mostly lasts longest.
         let job = self.jobs.borrow().get(node).and_then(|jobs| jobs.iter().max().copied());
         let Some(job) = job else {
@@ -256,7 +254,7 @@ fn refusal(on: &Allocation, stderr: &str) -> LaunchError {
     let mut lines =
         stderr.lines().map(|line| line.trim().trim_start_matches("srun: ").trim_start_matches("error: "));
     let last = lines.rfind(|line| !line.is_empty()).unwrap_or("it printed no reason");
-    unreachable(Text::new(format!("SLURM started no step of job {job}: {last}")).to_string())
+    LaunchError::Throttled { why: format!("SLURM started no step of job {job}: {last}").into() }
 }
 
 #[cfg(test)]
@@ -299,9 +297,9 @@ mod tests {
         assert_eq!(refusal(&on, elsewhere), denied("job 22 does not run on gpu-01 any more"));
         let down = "srun: error: Unable to create step for job 22: Unable to contact slurm controller\n\n";
         let why = "SLURM started no step of job 22: Unable to create step for job 22: Unable to contact slurm controller";
-        assert_eq!(refusal(&on, down), LaunchError::Unreachable { why: why.into() });
+        assert_eq!(refusal(&on, down), LaunchError::Throttled { why: why.into() });
         let silent =
-            LaunchError::Unreachable { why: "SLURM started no step of job 22: it printed no reason".into() };
+            LaunchError::Throttled { why: "SLURM started no step of job 22: it printed no reason".into() };
         assert_eq!(refusal(&on, ""), silent);
     }
 }

@@ -168,7 +168,7 @@ fn reason(end: &StreamEnd) -> String {
         return why.chars().take(200).collect();
     }
     let code = || end.exit.map_or_else(|| "it was stopped".to_owned(), |code| format!("exit status {code}"));
-    end.broken.as_ref().map_or_else(code, ToString::to_string)
+    end.interruption().map_or_else(code, |why| why.to_string())
 }
 
 /// Variables that are the relay's own, or let ssh open a window to ask for a password.

@@ -197,13 +197,13 @@ impl ProbeBinary {
         let (message, _) =
             end.stderr.as_str().split_once(Platform::PREFIX).unwrap_or((end.stderr.as_str(), ""));
         let message = if message.is_empty() { String::new() } else { format!(": {}", message.trim_end()) };
-        match (end.exit, &end.broken) {
+        match (end.exit, end.interruption()) {
             (Some(OTHER_BUILD), _) => Text::from(REPLACED),
             (Some(126 | MISSING), _) => Text::from(format!(
                 "the node does not let the probe run from where it was put (another CPU, a file system mounted noexec, or a folder that others can write?){message}"
             )),
             (Some(exit), _) => Text::from(format!("the probe ended at once with status {exit}{message}")),
-            (None, Some(broken)) => Text::from(format!("the probe ended at once: {broken}{message}")),
+            (None, Some(why)) => Text::from(format!("the probe ended at once: {why}{message}")),
             (None, None) => Text::from(format!("the probe ended at once{message}")),
         }
     }

@@ -18,6 +18,10 @@ pub(super) const REMEMBER_FOR: Duration = Duration::from_secs(600);
 /// Maximum number of automatic login retries within [`REMEMBER_FOR`], over all nodes.
 pub(super) const MAX_LOGIN_RETRIES: usize = 6;
 
+/// Once this many nodes have refused the login and none has accepted it since, further nodes are not tried: the agent or
+/// the ticket is gone, and each node would count a failure.
+const SITE_REFUSES: usize = 3;
+
 /// Minimum time between two automatic retries of a node.
 pub(super) const MIN_RETRY_GAP: Duration = Duration::from_secs(30);
 
@@ -54,6 +58,8 @@ pub(super) struct AuthFailure {
     pub(super) at: Instant,
     /// The credentials of that attempt, read before it.
     pub(super) credentials: Option<LoginState>,
+    /// Whether other nodes refused, and this one was not tried.
+    pub(super) is_of_others: bool,
 }
 
 impl AuthFailure {
@@ -86,6 +92,8 @@ struct State {
     logins: VecDeque<Instant>,
     /// Whether the last of these succeeded: the fix probably applies to all nodes.
     has_recovered: bool,
+    /// When a node last accepted the login.
+    accepted_at: Option<Instant>,
 }
 
 impl AuthFailureCache {
@@ -94,7 +102,7 @@ impl AuthFailureCache {
         let mut state = self.state();
         state.failures.retain(|_, failure| failure.at.elapsed() < REMEMBER_FOR);
         state.has_recovered &= failure.kind != FailureKind::Login;
-        if failure.kind != FailureKind::Account {
+        if failure.kind != FailureKind::Account && !failure.is_of_others {
             state.failures.insert(node.clone(), failure.clone());
         }
     }
@@ -103,6 +111,27 @@ impl AuthFailureCache {
     pub(super) fn recent(&self, node: &NodeName) -> Option<AuthFailure> {
         let state = self.state();
         state.failures.get(node).filter(|failure| failure.at.elapsed() < REMEMBER_FOR).cloned()
+    }
+
+    /// The refusal of other nodes, if it is in vain to try one that has not refused.
+    pub(super) fn of_others(&self) -> Option<AuthFailure> {
+        let state = self.state();
+        let is_valid = |failure: &&AuthFailure| {
+            failure.kind == FailureKind::Login
+                && failure.at.elapsed() < REMEMBER_FOR
+                && state.accepted_at.is_none_or(|accepted_at| accepted_at < failure.at)
+        };
+        let refusals: Vec<_> = state.failures.values().filter(is_valid).collect();
+        let newest =
+            refusals.iter().max_by_key(|failure| failure.at).filter(|_| refusals.len() >= SITE_REFUSES)?;
+        let why =
+            format!("not tried, because {} other nodes refused the login: {}", refusals.len(), newest.why);
+        Some(AuthFailure { why: why.into(), is_of_others: true, ..(*newest).clone() })
+    }
+
+    /// Returns whether a node has accepted the login since a time.
+    pub(super) fn was_accepted_since(&self, at: Instant) -> bool {
+        self.state().accepted_at.is_some_and(|accepted_at| accepted_at >= at)
     }
 
     /// Returns whether a node may be retried automatically now, and counts the retry.
@@ -125,6 +154,7 @@ impl AuthFailureCache {
     /// refuses again.
     pub(super) fn succeeded(&self, node: &NodeName) {
         let mut state = self.state();
+        state.accepted_at = Some(Instant::now());
         state.has_recovered |=
             state.failures.remove(node).is_some_and(|failure| failure.kind == FailureKind::Login);
     }

@@ -3,16 +3,18 @@
 use nodeglass_rules::backoff::exponential;
 use std::time::Duration;
 
-/// The first failures in a row are retried within this bound, so that a node is back within seconds of a
-/// short outage.
-const EARLY_MAX: Duration = Duration::from_secs(8);
-const EARLY_FAILURES: u32 = 12;
+/// Bound for a node that does not answer, so that it is back within 10 s of its return. How often all of them are tried
+/// is limited by the budget of connections.
+const MAX_LINK: Duration = Duration::from_secs(8);
 /// Bound of the delay after the first failure.
 const FIRST: Duration = Duration::from_secs(1);
 const MAX: Duration = Duration::from_secs(60);
 const MIN: Duration = Duration::from_millis(250);
 /// SLURM needs a moment to set up a new job on the node; until then the login is denied.
 const MIN_DENIED: Duration = Duration::from_secs(2);
+/// sshd drops attempts at random beyond `MaxStartups`, and refuses an address for 15 s or longer (`PerSourcePenalties`).
+const MIN_THROTTLED: Duration = Duration::from_secs(10);
+const FIRST_THROTTLED: Duration = Duration::from_secs(20);
 /// A probe that lived shorter than this counts as short-lived.
 const SHORT_LIVED_MS: u64 = 30_000;
 /// Short-lived probes in a row that are restarted at once; after that the probe is broken and retried
@@ -30,6 +32,8 @@ pub enum RetryClass {
     Link,
     /// The node accepted the key but denied the user: SLURM may be starting or ending the job there.
     Denied,
+    /// The host, or SLURM, turns attempts away for now.
+    Throttled,
     /// Every retry does harm: the node sent far more than a probe does, or a login left a process behind.
     Harmful,
     /// The probe exited.
@@ -79,30 +83,24 @@ impl Backoff {
                 self.short_lived = self.short_lived.saturating_add(1);
             }
             RetryClass::ProbeEnded { .. } => self.short_lived = 0,
-            RetryClass::Link | RetryClass::Denied | RetryClass::Harmful => {}
+            RetryClass::Link | RetryClass::Denied | RetryClass::Throttled | RetryClass::Harmful => {}
         }
         let is_slow = self.is_broken() || class == RetryClass::Harmful;
         let bound = match class {
             _ if is_slow => MAX,
-            RetryClass::Denied => self.bound().saturating_mul(4).min(MAX),
-            _ => self.bound(),
+            RetryClass::Denied => exponential(FIRST, self.failures, MAX_LINK) * 4,
+            RetryClass::Throttled => exponential(FIRST_THROTTLED, self.failures, MAX),
+            _ => exponential(FIRST, self.failures, MAX_LINK),
         };
         // Full jitter, but what is broken or harmful is retried at most every half minute.
         let min = match class {
             _ if is_slow => MAX / 2,
-            RetryClass::Denied => MIN_DENIED.min(bound),
+            RetryClass::Denied => MIN_DENIED,
+            RetryClass::Throttled => MIN_THROTTLED,
             _ => MIN,
         };
         let spread_ms = (bound - min).as_millis() as u64;
         min + Duration::from_millis(random % (spread_ms + 1))
-    }
-
-    fn bound(&self) -> Duration {
-        match self.failures.checked_sub(EARLY_FAILURES) {
-            None | Some(0) => exponential(FIRST, self.failures, EARLY_MAX),
-            // The first later bound continues from the last early one.
-            Some(further) => exponential(EARLY_MAX, further.saturating_add(1), MAX),
-        }
     }
 }
 
@@ -118,16 +116,24 @@ mod tests {
     }
 
     #[test]
-    fn back_off_grows_from_a_second_to_a_minute() {
+    fn f01_a_node_that_does_not_answer_is_tried_after_1_to_8_s_with_jitter() {
         let mut backoff = Backoff::default();
         let most: Vec<u64> = (0..20).map(|_| longest(&mut backoff, RetryClass::Link)).collect();
         assert!(most[0] <= 1_000 && most.is_sorted_by(|a, b| a / 1_000 <= b / 1_000 + 4), "{most:?}");
-        assert!(most[..12].iter().all(|wait| *wait <= EARLY_MAX.as_millis() as u64));
-        assert!(most[19] > 40_000 && most[19] <= MAX.as_millis() as u64, "{most:?}");
+        assert!(most[19] > 6_000 && most.iter().all(|wait| *wait <= MAX_LINK.as_millis() as u64), "{most:?}");
     }
 
     #[test]
-    fn nodes_that_fail_together_retry_at_different_times() {
+    fn f36_a_host_that_limits_logins_is_tried_after_10_to_60_s() {
+        let mut backoff = Backoff::default();
+        assert!(backoff.clone().wait(RetryClass::Throttled, 0) >= Duration::from_secs(10));
+        let most: Vec<u64> = (0..5).map(|_| longest(&mut backoff, RetryClass::Throttled)).collect();
+        assert!(most[0] <= 20_000 && most[4] > 50_000 && most[4] <= 60_000, "{most:?}");
+        assert!(!backoff.is_broken(), "no probe exited");
+    }
+
+    #[test]
+    fn f33_nodes_that_fail_together_retry_at_different_times() {
         let waits: std::collections::BTreeSet<_> =
             (0..100).map(|n| Backoff::default().wait(RetryClass::Link, n * 104_729)).collect();
         assert!(waits.len() > 50);

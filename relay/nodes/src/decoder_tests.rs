@@ -25,7 +25,7 @@ fn started() -> Decoder {
 }
 
 #[test]
-fn output_of_a_login_shell_is_skipped_and_reported_once() {
+fn f07_output_of_a_login_shell_is_skipped_and_reported_once() {
     let mut decoder = Decoder::default();
     let bytes = format!("Welcome to \x1b[1mgpu-01\x1b[0m!\nQuota: 97%\n{MAGIC}{HEARTBEAT}\n{HEARTBEAT}\n");
     let noise = Found::Noise(Text::new("Welcome to \x1b[1mgpu-01\x1b[0m!\nQuota: 97%\n"));
@@ -34,14 +34,14 @@ fn output_of_a_login_shell_is_skipped_and_reported_once() {
 }
 
 #[test]
-fn endless_noise_ends_the_link_with_a_sample() {
+fn f07_endless_noise_ends_the_link_with_a_sample() {
     let mut decoder = Decoder::default();
     let outcome = decode(&mut decoder, &b"motd ".repeat(MAX_NOISE / 4));
     assert!(outcome.unwrap_err().to_string().contains("motd motd"));
 }
 
 #[test]
-fn broken_lines_are_counted_and_the_others_are_read() {
+fn f05_broken_lines_are_counted_and_the_others_are_read() {
     let mut decoder = started();
     let found =
         decode(&mut decoder, b"{\"sample\":NaN}\n{\"heartbeat\":{\"mono_ns\":7}}\n\xff\xfe\n").unwrap();
@@ -51,7 +51,7 @@ fn broken_lines_are_counted_and_the_others_are_read() {
 }
 
 #[test]
-fn ten_bad_lines_within_a_minute_end_the_link_but_not_ten_in_an_hour() {
+fn f05_ten_bad_lines_within_a_minute_end_the_link_but_not_ten_in_an_hour() {
     let mut decoder = started();
     let mut found = Vec::new();
     for minute in 0..60 {
@@ -65,7 +65,7 @@ fn ten_bad_lines_within_a_minute_end_the_link_but_not_ten_in_an_hour() {
 }
 
 #[test]
-fn a_line_of_ten_megabytes_costs_no_more_than_the_limit_and_is_lost_once() {
+fn f06_a_line_of_ten_megabytes_costs_no_more_than_the_limit_and_is_lost_once() {
     let mut decoder = started();
     let mut found = Vec::new();
     for _ in 0..640 {
@@ -77,13 +77,13 @@ fn a_line_of_ten_megabytes_costs_no_more_than_the_limit_and_is_lost_once() {
 }
 
 #[test]
-fn an_unknown_kind_of_line_is_skipped_silently() {
+fn f22_an_unknown_kind_of_line_is_skipped_silently() {
     assert_eq!(decode(&mut started(), b"{\"nvlink\":{\"x\":[1,2]}}\n"), Ok(vec![]));
     assert_eq!(decode(&mut started(), b"\"later\"\n").unwrap().len(), 1, "that is no line of any version");
 }
 
 #[test]
-fn another_version_is_reported_clearly() {
+fn f22_another_version_is_reported_clearly() {
     for hello in ["\x1eNODEGLASS2 {}\n", "noise\x1eNODEGLASS17 {}\n"] {
         let error = decode(&mut Decoder::default(), hello.as_bytes()).unwrap_err();
         assert!(matches!(&error, DecodeError::Version { .. }), "{error}");
@@ -135,14 +135,14 @@ fn a_list_in_pieces_is_reassembled_and_a_missing_piece_is_counted() {
 }
 
 #[test]
-fn a_deeply_nested_bomb_is_one_lost_line() {
+fn f05_a_deeply_nested_bomb_is_one_lost_line() {
     let bomb = format!("{}\n", "[".repeat(200_000));
     assert!(matches!(decode(&mut started(), bomb.as_bytes()).unwrap()[..], [Found::Lost { .. }]));
 }
 
 proptest! {
     #[test]
-    fn any_bytes_in_any_pieces_neither_panic_nor_grow_the_buffer(
+    fn f05_any_bytes_in_any_pieces_neither_panic_nor_grow_the_buffer(
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..50),
         begun in any::<bool>(),
     ) {

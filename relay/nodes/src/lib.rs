@@ -5,6 +5,7 @@
 
 mod auth_failures;
 pub mod backoff;
+mod connect_budget;
 pub mod decoder;
 mod input_limit;
 mod line_assembler;

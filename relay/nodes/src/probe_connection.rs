@@ -1,7 +1,7 @@
 //! The connection to a running probe: its deadlines, its control lines, and why it ended.
 
 use super::QueuedRequest;
-use super::auth_failures::FailureKind;
+use super::auth_failures::{AuthFailure, FailureKind};
 use super::backoff::RetryClass;
 use super::decoder::{Decoder, Found, no_probe_message};
 use super::input_limit::InputLimit;
@@ -36,6 +36,8 @@ pub(super) enum DisconnectReason {
     Stopped,
     /// Only the user can help, or a change of credentials or jobs.
     NeedsUser { kind: FailureKind, why: Text, advice: Text },
+    /// Other nodes refused the login, so this one was not tried.
+    OthersRefused(Box<AuthFailure>),
     /// To be retried.
     Retry {
         why: Text,
@@ -195,6 +197,11 @@ impl ProbeConnection {
                 };
                 DisconnectReason::Retry { why, trouble: self.trouble(), job_may_have_ended }
             }
+            StreamEnd { signal: Some(signal), .. } => DisconnectReason::Retry {
+                why: format!("the probe was ended by {signal}{detail}").into(),
+                trouble: self.trouble(),
+                job_may_have_ended,
+            },
             StreamEnd { broken: Some(broken), .. } => DisconnectReason::Retry {
                 why: format!("{broken}{detail}").into(),
                 trouble: RetryClass::Link,

@@ -2,6 +2,7 @@
 
 use super::auth_failures::{AuthFailure, AuthFailureCache, CredentialSnapshot, FailureKind};
 use super::backoff::{Backoff, RetryClass};
+use super::connect_budget::{ConnectBudget, Outcome};
 use super::decoder::{DecodeError, Found};
 use super::input_limit::HELLO_LINES;
 use super::link_log::LinkLog;
@@ -46,6 +47,10 @@ pub(super) struct Session {
     pub(super) wanted: watch::Receiver<Target>,
     /// The user requests a retry.
     pub(super) retry: Arc<Notify>,
+    /// Limits the attempts of all sessions.
+    pub(super) budget: ConnectBudget,
+    /// Whether failures do not hold the next attempt back: the user requests it, or the cause of a refusal has changed.
+    pub(super) is_urgent: bool,
     /// Whether it waits, so that a retry has an effect.
     pub(super) waits: Arc<AtomicBool>,
     /// Requests to the probe.
@@ -103,9 +108,14 @@ impl Session {
                     DisconnectReason::NeedsUser { kind, why, advice } => {
                         let (jobs, at) = (self.jobs(), Instant::now());
                         let credentials = self.attempted_credentials().await;
-                        let failure = AuthFailure { kind, why, advice, jobs, at, credentials };
+                        let is_of_others = false;
+                        let failure = AuthFailure { kind, why, advice, jobs, at, credentials, is_of_others };
                         self.auth_failures.record(&self.node, &failure);
                         self.wait_after_auth_failure(failure).await
+                    }
+                    DisconnectReason::OthersRefused(failure) => {
+                        let (jobs, at) = (self.jobs(), Instant::now());
+                        self.wait_after_auth_failure(AuthFailure { jobs, at, ..*failure }).await
                     }
                     DisconnectReason::Retry { why, trouble: RetryClass::Denied, .. } => {
                         self.wait_after_denial(why, &mut backoff).await
@@ -172,8 +182,10 @@ impl Session {
             let now = latest.filter(|latest| latest.at > failure.at).map(|latest| latest.state);
             // If they could not be read then, compare from now on.
             failure.credentials = failure.credentials.or_else(|| now.clone());
-            if failure.is_outdated(&self.jobs(), now.as_ref()) && self.auth_failures.may_try(&self.node, kind)
-            {
+            let is_solved = failure.is_of_others && self.auth_failures.was_accepted_since(failure.at);
+            let is_outdated = failure.is_outdated(&self.jobs(), now.as_ref());
+            if is_solved || (is_outdated && self.auth_failures.may_try(&self.node, kind)) {
+                self.is_urgent = true;
                 return WakeReason::Retry;
             }
             match self.wait(None, &state).await {
@@ -194,8 +206,15 @@ impl Session {
             let credentials = self.attempted_credentials().await;
             let advice = "SLURM says that a job of yours runs there: if `ssh` is denied too, ask the administrators; \
                           it is tried again for your next job there";
-            let failure =
-                AuthFailure { kind, why, advice: advice.into(), jobs: self.jobs(), at, credentials };
+            let failure = AuthFailure {
+                kind,
+                why,
+                advice: advice.into(),
+                jobs: self.jobs(),
+                at,
+                credentials,
+                is_of_others: false,
+            };
             return self.wait_after_auth_failure(failure).await;
         }
         let wait = backoff.wait(RetryClass::Denied, random());
@@ -259,7 +278,10 @@ impl Session {
         let reason = loop {
             tokio::select! {
                 () = &mut over => break WakeReason::Retry,
-                () = self.retry.notified() => break WakeReason::Retry,
+                () = self.retry.notified() => {
+                    self.is_urgent = true;
+                    break WakeReason::Retry;
+                }
                 changed = self.wanted.changed() => {
                     let stops = changed.is_err() || self.wanted.borrow().stop;
                     break if stops { WakeReason::Stopped } else { WakeReason::Changed };
@@ -316,12 +338,32 @@ impl Session {
         &mut self,
         backoff: &mut Backoff,
     ) -> Result<std::convert::Infallible, DisconnectReason> {
-        let (launcher, node) = (Arc::clone(&self.launcher), self.node.clone());
-        let launch = launcher.launch(&node);
+        let (launcher, node, budget) = (Arc::clone(&self.launcher), self.node.clone(), self.budget.clone());
+        let is_urgent = std::mem::take(&mut self.is_urgent);
+        let is_retry = backoff.failures() > 0 && !is_urgent;
+        // Accounts of listed machines may differ.
+        let others = self.auth_failures.clone();
+        let asks_others = !is_urgent && self.wanted.borrow().schedule.target == 0;
+        let launch = async move {
+            let attempt = budget.acquire(is_retry).await;
+            if let Some(failure) = others.of_others().filter(|_| asks_others) {
+                return Err(NotLaunched::OthersRefused(failure));
+            }
+            let launched = launcher.launch(&node).await;
+            attempt.ended(match &launched {
+                Ok(_) => Outcome::Connected,
+                Err(LaunchError::Throttled { .. }) => Outcome::Throttled,
+                Err(_) => Outcome::Failed,
+            });
+            launched.map_err(NotLaunched::Failed)
+        };
         tokio::pin!(launch);
         let stream = loop {
             tokio::select! {
-                launched = &mut launch => break launched.map_err(|error| self.disconnect_reason(error))?,
+                launched = &mut launch => break launched.map_err(|error| match error {
+                    NotLaunched::Failed(error) => self.disconnect_reason(error),
+                    NotLaunched::OthersRefused(failure) => DisconnectReason::OthersRefused(Box::new(failure)),
+                })?,
                 () = stopped(&mut self.wanted) => return Err(DisconnectReason::Stopped),
                 Some(queued) = self.requests.recv() => {
                     queued.refuse(format!("{} is being connected; try again in a moment", self.node));
@@ -502,6 +544,7 @@ impl Session {
             },
             LaunchError::Denied { why } => DisconnectReason::trouble(why, RetryClass::Denied),
             LaunchError::Unreachable { why } => DisconnectReason::trouble(why, RetryClass::Link),
+            LaunchError::Throttled { why } => DisconnectReason::trouble(why, RetryClass::Throttled),
             LaunchError::Probe { why } => {
                 DisconnectReason::trouble(why, RetryClass::ProbeEnded { after_ms: 0 })
             }
@@ -512,6 +555,13 @@ impl Session {
         let from = FromNode { node: self.node.clone(), job: self.job, at_ms: self.clock.now_ms(), event };
         self.events.send(from).await.map_err(|_| DisconnectReason::Stopped)
     }
+}
+
+/// Reason why an attempt started no probe.
+enum NotLaunched {
+    Failed(LaunchError),
+    /// It was not made.
+    OthersRefused(AuthFailure),
 }
 
 /// Completes when the session is no longer wanted.

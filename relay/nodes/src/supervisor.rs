@@ -1,6 +1,7 @@
 //! Runs exactly one session for each wanted node, and for each job there that needs a probe of its own.
 
 use super::auth_failures::{AuthFailureCache, CredentialSnapshot};
+use super::connect_budget::ConnectBudget;
 use super::link_log::LinkLog;
 use super::probe_requests::NODE_QUEUE_CAPACITY;
 use super::session::{Session, Target};
@@ -33,6 +34,7 @@ pub struct Supervisor {
     /// Sessions that were stopped and wait for their probes to exit.
     stopping: BTreeMap<SessionKey, JoinHandle<()>>,
     auth_failures: AuthFailureCache,
+    budget: ConnectBudget,
     /// The job list that sessions know.
     job_lists: watch::Sender<JobList>,
     /// The current credentials; published repeatedly while a session waits for a change.
@@ -76,6 +78,7 @@ impl Supervisor {
             running,
             stopping,
             auth_failures,
+            budget: ConnectBudget::default(),
             job_lists,
             credentials,
             watching,
@@ -248,6 +251,8 @@ impl Supervisor {
             events: self.events.clone(),
             wanted: schedule,
             retry: Arc::clone(&retry),
+            budget: self.budget.clone(),
+            is_urgent: false,
             waits: Arc::clone(&waits),
             requests: request_rx,
             position: None,

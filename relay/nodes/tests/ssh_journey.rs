@@ -46,7 +46,7 @@ fn is_hello(event: &NodeEvent) -> bool {
 }
 
 #[tokio::test]
-async fn a_frozen_node_is_reported_and_recovers_without_leftovers() {
+async fn f03_a_frozen_node_is_reported_and_recovers_without_leftovers() {
     let Some(sshd) = Sshd::start() else { return };
     let probe = sshd.script(PROBE);
     let launcher = Arc::new(User::of(&sshd).launcher(&probe));

@@ -180,6 +180,12 @@ pub(super) fn refusal(node: &NodeName, error: &LaunchError) -> CheckResult {
             ),
         ),
         LaunchError::Unreachable { .. } => ("login", format!("see that `ssh {node}` works from here")),
+        LaunchError::Throttled { .. } => (
+            "login",
+            format!(
+                "wait a minute; if it persists, ask the administrators for MaxStartups and PerSourcePenalties of {node}"
+            ),
+        ),
         LaunchError::Probe { .. } => {
             ("login", format!("see that `ssh {node} true` prints nothing and succeeds"))
         }

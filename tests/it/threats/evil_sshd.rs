@@ -293,7 +293,7 @@ fn corpus() -> Vec<(String, Script)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t21_a_host_without_ssh_fails_once_in_bounded_time_and_memory() -> Result<()> {
+async fn f14_t21_a_host_without_ssh_fails_once_in_bounded_time_and_memory() -> Result<()> {
     let before = resident()?;
     let began = Instant::now();
     let mut meetings = tokio::task::JoinSet::new();

@@ -42,6 +42,12 @@ pub(super) fn login(log: &SshLog, settings: &HostSettings, files: &[KeyFile]) ->
     if let Some(methods) = lines.iter().rev().find_map(|line| refused_methods(line)) {
         return permission_denied(methods, &lines, log, settings, files);
     }
+    if log.progress == Progress::Connecting && lines.iter().any(|line| has_closed(line)) {
+        let said: String = lines.iter().filter(|line| !is_only_closed(line)).copied().collect();
+        if let Some(limited) = login_error::limited(&settings.host, &said) {
+            return limited;
+        }
+    }
     match log.progress {
         // The server decides about the account after it has verified the signature.
         Progress::Accepted => login_error::denied(&settings.host, &account_message(&lines)),
@@ -102,6 +108,12 @@ fn through_proxy(proxy: &str, lines: &[&str], settings: &HostSettings) -> Launch
 
 fn is_only_closed(line: &str) -> bool {
     ONLY_CLOSED.iter().any(|prefix| line.starts_with(prefix))
+}
+
+/// Returns whether a line of ssh says that the host closed the connection.
+fn has_closed(line: &str) -> bool {
+    is_only_closed(line)
+        && ["Connection closed by ", "Connection reset by "].iter().any(|part| line.contains(part))
 }
 
 /// Returns why the host key was rejected.

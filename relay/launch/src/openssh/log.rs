@@ -166,12 +166,13 @@ impl StderrReader for SshLog {
         let code = status.and_then(|status| status.code());
         let broken = match (code, self.remote_exit, status.and_then(|status| status.signal())) {
             (_, _, Some(signal)) => Some(format!("ssh was ended by signal {signal}")),
-            (Some(SSH_FAILED), Some(RemoteExit::Signal), _) => Some("ended by a signal".to_owned()),
             (Some(SSH_FAILED), None, _) => Some(format!("the connection broke: {last}")),
             _ => None,
         };
-        let exit = code.filter(|_| broken.is_none());
-        StreamEnd { exit, stderr, broken: broken.map(Text::from) }
+        let is_killed = code == Some(SSH_FAILED) && self.remote_exit == Some(RemoteExit::Signal);
+        let exit = code.filter(|_| broken.is_none() && !is_killed);
+        let signal = is_killed.then(|| "a signal".into());
+        StreamEnd { exit, signal, stderr, broken: broken.map(Text::from) }
     }
 }
 
@@ -220,7 +221,7 @@ mod tests {
             Bytes per second: sent 61262.4, received 58178.3\r\ndebug1: Exit status 255\r\n";
         let mut log = log(&format!("{LOGIN}{session}"));
         let stderr = "motd\nnode-probe: no GPU\nno newline".into();
-        assert_eq!(end(&mut log, 255), StreamEnd { exit: Some(255), stderr, broken: None });
+        assert_eq!(end(&mut log, 255), StreamEnd { exit: Some(255), stderr, ..StreamEnd::default() });
     }
 
     #[test]
@@ -234,7 +235,7 @@ mod tests {
         );
         let signal = "debug1: client_input_channel_req: channel 0 rtype exit-signal reply 0\r\n";
         let killed = end(&mut log(&format!("{begin}{signal}")), 255);
-        assert_eq!((killed.exit, killed.broken.unwrap().as_str()), (None, "ended by a signal"));
+        assert_eq!((killed.exit, killed.signal.unwrap().as_str(), killed.broken), (None, "a signal", None));
     }
 
     #[test]

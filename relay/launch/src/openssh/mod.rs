@@ -8,7 +8,7 @@ mod failure;
 mod log;
 
 use super::child::{self, ChildCommand};
-use super::deploy::{CONNECTS_AT_ONCE, Deployer, Host, LAUNCH_LIMIT, RemoteCommand};
+use super::deploy::{Deployer, Host, LAUNCH_LIMIT, RemoteCommand};
 use super::identity::key_files;
 use super::login_files::LoginFiles;
 use super::ssh_config::{self, HostSettings, Local};
@@ -60,7 +60,6 @@ const FILES_LIMIT: Duration = Duration::from_secs(5);
 pub struct OpensshLauncher {
     client: Arc<Client>,
     targets: Targets,
-    connects: Semaphore,
     proxied: Semaphore,
     deployer: Deployer,
     login_files: LoginFiles,
@@ -80,7 +79,6 @@ impl OpensshLauncher {
             login_files: LoginFiles::new(&local.home, config.as_deref()),
             client: Arc::new(Client { config, local }),
             targets: Targets::default(),
-            connects: Semaphore::new(CONNECTS_AT_ONCE),
             proxied: Semaphore::new(PROXIED_AT_ONCE),
             deployer: Deployer::new(probe, relay_id),
         }
@@ -108,7 +106,6 @@ impl Launcher for OpensshLauncher {
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
-        let _permit = self.connects.acquire().await.expect("never closed");
         let Client { config, local } = &*self.client;
         let settings = ssh_config::settings(&self.targets.ssh(node), config.as_deref(), local).await?;
         self.login_files.note(&settings);

@@ -62,17 +62,34 @@ pub(super) async fn connect(settings: &HostSettings, trusted: &TrustedOnce) -> R
     prefer(MethodType::HostKey, &known.algorithms(&id))?;
     prefer(MethodType::CryptCs, CIPHERS)?;
     prefer(MethodType::CryptSc, CIPHERS)?;
-    let handshake = link.drive(|session| session.clone().handshake());
-    match timeout(HANDSHAKE_LIMIT, handshake).await {
-        Err(_) => {
-            return Err(unreachable("the host accepted the connection but did not speak SSH within 10 s"));
+    let handshake = async {
+        if let Some(limited) =
+            greeting(link.socket()).await.and_then(|said| login_error::limited(&settings.host, &said))
+        {
+            return Err(limited);
         }
-        Ok(Err(error)) => return Err(failure::handshake(&error)),
-        Ok(Ok(())) => {}
-    }
+        let handshake = link.drive(|session| session.clone().handshake());
+        handshake.await.map_err(|error| failure::handshake(&error))
+    };
+    let silent = |_| unreachable("the host accepted the connection but did not speak SSH within 10 s");
+    timeout(HANDSHAKE_LIMIT, handshake).await.map_err(silent)??;
     verify_host_key(&link, &known, &id, settings, trusted)?;
     Ok(link)
 }
+
+/// Waits for the first bytes of the host, which stay to be read. Returns them unless they begin a greeting of SSH; none if it
+/// closed the connection.
+async fn greeting(socket: &TcpStream) -> Option<String> {
+    let mut bytes = [0; 256];
+    // A reset is the end of the connection, too.
+    let count = socket.peek(&mut bytes).await.unwrap_or(0);
+    let said = &bytes[..count];
+    let is_ssh = count > 0 && (said.starts_with(SSH) || SSH.starts_with(said));
+    (!is_ssh).then(|| String::from_utf8_lossy(said).into_owned())
+}
+
+/// The beginning of a greeting of SSH.
+const SSH: &[u8] = b"SSH-";
 
 /// Reads the known_hosts files; a missing one is empty.
 async fn known_hosts(files: &[PathBuf]) -> Result<KnownHosts, LaunchError> {

@@ -87,6 +87,11 @@ impl Link {
         self.allowance.load(Ordering::Relaxed)
     }
 
+    /// The socket, to look at input that libssh2 has not read.
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
     /// The session, for calls that never block.
     pub fn session(&self) -> &Session {
         &self.session

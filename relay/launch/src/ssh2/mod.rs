@@ -7,7 +7,7 @@ mod failure;
 mod link;
 mod pump;
 
-use super::deploy::{self, CONNECTS_AT_ONCE, Deployer, LAUNCH_LIMIT};
+use super::deploy::{self, Deployer, LAUNCH_LIMIT};
 use super::login_files::LoginFiles;
 use super::ssh_config::{self, HostSettings};
 use super::target::Targets;
@@ -26,7 +26,6 @@ use tokio::time::{Instant, timeout_at};
 pub struct Ssh2Launcher {
     options: SshOptions,
     targets: Targets,
-    connects: Semaphore,
     agents: AgentPermits,
     trusted: TrustedOnce,
     deployer: Deployer,
@@ -44,7 +43,6 @@ impl Launcher for Ssh2Launcher {
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
-        let _permit = self.connects.acquire().await.expect("never closed");
         let deadline = Instant::now() + LAUNCH_LIMIT;
         let link = timeout_at(deadline, self.log_in(node)).await.map_err(|_| deploy::slow())??;
         self.deployer.run((node, None), link, deadline).await
@@ -59,7 +57,6 @@ impl Ssh2Launcher {
         Self {
             options,
             targets: Targets::default(),
-            connects: Semaphore::new(CONNECTS_AT_ONCE),
             agents: Arc::new(Semaphore::new(AGENT_THREADS)),
             trusted: TrustedOnce::default(),
             deployer,

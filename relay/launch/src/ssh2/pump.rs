@@ -151,8 +151,8 @@ impl Remote {
         let signal = self.channel.exit_signal().ok().and_then(|signal| signal.exit_signal);
         // libssh2 returns 0 if there was no status.
         let exit = self.channel.exit_status().ok().filter(|_| signal.is_none());
-        let broken = signal.map(|signal| Text::from(format!("ended by signal {signal}")));
-        (StreamEnd { exit, stderr: self.errors.text(), broken }, self.link)
+        let signal = signal.map(|signal| Text::from(format!("signal {signal}")));
+        (StreamEnd { exit, signal, stderr: self.errors.text(), broken: None }, self.link)
     }
 
     /// Disconnects properly, so that the host's log shows no broken connection.
@@ -191,7 +191,7 @@ impl Pump {
             }
             Err(error) => {
                 let broken = Some(Text::from(format!("the connection broke: {error}")));
-                StreamEnd { exit: None, stderr: self.remote.errors.text(), broken }
+                StreamEnd { stderr: self.remote.errors.text(), broken, ..StreamEnd::default() }
             }
         }
     }

@@ -116,8 +116,8 @@ impl UploadScript {
                 Uploaded::Failed(format!("the login shell ended with status {exit}: {}", all()))
             }
             (None, _) => {
-                let broken = end.broken.clone().unwrap_or_default();
-                Uploaded::Failed(format!("{broken} {}", all()).trim().to_owned())
+                let why = end.interruption().unwrap_or_default();
+                Uploaded::Failed(format!("{why} {}", all()).trim().to_owned())
             }
         }
     }
@@ -166,7 +166,7 @@ mod tests {
     use std::process::Command;
 
     fn end(exit: i32, stderr: &str) -> StreamEnd {
-        StreamEnd { exit: Some(exit), stderr: stderr.into(), broken: None }
+        StreamEnd { exit: Some(exit), stderr: stderr.into(), ..StreamEnd::default() }
     }
 
     #[test]
@@ -242,6 +242,75 @@ mod tests {
         let printed_text = printed(&base, &command, &format!("{}:{SEARCH}", tools.display()));
         assert!(base.join("gone").exists(), "the folder was not replaced");
         assert_eq!(printed_text, "genuine\n");
+    }
+
+    /// Runs the upload script where only `tmp` and another folder of `base` can be written to, with `ls` doing `swap` after
+    /// each check of a folder. Returns the number of the folder that it chose, and its messages.
+    fn upload(base: &Path, swap: &str) -> (Option<usize>, String) {
+        let tools = base.join("tools");
+        create_dir_all(&tools).unwrap();
+        let ls = format!("#!/bin/sh\nPATH={SEARCH}\nls \"$@\"\n{swap}\n");
+        write(tools.join("ls"), ls).unwrap();
+        set_permissions(tools.join("ls"), Permissions::from_mode(0o755)).unwrap();
+        let program = install(&base.join("opt"), "genuine");
+        let probe = ProbeBinary::find(Some(&program)).unwrap();
+        let shm = base.join("shm");
+        create_dir_all(&shm).unwrap();
+        let command =
+            UploadScript::new(&probe, Place(0), 7).command.replace("/dev/shm", shm.to_str().unwrap());
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &command]).env("PATH", format!("{}:{SEARCH}", tools.display()));
+        shell.env("HOME", "/dev/null").env("XDG_RUNTIME_DIR", "/dev/null").env("TMPDIR", base.join("tmp"));
+        shell.stdin(std::fs::File::open(&program).unwrap()).current_dir(base);
+        let output = shell.output().unwrap();
+        let place = UploadScript::place(&output.stdout).map(|Place(at)| at);
+        (place, String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    #[test]
+    fn t16_an_upload_goes_into_no_folder_that_another_user_made_or_exchanges() {
+        let own_uid = rustix::process::geteuid().as_raw();
+        let theirs = |path: &Path| std::os::unix::fs::chown(path, Some(65_534), None).is_ok();
+        let chosen = |prepare: &dyn Fn(&Path), swap: &str| {
+            let base = tempfile::tempdir().unwrap();
+            let base = base.path().canonicalize().unwrap();
+            create_dir_all(base.join("tmp")).unwrap();
+            create_dir_all(base.join("evil")).unwrap();
+            let is_theirs = theirs(&base.join("evil"));
+            prepare(&base.join(format!("tmp/nodeglass-{own_uid}")));
+            let (place, message) = upload(&base, &swap.replace("BASE", base.to_str().unwrap()));
+            let arrived = std::fs::read_dir(base.join("evil")).unwrap().count();
+            assert_eq!(arrived, 0, "{message}");
+            (place, is_theirs, message)
+        };
+        assert_eq!(chosen(&|_| {}, "").0, Some(2), "nobody interferes");
+        // Another user was first: with a link, a folder that all may write to, a file, or an own folder.
+        let evil = |path: &Path| path.ancestors().nth(2).unwrap().join("evil");
+        assert_eq!(chosen(&|path| std::os::unix::fs::symlink(evil(path), path).unwrap(), "").0, Some(3));
+        assert_eq!(chosen(&|path| write(path, "").unwrap(), "").0, Some(3));
+        let open_to_all = |path: &Path| {
+            create_dir_all(path).unwrap();
+            set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+        };
+        assert_eq!(chosen(&open_to_all, "").0, Some(3));
+        let foreign = |path: &Path| {
+            create_dir_all(path).unwrap();
+            theirs(path);
+        };
+        let (place, is_theirs, message) = chosen(&foreign, "");
+        if !is_theirs {
+            eprintln!("skipped: no folder of another user can be made here");
+            return;
+        }
+        assert_eq!(place, Some(3), "{message}");
+        // The worst possible timing: the folder is exchanged for theirs, or for a link, right after it was checked.
+        let own = format!("BASE/tmp/nodeglass-{own_uid}");
+        let checked = format!("case $2 in *tmp/nodeglass-*) rm -rf {own}; ");
+        for swap in ["mv BASE/evil {own}; mkdir BASE/evil;; esac", "ln -s BASE/evil {own};; esac"] {
+            let swap = format!("{checked}{}", swap.replace("{own}", &own));
+            let (place, _, message) = chosen(&|_| {}, &swap);
+            assert_eq!(place, Some(3), "{swap}: {message}");
+        }
     }
 
     #[test]

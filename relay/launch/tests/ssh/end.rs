@@ -18,7 +18,7 @@ async fn closing_stdin_lets_a_probe_exit_and_its_stderr_is_kept() {
     let mut stream = User::of(&sshd).launch(&sshd.script(ECHO)).await.unwrap();
     expect(&mut stream, "hello").await;
     let end = end_of(stream).await;
-    assert_eq!(end, StreamEnd { exit: Some(0), stderr: "bye".into(), broken: None });
+    assert_eq!(end, StreamEnd { exit: Some(0), stderr: "bye".into(), ..StreamEnd::default() });
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn exit_status_and_signal_are_distinguished() {
     let stream = User::of(&sshd).launch(&sshd.script(&format!("{hello} kill -9 $$"))).await.unwrap();
     let end = end_of(stream).await;
     assert_eq!(end.exit, None);
-    assert!(end.broken.as_ref().is_some_and(|why| why.as_str().contains("KILL")), "{end:?}");
+    assert!(end.signal.as_ref().is_some_and(|signal| signal.as_str().contains("KILL")), "{end:?}");
 }
 
 #[tokio::test]

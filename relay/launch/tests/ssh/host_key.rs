@@ -21,7 +21,7 @@ async fn t22_an_unknown_host_is_refused_with_advice_to_log_in_once() {
 }
 
 #[tokio::test]
-async fn t22_a_changed_key_is_refused_even_if_new_hosts_are_accepted() {
+async fn f31_t22_a_changed_key_is_refused_even_if_new_hosts_are_accepted() {
     let Some(sshd) = Sshd::start() else { return };
     let known_hosts = format!("[127.0.0.1]:{} {}\n", sshd.port, sshd.public("other_key"));
     for extra in ["", "StrictHostKeyChecking accept-new", "StrictHostKeyChecking no"] {

@@ -6,7 +6,7 @@ use super::sshd::{Sshd, keygen};
 use nodeglass_launch::auto::AutoLauncher;
 use nodeglass_launch::{LaunchError, Launcher, NodeStream};
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
@@ -53,6 +53,7 @@ fn described(error: &LaunchError) -> (&'static str, String) {
         LaunchError::Capability { why, advice } => ("capability", why, Some(advice)),
         LaunchError::Incompatible { why, advice } => ("incompatible", why, Some(advice)),
         LaunchError::Unreachable { why } => ("unreachable", why, None),
+        LaunchError::Throttled { why } => ("throttled", why, None),
         LaunchError::Hangs { why, advice } => ("hangs", why, Some(advice)),
         LaunchError::Probe { why } => ("probe", why, None),
     };
@@ -196,7 +197,7 @@ fn user_name() -> String {
 }
 
 #[tokio::test]
-async fn hosts_that_are_down_or_overloaded_are_retried_with_either_launcher() {
+async fn f36_hosts_that_limit_logins_are_told_from_hosts_that_are_down_by_either_launcher() {
     let Some(mut sshd) = Sshd::with("MaxStartups 1\n") else { return };
     // Holds the only place, once that of the test sshd's readiness check is free.
     let mut pending = None;
@@ -208,7 +209,14 @@ async fn hosts_that_are_down_or_overloaded_are_retried_with_either_launcher() {
         read.is_ok() && greeting == *b"SSH-"
     };
     until("a greeting", is_greeted).await;
-    check_same("MaxStartups", &User::of(&sshd), || Fails("unreachable", "the SSH handshake failed")).await;
+    let limited = || Fails("throttled", "accepts no more logins for now; it said: Exceeded MaxStartups");
+    check_same("MaxStartups", &User::of(&sshd), limited).await;
+    let penalty = || Fails("throttled", "accepts no more logins for now; it said: Not allowed at this time");
+    sshd.port = greets(b"Not allowed at this time\r\n");
+    check_same("PerSourcePenalties", &User::of(&sshd), penalty).await;
+    sshd.port = greets(b"");
+    check_same("MaxStartups before 8.5", &User::of(&sshd), || Fails("throttled", "before it spoke SSH"))
+        .await;
     sshd.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     check_same("a closed port", &User::of(&sshd), || {
         Fails("unreachable", "could not connect to 127.0.0.1 port")
@@ -216,6 +224,18 @@ async fn hosts_that_are_down_or_overloaded_are_retried_with_either_launcher() {
     .await;
     let user = User { hosts: "Host *\n HostName no-such-host.invalid\n".into(), ..User::of(&sshd) };
     check_same("an unknown name", &user, || Fails("unreachable", "no-such-host.invalid was not found")).await;
+}
+
+/// A port whose connections are closed after these words.
+fn greets(words: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let _ = socket.and_then(|mut socket| socket.write_all(words));
+        }
+    });
+    port
 }
 
 /// Shells, by name; a stand-in accepts what csh and fish have in common with sh, and nothing else.

@@ -19,15 +19,19 @@ async fn ends_are_reported_as_by_the_built_in_client() {
     let Some(sshd) = Sshd::start() else { return };
     let user = User::of(&sshd);
     let hello = "printf '\\036NODEGLASS1 x\\n';";
-    for (body, exit, stderr, broken) in [
+    for (body, exit, stderr, signal) in [
         (ECHO.to_owned(), Some(0), "bye", None),
         (format!("{hello} echo no GPU >&2; exit 3"), Some(3), "no GPU", None),
         (format!("{hello} exit 255"), Some(255), "", None),
-        (format!("{hello} kill -9 $$"), None, "", Some("ended by a signal")),
+        (format!("{hello} kill -9 $$"), None, "", Some("a signal")),
     ] {
         let stream = user.openssh(&sshd.script(&body)).launch(&node()).await.unwrap();
-        let broken = broken.map(Into::into);
-        assert_eq!(end_of(stream).await, StreamEnd { exit, stderr: stderr.into(), broken }, "{body}");
+        let signal = signal.map(Into::into);
+        assert_eq!(
+            end_of(stream).await,
+            StreamEnd { exit, signal, stderr: stderr.into(), broken: None },
+            "{body}"
+        );
     }
     let mut stream = user.openssh(&sshd.script(ECHO)).launch(&node()).await.unwrap();
     expect(&mut stream, "hello").await;

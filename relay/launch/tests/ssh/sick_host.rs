@@ -19,7 +19,7 @@ async fn a_refused_connection_is_reported() {
 }
 
 #[tokio::test]
-async fn an_unresponsive_host_times_out_within_the_handshake_limit() {
+async fn f02_an_unresponsive_host_times_out_within_the_handshake_limit() {
     let Some(mut sshd) = Sshd::start() else { return };
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     sshd.port = silent.local_addr().unwrap().port();
@@ -47,14 +47,19 @@ async fn something_that_is_no_sshd_is_an_error_and_not_a_crash() {
         });
         let error = User::of(&sshd).launch(&sshd.script(ECHO)).await.unwrap_err();
         assert!(
-            matches!(&error, LaunchError::Unreachable { .. } | LaunchError::Capability { .. }),
+            matches!(
+                &error,
+                LaunchError::Unreachable { .. }
+                    | LaunchError::Capability { .. }
+                    | LaunchError::Throttled { .. }
+            ),
             "{error:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn a_host_frozen_at_any_moment_can_be_left_without_waiting() {
+async fn f03_a_host_frozen_at_any_moment_can_be_left_without_waiting() {
     let Some(sshd) = Sshd::start() else { return };
     let mut stream = User::of(&sshd).launch(&sshd.script(ECHO)).await.unwrap();
     expect(&mut stream, "hello").await;
@@ -72,7 +77,7 @@ async fn a_host_frozen_at_any_moment_can_be_left_without_waiting() {
 }
 
 #[tokio::test]
-async fn a_frozen_host_holds_up_no_other() {
+async fn f03_a_frozen_host_holds_up_no_other() {
     let Some(frozen) = Sshd::start() else { return };
     let Some(sound) = Sshd::start() else { return };
     frozen.signal(libc::SIGSTOP);
@@ -87,7 +92,7 @@ async fn a_frozen_host_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn noise_half_lines_and_huge_lines_arrive_as_they_are() {
+async fn f07_noise_half_lines_and_huge_lines_arrive_as_they_are() {
     let Some(sshd) = Sshd::start() else { return };
     std::fs::write(sshd.home().join(".bashrc"), "echo 'Welcome to the cluster'; echo 'quota: 97%'\n")
         .unwrap();
@@ -100,7 +105,7 @@ async fn noise_half_lines_and_huge_lines_arrive_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_login_script_that_never_ends_is_named_as_such() {
+async fn f07_a_login_script_that_never_ends_is_named_as_such() {
     let Some(sshd) = Sshd::start() else { return };
     std::fs::write(sshd.home().join(".bashrc"), "exec sleep 98765\n").unwrap();
     let outcome = User::of(&sshd).launch(&sshd.script(ECHO)).await;
@@ -134,7 +139,7 @@ async fn a_slow_reader_blocks_the_node_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn twenty_nodes_at_once_need_no_thread_each() {
+async fn f19_twenty_nodes_at_once_need_no_thread_each() {
     let Some(sshd) = Sshd::start() else { return };
     let (user, probe) = (User::of(&sshd), sshd.script(ECHO));
     twenty_nodes(&sshd, Arc::new(user.launcher(&probe))).await;

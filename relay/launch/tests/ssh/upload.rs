@@ -33,7 +33,7 @@ async fn a_probe_of_the_same_build_at_the_same_path_is_run_and_nothing_is_upload
 }
 
 #[tokio::test]
-async fn another_build_there_is_replaced_by_ours_once_and_found_again() {
+async fn f22_another_build_there_is_replaced_by_ours_once_and_found_again() {
     let Some(sshd) = Sshd::start() else { return };
     let probe = sshd.script(ONLY_UPLOADED);
     let folder = sshd.home().join(".cache/nodeglass");

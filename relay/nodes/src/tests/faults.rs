@@ -51,7 +51,8 @@ async fn a_retry_names_the_nodes() {
     assert!(refused("elsewhere").contains("does not watch elsewhere"));
     sleep(Duration::from_millis(1)).await;
     assert_eq!(sent_interval(None), Response::Done("trying bad1, bad2, bad3, bad4, 3 more again".into()));
-    assert_eq!(harness.launcher.tries(), 1 + 7 + 1);
+    // Those that were not tried because others had refused are retried on request, too.
+    assert_eq!(harness.launcher.tries(), 1 + 3 + 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,7 +109,7 @@ impl std::io::Write for Shown {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreachable_node_is_tried_again_and_later_and_at_once_on_request() {
+async fn f01_an_unreachable_node_is_tried_again_and_later_and_at_once_on_request() {
     let mut harness = Harness::empty();
     harness.set_targets();
     for failures in 0..4 {
@@ -124,26 +125,47 @@ async fn an_unreachable_node_is_tried_again_and_later_and_at_once_on_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_keeps_exiting_is_reported_broken_with_its_stderr() {
+async fn f36_a_limit_of_logins_slows_the_attempts_of_all_nodes_down_and_ends() {
     let mut harness = Harness::empty();
-    harness.set_targets();
-    for round in 1..=4 {
-        let probe = harness.launcher.probe();
-        // The first attempt may precede the prepared probe.
-        loop {
-            match harness.next().await {
-                NodeEvent::Connecting { .. } => break,
-                _ => continue,
-            }
+    let limited = || LaunchError::Throttled { why: "it said: Exceeded MaxStartups".into() };
+    (0..1_000).for_each(|_| harness.launcher.fails(limited()));
+    let names: Vec<String> = (0..50).map(|number| format!("n{number:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let drain = async |harness: &mut Harness, seconds| {
+        for _ in 0..10 * seconds {
+            sleep(Duration::from_millis(100)).await;
+            while harness.events.try_recv().is_ok() {}
         }
-        probe.hello(round).await;
-        let end = StreamEnd { exit: Some(134), stderr: "assertion failed".into(), broken: None };
-        let Probe { stdout, stdin, end: ended } = probe;
-        drop((stdout, stdin));
-        let _ = ended.send(end);
-        let (why, _) = harness.down().await;
-        assert!(why.contains("status 134: assertion failed"), "{why}");
-        assert_eq!(why.contains("keeps ending"), round == 4, "{why}");
+        harness.launcher.tries()
+    };
+    harness.supervisor.set_targets(&wanted(&names, 1_000));
+    assert_eq!(drain(&mut harness, 9).await, 50, "each once, and none again before 10 s");
+    let tries = drain(&mut harness, 50).await;
+    assert!((60..=200).contains(&tries), "{tries} attempts of 50 nodes in a minute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f04_a_probe_that_keeps_exiting_is_reported_broken_with_its_stderr() {
+    let exited = StreamEnd { exit: Some(134), stderr: "assertion failed".into(), ..StreamEnd::default() };
+    // As when it takes more memory than the node has.
+    let killed = StreamEnd { signal: Some("signal KILL".into()), ..StreamEnd::default() };
+    for (end, expected) in [(exited, "with status 134: assertion failed"), (killed, "by signal KILL")] {
+        let mut harness = Harness::empty();
+        harness.set_targets();
+        for round in 1..=4 {
+            let probe = harness.launcher.probe();
+            // The first attempt may precede the prepared probe.
+            while !matches!(harness.next().await, NodeEvent::Connecting { .. }) {}
+            probe.hello(round).await;
+            let Probe { stdout, stdin, end: ended } = probe;
+            drop((stdout, stdin));
+            let _ = ended.send(end.clone());
+            let (why, retry_at_ms) = harness.down().await;
+            assert!(why.contains(expected), "{why}");
+            assert_eq!(why.contains("keeps ending"), round == 4, "{why}");
+            let wait_ms = retry_at_ms.saturating_sub(harness.clock.now_ms());
+            assert_eq!(wait_ms >= 29_000, round == 4, "{wait_ms} ms");
+        }
     }
 }
 
@@ -160,7 +182,7 @@ async fn a_probes_own_reason_for_exiting_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_of_another_version_is_not_restarted_over_and_over() {
+async fn f22_a_probe_of_another_version_is_not_restarted_over_and_over() {
     let mut harness = Harness::empty();
     let probe = harness.launcher.probe();
     harness.set_targets();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn t34_a_refused_login_is_never_retried_without_the_user() {
+async fn f32_t34_a_refused_login_is_never_retried_without_the_user() {
     let mut harness = Harness::empty();
     harness.launcher.fails(LaunchError::Auth { why: "no key".into(), advice: "ssh-add".into() });
     harness.launcher.fails(LaunchError::HostKey { why: "changed".into(), advice: "ask".into() });
@@ -139,28 +139,57 @@ async fn a_new_job_is_a_reason_to_try_a_node_that_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fix_is_noticed_and_all_nodes_reconnect() {
+async fn f32_after_three_refusals_no_further_node_is_tried_until_the_fix_which_all_notice() {
     let mut harness = Harness::empty();
     harness.launcher.credentials.store(1, Ordering::Relaxed);
-    let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
+    let names: Vec<String> = (0..20).map(|number| format!("n{number:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    names.iter().for_each(|_| harness.launcher.fails(no_key()));
+    (0..3).for_each(|_| harness.launcher.fails(no_key()));
     harness.supervisor.set_targets(&wanted(&names, 1_000));
+    let mut reasons = BTreeMap::<String, usize>::new();
     for _ in &names {
-        harness.refused().await;
+        *reasons.entry(harness.refused().await).or_default() += 1;
     }
-    sleep(Duration::from_secs(3_600)).await;
-    assert_eq!(harness.launcher.tries(), 20, "nothing changed");
+    let in_vain = "not tried, because 3 other nodes refused the login: no key".to_owned();
+    assert_eq!(reasons, BTreeMap::from([("no key".to_owned(), 3), (in_vain, 17)]));
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(harness.launcher.tries(), 3, "nothing changed");
     // The key is loaded. Some nodes retry; the first success shows that all may.
     let probes: Vec<Probe> = names.iter().map(|_| harness.launcher.probe()).collect();
     harness.launcher.credentials.store(2, Ordering::Relaxed);
     sleep(Duration::from_secs(6)).await;
-    assert_eq!(harness.launcher.tries(), 20 + auth_failures::MAX_LOGIN_RETRIES);
+    assert_eq!(harness.launcher.tries(), 3 + auth_failures::MAX_LOGIN_RETRIES);
     for probe in &probes[..auth_failures::MAX_LOGIN_RETRIES] {
         probe.hello(1).await;
     }
     sleep(Duration::from_secs(6)).await;
-    assert_eq!(harness.launcher.tries(), 40, "each once more");
+    assert_eq!(harness.launcher.tries(), 3 + 20, "each once more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f32_a_node_that_others_do_not_stand_for_is_tried() {
+    let mut harness = Harness::empty();
+    let mut nodes = wanted(&["n1", "n2", "n3"], 1_000);
+    (0..3).for_each(|_| harness.launcher.fails(no_key()));
+    harness.supervisor.set_targets(&nodes);
+    for _ in 0..3 {
+        harness.refused().await;
+    }
+    // A listed machine has an account of its own, and the user decides about any.
+    nodes.insert(node("listed"), SampleSchedule { target: 7, ..SampleSchedule::default() });
+    nodes.extend(wanted(&["n4"], 1_000));
+    harness.supervisor.set_targets(&nodes);
+    assert!(harness.refused().await.starts_with("not tried"));
+    assert_eq!(harness.launcher.tries(), 4);
+    harness.supervisor.retry(Some(&node("n4")));
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(harness.launcher.tries(), 5);
+    // Later, a refusal says nothing about other nodes any more.
+    harness.supervisor.set_targets(&BTreeMap::new());
+    sleep(auth_failures::REMEMBER_FOR).await;
+    harness.supervisor.set_targets(&wanted(&["n5"], 1_000));
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(harness.launcher.tries(), 6);
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,7 +210,7 @@ async fn a_fix_during_an_attempt_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t34_a_change_that_does_not_help_costs_few_logins() {
+async fn f32_t34_a_change_that_does_not_help_costs_few_logins() {
     let mut harness = Harness::empty();
     harness.launcher.credentials.store(1, Ordering::Relaxed);
     let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
@@ -195,7 +224,7 @@ async fn t34_a_change_that_does_not_help_costs_few_logins() {
         sleep(Duration::from_secs(15)).await;
         while harness.events.try_recv().is_ok() {}
     }
-    assert_eq!(harness.launcher.tries(), 20 + auth_failures::MAX_LOGIN_RETRIES);
+    assert_eq!(harness.launcher.tries(), 3 + auth_failures::MAX_LOGIN_RETRIES);
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,7 +30,7 @@ async fn a_probe_receives_its_interval_and_pings() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_node_is_disconnected_after_15_s_and_backfilled() {
+async fn f01_a_silent_node_is_disconnected_after_15_s_and_backfilled() {
     let mut harness = Harness::empty();
     let mut probe = harness.launcher.probe();
     let mut again = harness.launcher.probe();
