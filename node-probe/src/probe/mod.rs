@@ -2,6 +2,7 @@
 //! and pipes of this node.
 
 pub mod engine;
+mod network;
 mod node;
 
 use crate::{

@@ -1,6 +1,7 @@
 //! The node that the probe runs on: its clocks, the threads that read it, and the pipe to the relay.
 
 use super::engine::environment::{Environment, Moment};
+use super::network::Uplink;
 use crate::{
     clock,
     driver_thread::{DriverStatus, DriverThread, DriverTimings, ReadRequest, SourceConfig},
@@ -31,6 +32,7 @@ pub(super) struct Node {
     host: Host,
     request_handler: RequestHandler,
     notes: NoteReader,
+    uplink: Uplink,
 }
 
 impl Node {
@@ -54,6 +56,7 @@ impl Node {
             notes: NoteReader::start(events.clone())?,
             inspector: Inspector::start(events)?,
             host: Host::new(),
+            uplink: Uplink::of_this_process(),
         })
     }
 
@@ -76,6 +79,10 @@ impl Node {
 impl Environment for Node {
     fn now(&self) -> Moment {
         Moment { elapsed: self.started.elapsed(), mono_ns: clock::mono_ns(), wall_ns: clock::wall_ns() }
+    }
+
+    fn is_cut_off(&self) -> bool {
+        self.uplink.is_cut()
     }
 
     fn check_driver(&mut self, source: usize, limit: Duration) -> DriverStatus {

@@ -121,7 +121,7 @@ fn only_the_newest_list_follows_a_blocked_pipe() {
 }
 
 #[test]
-fn it_exits_while_a_call_hangs() {
+fn f29_it_exits_while_a_call_hangs() {
     let node = node();
     let mut probe = node.start(&[]);
     probe.sample(|_| true);

@@ -18,7 +18,7 @@ fn event(probe: &mut Probe) -> Event {
 }
 
 #[test]
-fn a_lost_gpu_does_not_affect_others() {
+fn f28_a_lost_gpu_does_not_affect_others() {
     let gpus = |lost: bool| json!({"gpus": [{"uuid": "GPU-a", "util": 50}, {"uuid": "GPU-b", "lost": lost}]});
     let node = Node::new(&gpus(false));
     let mut probe = node.start(&[]);
@@ -75,7 +75,7 @@ fn unbroken(probe: &mut Probe, seq: u64, wanted: impl Fn(&Sample) -> bool) -> Sa
 }
 
 #[test]
-fn a_hung_gpu_blocks_neither_other_gpus_nor_the_host() {
+fn f29_a_hung_gpu_blocks_neither_other_gpus_nor_the_host() {
     let node = Node::new(&hanging("-", 0));
     let mut probe = node.start(&[]);
     let first = probe.sample(|sample| sample.gpus.len() == 3);
@@ -140,7 +140,7 @@ fn two_gpus_may_hang_at_once_in_different_calls() {
 }
 
 #[test]
-fn a_hung_driver_leaves_host_samples() {
+fn f29_a_hung_driver_leaves_host_samples() {
     let hang = |ms: u64| json!({"hang_ms": {"nvmlDeviceGetCount_v2": ms}, "gpus": [{}, {}]});
     let node = Node::new(&hang(0));
     let mut probe = node.start(&[]);
@@ -207,7 +207,7 @@ fn a_slow_driver_is_reported() {
 }
 
 #[test]
-fn a_driver_that_hangs_on_startup_does_not_hide_the_host() {
+fn f29_a_driver_that_hangs_on_startup_does_not_hide_the_host() {
     let node = Node::new(&json!({"hang_ms": {"nvmlInit_v2": 5000}, "gpus": [{}]}));
     let mut probe = node.start(&[]);
     let hello = probe.hello(|_| true);
@@ -238,7 +238,7 @@ fn each_reason_for_no_driver_has_a_message() {
 }
 
 #[test]
-fn a_machine_without_the_library_is_a_host_without_a_driver() {
+fn f28_a_machine_without_the_library_is_a_host_without_a_driver() {
     let node = Node::new(&json!({}));
     let mut probe = node.start(&[]);
     assert!(absent(&probe.hello(|_| true)).is_none());
@@ -254,7 +254,7 @@ fn a_machine_without_the_library_is_a_host_without_a_driver() {
 }
 
 #[test]
-fn a_driver_may_be_unloaded_and_reloaded() {
+fn f28_a_driver_may_be_unloaded_and_reloaded() {
     let ready: Json = json!({"gpus": [{}]});
     let node = Node::new(&json!({"init": 9}));
     let mut probe = node.start(&[]);
@@ -301,7 +301,7 @@ fn an_xid_is_reported_once_with_its_gpu() {
 }
 
 #[test]
-fn the_xid_of_a_gpu_that_fell_off_the_bus_names_that_gpu() {
+fn f28_the_xid_of_a_gpu_that_fell_off_the_bus_names_that_gpu() {
     let gpus = |lost: bool, xids: &[u64]| {
         let key = if lost { "lost" } else { "lost_at_enumeration" };
         json!({"gpus": [{}, {"uuid": "GPU-b", key: !xids.is_empty(), "xids": xids}]})
@@ -359,7 +359,7 @@ fn of_generation(generation: u32, stays_loaded: bool, util: u32) -> Json {
 }
 
 #[test]
-fn a_driver_updated_under_the_probe_is_reopened() {
+fn f28_a_driver_updated_under_the_probe_is_reopened() {
     let node = Node::new(&of_generation(0, false, 5));
     let mut probe = node.start(&[]);
     probe.sample(|sample| sample.gpus.first().is_some_and(|gpu| gpu.util_pct == Value(5)));

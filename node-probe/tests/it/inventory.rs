@@ -54,7 +54,7 @@ fn a_gpu_that_recovers_under_its_old_handle_has_its_facts_at_once() {
 }
 
 #[test]
-fn a_mig_mode_change_is_detected_within_two_intervals() {
+fn f28_a_mig_mode_change_is_detected_within_two_intervals() {
     let whole = json!({"driver": "580.90.07", "gpus": [{"card": "h100", "util": 60}]});
     let divided = |instances: Json| json!({"driver": "580.90.07", "gpus": [{"card": "h100", "board": {"mig_mode": true}, "mig": instances}]});
     let instance = |gi: u32| json!({"profile": "1g.10gb", "uuid": format!("MIG-{gi}"), "gi": gi});
@@ -96,7 +96,7 @@ fn a_single_not_supported_error_costs_one_sample() {
 }
 
 #[test]
-fn an_added_or_removed_gpu_is_detected_within_two_intervals() {
+fn f28_an_added_or_removed_gpu_is_detected_within_two_intervals() {
     let gpus = |count: usize| json!({"gpus": vec![json!({}); count]});
     let node = Node::new(&gpus(1));
     let mut probe = node.start_patient();

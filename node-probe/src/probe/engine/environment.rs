@@ -35,6 +35,11 @@ pub trait Environment {
     /// Reads the clocks.
     fn now(&self) -> Moment;
 
+    /// Returns whether the interface to the relay has no link.
+    fn is_cut_off(&self) -> bool {
+        false
+    }
+
     /// Checks whether a call of a source's driver exceeds `limit`; a call for a single GPU is
     /// abandoned then.
     fn check_driver(&mut self, source: usize, limit: Duration) -> DriverStatus;

@@ -28,6 +28,11 @@ const MAX_NOTE_JOBS: usize = 256;
 /// Maximum time that the first line waits for the source.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Time without a control line after which the node's own network is checked: pings arrive every 5 s.
+const QUIET: Duration = Duration::from_secs(10);
+/// Time for which a node without a network keeps its samples; the ring holds no more.
+const MAX_CUT: Duration = Duration::from_secs(600);
+
 /// Time limits of a probe without a relay.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
@@ -75,6 +80,8 @@ pub struct Engine<E> {
     next_sample: Duration,
     pub(super) last_line: Duration,
     last_control: Duration,
+    /// When the node was last seen without a network, since the last control line.
+    last_cut: Option<Duration>,
     pub(super) last_processes: Option<Duration>,
     /// Process lists older than this, in ns of `CLOCK_BOOTTIME`, are obsolete.
     pub(super) processes_ns: u64,
@@ -116,6 +123,7 @@ impl<E: Environment> Engine<E> {
             next_sample: now.elapsed + until_next(now.wall_ns, FIRST_INTERVAL_MS, 0),
             last_line: now.elapsed,
             last_control: now.elapsed,
+            last_cut: None,
             last_processes: None,
             processes_ns: 0,
             orphaned_until: None,
@@ -155,7 +163,8 @@ impl<E: Environment> Engine<E> {
     /// Runs due tasks; returns the reason to exit, if there is one.
     pub fn run_due_tasks(&mut self) -> Option<&'static str> {
         let now = self.env.now().elapsed;
-        if now >= self.last_control + self.timeouts.control {
+        self.check_network(now);
+        if now >= self.silence_limit() {
             return Some("no message from the relay");
         }
         if let Some((_, why)) = self.orphaned_until.filter(|(until, _)| now >= *until) {
@@ -186,7 +195,7 @@ impl<E: Environment> Engine<E> {
 
     /// Returns the time at which [`Self::run_due_tasks`] has something to do.
     pub fn next_deadline(&self) -> Duration {
-        let mut next = self.next_sample.min(self.last_control + self.timeouts.control);
+        let mut next = self.next_sample.min(self.silence_limit());
         match self.phase() {
             Phase::Opening => next = next.min(self.started + HELLO_TIMEOUT),
             Phase::Ready | Phase::HostOnly => next = next.min(self.next_heartbeat()),
@@ -194,6 +203,18 @@ impl<E: Environment> Engine<E> {
         let next = self.pending.as_ref().map_or(next, |pending| next.min(pending.until));
         let next = self.orphaned_until.map_or(next, |(until, _)| next.min(until));
         self.replay.map_or(next, |(.., not_before)| next.min(not_before))
+    }
+
+    /// Notes that the node has no network: silence then says nothing about the relay, which will request what it missed.
+    fn check_network(&mut self, now: Duration) {
+        if now >= self.last_control + QUIET && now < self.last_control + MAX_CUT && self.env.is_cut_off() {
+            self.last_cut = Some(now);
+        }
+    }
+
+    /// Time at which the relay counts as gone.
+    fn silence_limit(&self) -> Duration {
+        self.last_cut.unwrap_or(self.last_control) + self.timeouts.control
     }
 
     /// Time of the next heartbeat if nothing else is printed: earlier than [`heartbeat_ms`], to
@@ -216,7 +237,7 @@ impl<E: Environment> Engine<E> {
 
     /// Handles a control line; returns the reason to exit, if it is one.
     pub fn handle_control(&mut self, control: Control) -> Option<&'static str> {
-        self.last_control = self.env.now().elapsed;
+        (self.last_control, self.last_cut) = (self.env.now().elapsed, None);
         match control {
             Control::Ping => {}
             Control::Stop => return Some("stopped by the relay"),

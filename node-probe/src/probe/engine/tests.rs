@@ -38,6 +38,7 @@ struct TestNode {
     hang: Hang,
     requests: u32,
     has_room: bool,
+    is_cut_off: bool,
     lines: Vec<ProbeLine>,
     /// How often new notes were requested.
     note_requests: u32,
@@ -60,6 +61,10 @@ impl Environment for TestNode {
             mono_ns: (ms + 60_000) * 1_000_000,
             wall_ns: (START_MS + ms) * 1_000_000,
         }
+    }
+
+    fn is_cut_off(&self) -> bool {
+        self.is_cut_off
     }
 
     fn check_driver(&mut self, source: usize, limit: Duration) -> DriverStatus {
@@ -146,6 +151,7 @@ fn probe_of(vendors: &[Vendor]) -> Engine<TestNode> {
         hang: Hang::Driver,
         requests: 0,
         has_room: true,
+        is_cut_off: false,
         lines: Vec::new(),
         note_requests: 0,
     };
@@ -248,6 +254,21 @@ fn a_probe_exits_when_the_relay_falls_silent() {
     probe.handle_control(Control::Ping);
     assert_eq!(run(&mut probe, 2 * PING_TIMEOUT_MS - 2), None);
     assert_eq!(run(&mut probe, 2 * PING_TIMEOUT_MS), Some("no message from the relay"));
+}
+
+#[test]
+fn f01_a_probe_whose_node_has_no_network_keeps_its_samples_for_the_return() {
+    let mut probe = probe();
+    probe.environment_mut().is_cut_off = true;
+    assert_eq!(run(&mut probe, 4 * PING_TIMEOUT_MS), None, "the relay may be there");
+    probe.environment_mut().is_cut_off = false;
+    assert_eq!(run(&mut probe, 5 * PING_TIMEOUT_MS - 2_000), None, "time to be found again");
+    assert_eq!(run(&mut probe, 5 * PING_TIMEOUT_MS), Some("no message from the relay"));
+    // The ring holds ten minutes.
+    let mut probe = self::probe();
+    probe.environment_mut().is_cut_off = true;
+    assert_eq!(run(&mut probe, 600_000), None);
+    assert_eq!(run(&mut probe, 600_000 + PING_TIMEOUT_MS), Some("no message from the relay"));
 }
 
 #[test]
