@@ -279,7 +279,9 @@ impl Tokens {
         let is_due = |state: &State| {
             let lags = |token: &Stored| {
                 let used_ms = state.used_ms.get(&token.id).copied();
-                used_ms.is_some_and(|used_ms| used_ms > token.used_ms.map_or(0, |known| known + USE_LAG_MS))
+                used_ms.is_some_and(|used_ms| {
+                    used_ms > token.used_ms.map_or(0, |known| known.saturating_add(USE_LAG_MS))
+                })
             };
             state.tokens.values().any(lags)
         };

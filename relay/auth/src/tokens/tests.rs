@@ -128,6 +128,76 @@ fn a_damaged_file_opens_nothing_and_is_named() {
     assert_eq!((unhex("00"), unhex(&"0".repeat(66)), unhex(&"g".repeat(64))), (None, None, None));
 }
 
+/// The file is its owner's alone; what else writes it is damage, or a backup of another host.
+#[test]
+fn t23_an_altered_file_opens_no_other_token_and_breaks_nothing() {
+    use serde_json::{Value, json};
+    let (_folder, dir) = folder();
+    let path = dir.path().join(FILE);
+    let (_, ticket) = Tokens::new(Some(dir.clone())).create("grafana", None, &OWNER, NOW_MS).unwrap();
+    let whole = fs::read_to_string(&path).unwrap();
+    let opens = |content: &str| {
+        fs::write(&path, content).unwrap();
+        let tokens = Tokens::new(Some(dir.clone()));
+        let listed = tokens.list(NOW_MS).map(|listed| listed.len());
+        let opened = tokens.open(&ticket, NOW_MS).is_some();
+        assert!(!opened || listed.is_ok());
+        tokens.mark_used(&ticket.id, NOW_MS);
+        let (saved, revoked) = (tokens.save_uses(), tokens.revoke("grafana"));
+        assert!(listed.is_ok() || (saved.is_ok() && revoked.is_err()), "{saved:?}, {revoked:?}: {content}");
+        assert!(tokens.open(&ticket, NOW_MS).is_none() || !content.contains("grafana"), "{content}");
+        opened
+    };
+    assert!(opens(&whole));
+    // Each field has another value, or none.
+    let values = [
+        json!(null),
+        json!(-1),
+        json!(0),
+        json!(u64::MAX),
+        json!(1e300),
+        json!(true),
+        json!(""),
+        json!([]),
+        json!({}),
+        json!("0".repeat(64)),
+        json!("\u{202e}\u{1b}[31m"),
+        json!("x".repeat(100_000)),
+        json!("absent"),
+    ];
+    for name in ["id", "created_ms", "expires_ms", "uid", "used_ms", "stored", "server"] {
+        let opened = values.iter().filter(|value| {
+            let mut file: Value = serde_json::from_str(&whole).unwrap();
+            let fields = file["grafana"].as_object_mut().unwrap();
+            match value.as_str() {
+                Some("absent") => drop(fields.remove(name)),
+                _ => drop(fields.insert(name.to_owned(), (*value).clone())),
+            }
+            opens(&file.to_string())
+        });
+        let identifies = ["id", "stored", "server"].contains(&name);
+        assert_eq!(opened.count() > 0, !identifies, "{name}");
+    }
+    // It ends early, holds something else, or is larger than any that a relay writes.
+    (0..whole.len()).step_by(7).for_each(|at| assert!(!opens(&whole[..at]), "{at} bytes"));
+    for other in ["[]", "null", "{}", "{\"a\":{}}", "\0", &whole.replace("grafana", r"\u001b[31m\u202e")] {
+        assert_eq!(opens(other), other.contains("stored"), "{other}");
+    }
+    assert!(!opens(&format!("{whole}{}", " ".repeat(MAX_BYTES as usize))));
+    // It is a link, or another user's.
+    let elsewhere = dir.path().join("elsewhere");
+    fs::rename(&path, &elsewhere).unwrap();
+    fs::write(&elsewhere, &whole).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+    let tokens = Tokens::new(Some(dir.clone()));
+    assert!(tokens.list(NOW_MS).is_err() && tokens.open(&ticket, NOW_MS).is_none());
+    fs::remove_file(&path).unwrap();
+    fs::rename(&elsewhere, &path).unwrap();
+    if std::os::unix::fs::chown(&path, Some(65_534), None).is_ok() {
+        assert!(tokens.list(NOW_MS).is_err() && tokens.open(&ticket, NOW_MS).is_none());
+    }
+}
+
 #[test]
 fn the_last_use_outlives_the_relay_and_is_written_every_ten_minutes_at_most() {
     let (_folder, dir) = folder();
