@@ -123,6 +123,18 @@ fn a_segment_of_another_version_is_left_alone() {
 }
 
 #[test]
+fn f24_an_excerpt_that_the_disk_refused_is_stored_with_the_next_one() {
+    let (_folder, dir) = scratch();
+    let mut writer = SegmentWriter::new(dir.clone(), 1 << 30, WALL_MS - CLOCK_STARTS_AT_MS);
+    let moved = dir.path().with_extension("moved");
+    fs::rename(dir.path(), &moved).unwrap();
+    assert!(writer.store(excerpt(FIRST..FIRST + 6), WALL_MS).is_err());
+    fs::rename(&moved, dir.path()).unwrap();
+    writer.store(excerpt(FIRST + 6..FIRST + 12), WALL_MS).unwrap();
+    assert_eq!(restored(&dir, WALL_MS + 3_600_000).len(), 12);
+}
+
+#[test]
 fn f27_two_relays_do_not_store_in_one_directory() {
     let (_folder, dir) = scratch();
     let _first = Archive::open(dir.clone(), 1 << 30, 0, "").unwrap();

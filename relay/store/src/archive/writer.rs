@@ -4,21 +4,24 @@ use super::ended::{self, EndedJob};
 use super::runs::Runs;
 use super::segment::{FORMAT, Kind, Segment, encode, segments};
 use nodeglass_history::{Excerpt, Span};
-use nodeglass_platform::disk_thread::{DiskThread, Refused};
+use nodeglass_platform::disk_thread::{DiskThread, Items, Refused};
 use nodeglass_platform::frame_file::{MAX_PAYLOAD, push_frame, write_header};
 use nodeglass_platform::regular_file;
 use nodeglass_platform::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::Text;
 use rustix::fs::{FlockOperation, flock};
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Items that wait for the disk: the excerpts of some minutes, and the jobs that ended then.
 const QUEUE: usize = 32;
+/// Maximum length of the frames that wait while the disk fails, in bytes; the oldest is dropped first.
+const MAX_WAITING: usize = 8 << 20;
 /// Interval of renewing the list of runs; after a crash, a downtime seems to begin that much earlier.
 const RUN_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -159,16 +162,18 @@ pub struct SegmentWriter {
     wall_ahead_ms: u64,
     /// The segments that this run appends to.
     open: Vec<(Segment, File)>,
+    /// Frames that could not be written yet.
+    waiting: VecDeque<(Kind, Vec<u8>)>,
 }
 
 impl SegmentWriter {
     /// Writes to a directory, which holds at most about `cap` bytes. `wall_ahead_ms` is the time of day minus the
     /// relay's clock.
     pub fn new(dir: StateDir, cap: u64, wall_ahead_ms: u64) -> Self {
-        Self { dir, cap, wall_ahead_ms, open: Vec::new() }
+        Self { dir, cap, wall_ahead_ms, open: Vec::new(), waiting: VecDeque::new() }
     }
 
-    fn run(&mut self, items: &Receiver<Item>, state: &watch::Sender<Storing>, mut runs: Runs, watches: &str) {
+    fn run(&mut self, items: &Items<Item>, state: &watch::Sender<Storing>, mut runs: Runs, watches: &str) {
         // The time of day by the relay's clock, which no jump of the system clock moves: what it makes look old must
         // not be deleted.
         let (began, begin_ms) = (Instant::now(), wall_ms());
@@ -215,10 +220,10 @@ impl SegmentWriter {
         report(state, stored.map_err(|error| Text::new(format!("{}: {error}", self.dir.path().display()))));
     }
 
-    /// Appends an excerpt, to a new segment if the current one of its kind is long enough at `wall_ms`.
+    /// Appends an excerpt, after those that could not be written before.
     ///
     /// # Errors
-    /// The disk is full or cannot be written; the segment ends as before.
+    /// The disk is full or cannot be written; the excerpt waits for the next call.
     pub fn store(&mut self, excerpt: Excerpt, wall_ms: u64) -> io::Result<()> {
         let kind = Kind::of(excerpt.step_ms);
         let payload = encode(excerpt, self.wall_ahead_ms)?;
@@ -227,6 +232,22 @@ impl SegmentWriter {
         }
         let mut bytes = Vec::with_capacity(payload.len() + 8);
         push_frame(&mut bytes, &payload);
+        self.waiting.push_back((kind, bytes));
+        while self.waiting.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() > MAX_WAITING {
+            self.waiting.pop_front();
+        }
+        while let Some((kind, bytes)) = self.waiting.pop_front() {
+            if let Err(error) = self.append(kind, &bytes, wall_ms) {
+                self.waiting.push_front((kind, bytes));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a frame, to a new segment if the current one of its kind is long enough at `wall_ms`. After an error, the
+    /// segment ends as before.
+    fn append(&mut self, kind: Kind, bytes: &[u8], wall_ms: u64) -> io::Result<()> {
         self.open.retain(|(segment, _)| {
             let age_ms = u128::from(wall_ms.saturating_sub(segment.wall_ms));
             segment.kind != kind || age_ms < kind.length().as_millis()
@@ -238,7 +259,7 @@ impl SegmentWriter {
         let Some((segment, file)) = self.open.iter_mut().find(|(segment, _)| segment.kind == kind) else {
             return Ok(());
         };
-        let written = file.write_all(&bytes).and_then(|()| file.sync_data());
+        let written = file.write_all(bytes).and_then(|()| file.sync_data());
         if let Err(error) = written {
             // On a full disk, the beginning of the frame was written.
             let _ = file.set_len(segment.bytes);
