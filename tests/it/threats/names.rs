@@ -22,16 +22,18 @@ const FIRST: u32 = 1_000;
 /// An expression for elements that our page never contains; returns a description, or nothing.
 const HARM: &str = r"(() => {
     const harm = [];
+    const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/;
     if (window.pwned !== undefined) harm.push('a script ran');
     for (const element of document.querySelectorAll('*')) {
         if (/^(iframe|object|embed|base|math|mglyph|marquee|img)$/i.test(element.tagName)) harm.push(element.tagName);
         for (const { name, value } of element.attributes) {
             if (/^on/i.test(name) || name === 'srcdoc') harm.push(name);
             if (/^(href|src|action|formaction|xlink:href)$/i.test(name) && /^\s*(javascript|data:text)/i.test(value)) harm.push(value);
+            if (/^(title|alt|placeholder|value|aria-.*|data-.*)$/.test(name) && hidden.test(value)) harm.push(`${name} ${JSON.stringify(value)}`);
         }
     }
+    if (document.documentElement.scrollWidth > innerWidth) harm.push(`${document.documentElement.scrollWidth} px wide`);
     if (document.querySelector('meta[http-equiv=refresh]')) harm.push('a refresh');
-    const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/;
     if (hidden.test(document.title) || document.title.includes('\n')) harm.push('the title ' + JSON.stringify(document.title));
     if (hidden.test(document.body.innerText)) harm.push('hidden characters');
     return harm.join('; ');
@@ -69,7 +71,8 @@ fn scenario(file: &Path) -> Result<u32> {
             out,
             "\n[[job]]\nid = {id}\nname = {name}\naccount = {name}\npartition = {name}\nqos = {name}\nsubmitted = \"-1h\"\nstart = \"-30m\"\n\
              limit = \"10h\"\nreason = {name}\ndependency = {name}\nscript = {name}\nnodes = \"evil-{node:02}\"\ngpus = [{gpu}]\n\
-             command = {name}\nargs = {name}\ncontainer = {{ runtime = \"docker\", name = {name} }}\n"
+             command = {name}\nargs = {name}\ncontainer = {{ runtime = \"docker\", name = {name} }}\n\
+             message = {{ at = \"-6m\", line = {name}, is_last = true }}\n"
         );
     }
     std::fs::write(file, out)?;
