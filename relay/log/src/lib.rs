@@ -11,11 +11,10 @@ pub mod ring;
 use limit::{Limiter, Verdict};
 use line::Line;
 use nodeglass_platform::clock::Clock;
-use nodeglass_platform::disk_thread::DiskThread;
+use nodeglass_platform::disk_thread::{DiskThread, Items};
 use ring::Ring;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IsTerminal, Write, stderr};
-use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -69,8 +68,8 @@ impl Write for OnThread {
 
 /// Lets a thread write to an output: a terminal that is paused, or a pipe that nobody reads, must not stop the relay.
 fn on_thread(mut output: impl Write + Send + 'static) -> Box<dyn Write + Send> {
-    let write = move |lines: Receiver<Vec<u8>>| {
-        for line in lines {
+    let write = move |lines: Items<Vec<u8>>| {
+        for line in lines.iter() {
             // A closed stderr does not stop the relay.
             let _ = output.write_all(&line);
         }

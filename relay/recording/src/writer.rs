@@ -5,14 +5,14 @@ use super::{FORMAT, Info, MAX_BLOCK};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use nodeglass_fleet::Event;
-use nodeglass_platform::disk_thread::{DiskThread, Refused};
+use nodeglass_platform::disk_thread::{DiskThread, Items, Refused};
 use nodeglass_platform::frame_file::{MAX_PAYLOAD, push_frame, write_header};
 use nodeglass_protocol::Text;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -182,7 +182,7 @@ impl Writer {
     }
 
     /// Writes events until the queue is closed. What the disk refuses is tried again with the next block.
-    fn run(mut self, events: &Receiver<(u64, Event)>, state: &watch::Sender<RecordingState>, file: &Path) {
+    fn run(mut self, events: &Items<(u64, Event)>, state: &watch::Sender<RecordingState>, file: &Path) {
         let mut began = Instant::now();
         loop {
             if self.block.is_empty() {

@@ -4,7 +4,7 @@ use super::ended::{self, EndedJob};
 use super::runs::Runs;
 use super::segment::{FORMAT, Kind, Segment, encode, segments};
 use nodeglass_history::{Excerpt, Span};
-use nodeglass_platform::disk_thread::{DiskThread, Refused};
+use nodeglass_platform::disk_thread::{DiskThread, Items, Refused};
 use nodeglass_platform::frame_file::{MAX_PAYLOAD, push_frame, write_header};
 use nodeglass_platform::regular_file;
 use nodeglass_platform::state_dir::{StateDir, StateDirError};
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -173,7 +173,7 @@ impl SegmentWriter {
         Self { dir, cap, wall_ahead_ms, open: Vec::new(), waiting: VecDeque::new() }
     }
 
-    fn run(&mut self, items: &Receiver<Item>, state: &watch::Sender<Storing>, mut runs: Runs, watches: &str) {
+    fn run(&mut self, items: &Items<Item>, state: &watch::Sender<Storing>, mut runs: Runs, watches: &str) {
         // The time of day by the relay's clock, which no jump of the system clock moves: what it makes look old must
         // not be deleted.
         let (began, begin_ms) = (Instant::now(), wall_ms());
