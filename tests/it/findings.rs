@@ -118,7 +118,7 @@ fn a_finding_reaches_a_webhook_and_a_command() -> Result<()> {
     let out = dir.path().join("notices");
     let command = format!("tee -a {}", out.display());
     let relay = TestRelay::start(&["--demo", "--notify-webhook", &url, "--on-finding", &command])?;
-    let deadline = Instant::now() + Duration::from_secs(90);
+    let deadline = Instant::now() + Duration::from_secs(300);
     let posted: Value = loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let body = received.recv_timeout(left).context("no finding was posted")?;

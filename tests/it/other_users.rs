@@ -24,8 +24,8 @@ impl Drop for Ended {
     }
 }
 
-/// The processes that a probe running as nobody lists on a GPU with these processes. `mount` prepares its
-/// mount namespace.
+/// The processes that a probe running as nobody lists on a GPU with these processes, once it has the names of their
+/// users, which it does not wait for. `mount` prepares its mount namespace.
 fn listed(setpriv: &Path, unshare: &Path, mount: &str, pids: &[u32]) -> Result<Vec<Value>> {
     let folder = tempfile::tempdir()?;
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
@@ -45,11 +45,16 @@ fn listed(setpriv: &Path, unshare: &Path, mount: &str, pids: &[u32]) -> Result<V
         let json = line.find('{').map_or("", |start| &line[start..]);
         let line: Value = serde_json::from_str(json).with_context(|| line.clone())?;
         match line.pointer("/processes/processes").and_then(Value::as_array) {
-            Some(list) if !list.is_empty() => return Ok(list.clone()),
+            Some(list) if !list.is_empty() && list.iter().all(has_user) => return Ok(list.clone()),
             _ => {}
         }
     }
     anyhow::bail!("the probe ended without a list")
+}
+
+/// Returns whether a process has a user with a name, or none.
+fn has_user(process: &Value) -> bool {
+    process.pointer("/facts/user").and_then(Value::as_str).is_none_or(|user| user.parse::<u32>().is_err())
 }
 
 #[test]
