@@ -104,6 +104,8 @@ fn only_the_newest_list_follows_a_blocked_pipe() {
         node.set(&crowd(round));
         calls = node.wait_for_calls(list, calls);
     }
+    // The newest list is complete once another one is queried.
+    node.wait_for_calls(list, calls);
     let (mut lists, mut last_ns) = (0, 0);
     for line in probe.read_raw() {
         if let Some(list) = line.get("processes") {

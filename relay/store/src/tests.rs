@@ -4,11 +4,13 @@ use super::*;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::note::{NoteId, NoteSource};
 use nodeglass_protocol::request::AuditEntry;
+use std::sync::LazyLock;
 
 pub(super) fn record(job: u32, is_final: bool) -> JobRecord {
     let job = Job { start: Some(100), ..Job::new(JobId(job), "alice".into(), JobState::Running) };
-    let at_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap();
-    JobRecord { is_final, ..JobRecord::of(job, at_s) }
+    // The same at each call, so that records can be compared.
+    static NOW_S: LazyLock<i64> = LazyLock::new(|| i64::try_from(Clock::wall_ms() / 1_000).unwrap());
+    JobRecord { is_final, ..JobRecord::of(job, *NOW_S) }
 }
 
 /// A store in this directory, and what it passes on.
