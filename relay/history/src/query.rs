@@ -19,7 +19,7 @@ pub(super) const MAX_FIELDS: usize = 32;
 pub(super) const MAX_GPU_FIELDS: usize = 16 * 1024;
 
 /// A node of a query, reduced to the parts that the viewer may see.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VisibleNode {
     /// The node.
     pub name: NodeName,

@@ -91,7 +91,12 @@ impl TopicFeed {
     ) -> Option<Self> {
         let detail = DetailLevel::of(&topic);
         let views = viewer.nodes(fleet, &topic)?;
-        let nodes: Vec<_> = views.iter().map(|view| SentNode::of(detail.view(view.now()), detail)).collect();
+        let sent_node = |view: &NodeView<'_>| {
+            let mut sent = SentNode::of(detail.view(view.now()), detail);
+            sent.visible = viewer.is_guest().then(|| view.long_history());
+            sent
+        };
+        let nodes: Vec<_> = views.iter().map(sent_node).collect();
         let (sent, live, index_by_name) =
             (overview_state(&topic, &viewer, fleet, now_ms), fleet.is_live(&topic), index_by_name(&nodes));
         let cached = Default::default();
@@ -431,19 +436,34 @@ impl TopicFeed {
 
     /// History that changed other than by appending a sample, and the nodes whose history exceeds the
     /// budget. Comes last, so that it replaces what a subscriber appended from this delta.
-    fn history_changes(&self, nodes: &[DirtyNode<'_>]) -> (Vec<Change>, Vec<NodeName>) {
+    fn history_changes(&mut self, nodes: &[DirtyNode<'_>]) -> (Vec<Change>, Vec<NodeName>) {
         let (mut out, mut pending_history, mut history_budget) =
             (Vec::new(), Vec::new(), self.history_budget);
-        let is_another = |dirty: &&DirtyNode<'_>| {
-            dirty.is_new || dirty.node_changes.is_some_and(|node_changes| node_changes.history)
-        };
-        for dirty in nodes.iter().filter(is_another) {
+        for dirty in nodes {
+            let is_another =
+                dirty.is_new || dirty.node_changes.is_some_and(|node_changes| node_changes.history);
+            if !self.shows_another_part(dirty) && !is_another {
+                continue;
+            }
             match take_within(&mut history_budget, || self.detail.history(dirty.view.history().as_deref())) {
                 Some(history) => out.push(Change::History { node: dirty.index as u32, history }),
                 None => pending_history.push(dirty.view.name().clone()),
             }
         }
         (out, pending_history)
+    }
+
+    /// Returns whether a guest may see another part of a node's history than before: the job list states another start
+    /// of a job, or its host is visible from now on.
+    fn shows_another_part(&mut self, dirty: &DirtyNode<'_>) -> bool {
+        if !self.viewer.is_guest() {
+            return false;
+        }
+        let visible = Some(dirty.view.long_history());
+        let sent = &mut self.nodes[dirty.index].visible;
+        let is_another = *sent != visible;
+        *sent = visible;
+        is_another
     }
 
     /// Readings of the sampled nodes, in both forms.

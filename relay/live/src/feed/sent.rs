@@ -2,6 +2,7 @@
 
 use super::DirtyNode;
 use nodeglass_fleet::NodeChanges;
+use nodeglass_history::VisibleNode;
 use nodeglass_protocol::live::codec::SentRows;
 use nodeglass_protocol::live::detail::DetailLevel;
 use nodeglass_protocol::live::{Change, HealthChange};
@@ -21,6 +22,8 @@ pub(super) struct SentNode {
     /// Health of its GPUs, at the highest level of detail: their NVLink rates change all the time.
     health: Vec<GpuHealth>,
     cores: Vec<u8>,
+    /// The part of its history that a guest may see; `None` for the owner.
+    pub(super) visible: Option<VisibleNode>,
 }
 
 /// Parts of a node that may have changed.
@@ -88,6 +91,7 @@ impl SentNode {
             job_usage: Vec::new(),
             health: Vec::new(),
             cores: Vec::new(),
+            visible: None,
         }
     }
 

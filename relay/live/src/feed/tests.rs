@@ -432,6 +432,38 @@ fn guest(scope: Scope, hidden: HiddenParts) -> Viewer {
     Viewer::Guest(Arc::new(Visibility::new(&terms(scope, hidden), "alice".into())))
 }
 
+#[test]
+fn a_guest_receives_the_history_again_when_another_part_of_it_is_visible() {
+    let (mut fleet, viewer) = (Fleet::new(), guest(Scope::Jobs(vec![JobId(1)]), HiddenParts::default()));
+    let started = |start| vec![Job { start: Some(start), ..scene::job(1, &[("n1", &[0])]) }];
+    jobs(&mut fleet, started(1_016), 10_000);
+    line(&mut fleet, "n1", hello("n1", &[0]), 10_000);
+    (11..20).for_each(|second| line(&mut fleet, "n1", sample(second, &[second]), second * 1_000));
+    fleet.take_changes();
+    let topic = Topic::Job(JobId(1));
+    let mut feed = TopicFeed::open(topic.clone(), viewer.clone(), 3, 1 << 20, &fleet, 20_000).unwrap();
+    let mut subscriber = TestSubscriber::join(&mut feed, &fleet, Form::Binary).unwrap();
+    let visible = |subscriber: &TestSubscriber| {
+        let history = subscriber.picture.nodes[0].history.as_ref().unwrap();
+        history
+            .gpu(0, nodeglass_protocol::GpuField::Util)
+            .unwrap()
+            .points()
+            .filter(|(_, cell)| cell.is_some())
+            .count()
+    };
+    assert_eq!(visible(&subscriber), 4, "from 16 s on");
+    // SLURM states another start; the node itself does not change.
+    jobs(&mut fleet, started(1_013), 20_000);
+    let encoded = {
+        let changes = fleet.take_changes();
+        feed.advance(&fleet, &changes, 20_000, true)
+    }
+    .unwrap();
+    assert!(subscriber.take(&encoded));
+    assert_eq!(visible(&subscriber), 7, "from 13 s on");
+}
+
 fn terms(scope: Scope, hidden: HiddenParts) -> ShareTerms {
     ShareTerms { label: "canary-deed".into(), scope, hidden, to: None, expires_ms: 0, ends_with_job: false }
 }
