@@ -145,7 +145,7 @@ mod tests {
         assert_eq!((fault.node.as_str(), fault.gpu, fault.kind), ("gpu-h05", Some(3), FindingKind::Thermal));
         assert_eq!((fault.times, fault.jobs, fault.is_active), (3, 3, true));
         assert_eq!((fault.first_ms, fault.last_ms, fault.lasted_s), (100_000, 9_000_000, 1_160));
-        assert_eq!(fault.title, "thermal from 8000");
+        assert_eq!(fault.title.as_str(), "thermal from 8000");
     }
 
     #[test]
