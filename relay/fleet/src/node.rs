@@ -153,7 +153,9 @@ impl Node {
             }
             NodeEvent::Lost { lines, sample } => {
                 self.picture.head.notes.retain(|note| !note.as_str().ends_with(LOST));
-                self.note(Text::new(format!("{lines} × {sample} {LOST}")), changes);
+                // Short enough for the note to end as above.
+                let begins: String = sample.as_str().chars().take(MAX_LOST_CHARS).collect();
+                self.note(Text::new(format!("{lines} × {begins} {LOST}")), changes);
             }
             NodeEvent::Line(mut line) => {
                 self.last_line_ms = now_ms;
@@ -517,6 +519,8 @@ impl Node {
     }
 }
 
+/// Maximum number of characters that a note cites of a line, of up to four bytes each.
+const MAX_LOST_CHARS: usize = 40;
 const LOST: &str = "(lines that could not be read were skipped)";
 
 /// Returns why a node has no GPUs: its available drivers list none, or no driver is available.
@@ -536,4 +540,22 @@ fn no_gpu_reason(sources: &[SourceState]) -> Text {
         }
     };
     reasons.join("; ").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::name;
+
+    #[test]
+    fn f06_one_note_counts_lost_lines_however_long_they_are() {
+        let (mut node, mut changes) = (Node::new(name("n1")), NodeChanges::default());
+        for (lines, sample) in [(1, "x".repeat(300)), (2, "\u{fffd}".repeat(300)), (3, "y".to_owned())] {
+            node.handle(NodeEvent::Lost { lines, sample: sample.into() }, 1_000, &mut changes);
+            let notes = &node.picture().head.notes;
+            let begin = format!("{lines} × ");
+            assert!(notes.len() == 1 && notes[0].as_str().starts_with(&begin), "{notes:?}");
+            assert!(notes[0].as_str().ends_with(LOST), "{notes:?}");
+        }
+    }
 }
