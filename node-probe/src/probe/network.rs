@@ -21,7 +21,7 @@ impl Uplink {
             IpAddr::V4(_) => interface_to(client, &read("/proc/net/route"), ipv4_route),
             IpAddr::V6(_) => interface_to(client, &read("/proc/net/ipv6_route"), ipv6_route),
         });
-        // A name with a slash is no interface.
+        // A name that contains a slash is invalid.
         let name = interface.filter(|name| Path::new(name).components().count() == 1 && !name.contains('/'));
         Self { carrier: name.map(|name| format!("/sys/class/net/{name}/carrier")) }
     }

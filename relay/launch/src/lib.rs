@@ -112,7 +112,7 @@ pub struct NodeStream {
 pub struct StreamEnd {
     /// Exit status, if known.
     pub exit: Option<i32>,
-    /// The signal that ended it, as far as it is named.
+    /// The signal that ended it, if its name is known.
     pub signal: Option<Text>,
     /// The end of its stderr, sanitised.
     pub stderr: Text,

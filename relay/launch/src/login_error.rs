@@ -16,7 +16,7 @@ pub(super) fn denied(host: &str, message: &str) -> LaunchError {
     LaunchError::Denied { why: why.into() }
 }
 
-/// What sshd says instead of speaking SSH while it limits logins: of all users (`MaxStartups`), or of this machine
+/// Messages of sshd instead of an SSH greeting while it limits logins: of all users (`MaxStartups`), or of this machine
 /// (`PerSourcePenalties`, `PerSourceMaxStartups`).
 const LIMITS: [&str; 2] = ["Exceeded MaxStartups", "Not allowed at this time"];
 

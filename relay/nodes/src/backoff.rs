@@ -3,7 +3,7 @@
 use nodeglass_rules::backoff::exponential;
 use std::time::Duration;
 
-/// Bound for a node that does not answer, so that it is back within 10 s of its return. How often all of them are tried
+/// Bound for a node that does not respond, so that it is back within 10 s of its return. How often all of them are tried
 /// is limited by the budget of connections.
 const MAX_LINK: Duration = Duration::from_secs(8);
 /// Bound of the delay after the first failure.

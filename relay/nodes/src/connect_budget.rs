@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// Maximum number of attempts at once: login nodes and sshds limit them.
 const AT_ONCE: usize = 32;
-/// Maximum number of them that follow a failure. An attempt on a node that does not answer takes seconds, so the rest is
+/// Maximum number of them that follow a failure. An attempt on a node that does not respond takes seconds, so the rest is
 /// kept free for nodes that have not failed.
 pub(super) const RETRIES_AT_ONCE: usize = 24;
 /// Retries that fail, per second: once as many have failed, further ones wait. Those that succeed are not limited, so all
