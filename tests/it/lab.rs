@@ -12,6 +12,7 @@ mod jump_host;
 mod new_jobs;
 mod notes;
 mod page;
+mod partition;
 mod recovery;
 mod sharing;
 mod srun;

@@ -2,6 +2,7 @@
 //! to one tier.
 
 mod browser;
+mod faults;
 mod findings;
 mod house;
 mod instructions;

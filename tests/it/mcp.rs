@@ -155,7 +155,8 @@ fn an_assistant_reads_everything_and_acts_only_if_allowed() -> Result<()> {
     let tools = session.tools()?;
     ensure!(tools.len() == 10 && !tools.contains(&"add_note".to_owned()), "{tools:?}");
     let fields = json!({ "job": 48213, "fields": "uuid,readings.util_pct", "limit": 64 });
-    let gpus = session.call_until("gpus", &fields, |gpus| gpus["gpus"][63]["readings"]["util_pct"].is_number())?;
+    let gpus =
+        session.call_until("gpus", &fields, |gpus| gpus["gpus"][63]["readings"]["util_pct"].is_number())?;
     for (name, arguments, expected) in [
         ("jobs", json!({ "state": "RUNNING", "fields": "id,name" }), "llama3-8b-pretrain"),
         ("nodes", json!({ "job": 48213, "fields": "name" }), "gpu-h08"),

@@ -60,6 +60,23 @@ impl Sshd {
         self.dir.path().join("bin")
     }
 
+    /// The home directory of its logins.
+    pub fn home(&self) -> String {
+        self.dir.path().join("home").display().to_string()
+    }
+
+    /// Lets clients know this sshd at another port, too, which leads to it.
+    ///
+    /// # Errors
+    /// If the file of known hosts cannot be written.
+    pub fn trust(&self, port: u16) -> Result<()> {
+        let path = self.dir.path().join("known_hosts");
+        let known = fs::read_to_string(&path)?;
+        let key =
+            known.split_once(' ').context("the line of its own port")?.1.lines().next().unwrap_or_default();
+        Ok(fs::write(&path, format!("{known}[127.0.0.1]:{port} {key}\n"))?)
+    }
+
     fn wait(&self) -> Result<()> {
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
@@ -102,7 +119,7 @@ fn spawn(sshd: &Path, dir: &Path, port: u16) -> Result<Child> {
     let d = dir.display();
     let config = format!(
         "ListenAddress 127.0.0.1:{port}\nHostKey {d}/host_key\nPidFile none\nAuthorizedKeysFile {d}/authorized_keys\n\
-         StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
+         StrictModes no\nUsePAM no\nMaxStartups 200\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
          SetEnv HOME={d}/home TMPDIR={d}/tmp XDG_RUNTIME_DIR={d}/run\nPrintMotd no\nLogLevel ERROR\n"
     );
     fs::write(dir.join("sshd_config"), config)?;

@@ -349,7 +349,7 @@ fn f35_a_stall_of_the_relay_makes_no_node_silent() {
 }
 
 #[test]
-fn a_hung_nvml_is_reported_and_cleared() {
+fn f29_a_hung_nvml_is_reported_and_cleared() {
     let mut fleet = one_node();
     line(&mut fleet, "n1", heartbeat(Some(4_000)), 5_000);
     assert_eq!(node(&fleet, "n1").head.driver_stuck_ms, Some(4_000));

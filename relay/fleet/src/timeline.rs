@@ -52,14 +52,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_never_from_the_future() {
+    fn f08_a_sample_is_never_from_the_future() {
         let mut line = Timeline::default();
         line.observe(0, 100);
         assert_eq!(line.relay_ms(5_000_000_000, 200), 200);
     }
 
     #[test]
-    fn a_slow_node_clock_is_followed() {
+    fn f08_a_slow_node_clock_is_followed() {
         let mut line = Timeline::default();
         // The node loses 1 ms a second; after an hour its samples must not look seconds old.
         for second in 0..3_600u64 {

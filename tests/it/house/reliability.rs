@@ -44,7 +44,9 @@ fn each_guarantee_and_fault_names_existing_tests() {
 /// Returns whether a test's name has the number of a fault, alone (`f01_…`) or among others (`f01_f33_…`).
 fn has_number(test: &str, prefix: &str) -> bool {
     let mut rest = test;
-    while rest.get(3..4) == Some("_") && matches!(rest.as_bytes(), [b'f' | b't', b'0'..=b'9', b'0'..=b'9', ..]) {
+    while rest.get(3..4) == Some("_")
+        && matches!(rest.as_bytes(), [b'f' | b't', b'0'..=b'9', b'0'..=b'9', ..])
+    {
         if rest.starts_with(prefix) {
             return true;
         }
@@ -101,6 +103,7 @@ fn rows_and_numbers_are_parsed() {
     assert_eq!(row("| | fault | what happens | tests | detected | healed | lost |"), None);
     assert!(has_number("f01_f33_a_partition", "f33_") && has_number("t22_f31_a_key", "f31_"));
     assert!(!has_number("a_f33_b", "f33_") && !has_number("f33", "f33_"));
-    let text = "#[tokio::test(start_paused = true)]\nasync fn one() {}\nfn helper() {}\n#[test]\nfn two() {}\n";
+    let text =
+        "#[tokio::test(start_paused = true)]\nasync fn one() {}\nfn helper() {}\n#[test]\nfn two() {}\n";
     assert_eq!(tests_of(std::iter::once(text.to_owned())), tests(&["one", "two"]));
 }

@@ -22,6 +22,8 @@ use tokio::time::timeout;
 
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 const TCP_LIMIT: Duration = Duration::from_secs(8);
+/// Time after which the client speaks first.
+const GREETING_LIMIT: Duration = Duration::from_secs(1);
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const FILES_LIMIT: Duration = Duration::from_secs(5);
 /// Maximum number of concurrent reads of known hosts. Each takes a thread, and may hang.
@@ -81,8 +83,8 @@ pub(super) async fn connect(settings: &HostSettings, trusted: &TrustedOnce) -> R
 /// closed the connection.
 async fn greeting(socket: &TcpStream) -> Option<String> {
     let mut bytes = [0; 256];
-    // A reset is the end of the connection, too.
-    let count = socket.peek(&mut bytes).await.unwrap_or(0);
+    // A reset is the end of the connection, too. A host may also wait for the client to speak first.
+    let count = timeout(GREETING_LIMIT, socket.peek(&mut bytes)).await.ok()?.unwrap_or(0);
     let said = &bytes[..count];
     let is_ssh = count > 0 && (said.starts_with(SSH) || SSH.starts_with(said));
     (!is_ssh).then(|| String::from_utf8_lossy(said).into_owned())
