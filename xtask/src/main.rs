@@ -37,6 +37,9 @@ cargo xtask <command>
   page                           only build the page into dist/
   dist                           build release archives for glibc 2.17 in target/dist/
   bench [NAME…] [--list]         run the benchmarks, next to other monitors
+  sim [--seeds N] [--seed N]     run a relay through random histories of faults on a virtual clock, or replay one;
+                                 --break NAME violates a guarantee, and must fail
+  soak [--minutes N]             run a relay with 1,000 nodes and 50 viewers for N (120) minutes: what it uses stays flat
   findings [FILTER] [--seeds N]  play labelled scenarios and judge what is found in them
   screenshots                    retake the screenshots of docs/images/
 ";
@@ -62,6 +65,8 @@ fn dispatch(args: Vec<String>) -> Result<ExitCode> {
         "flaky" => flaky::run(&flaky::Options::parse(rest)?),
         "fuzz" => fuzz::run(&fuzz::Selection::parse(rest)?),
         "bench" => bench::run(rest),
+        "sim" => simulate(rest),
+        "soak" => bench::soak(rest),
         "findings" => findings(rest),
         "lint" => done(none(rest).and_then(|()| lint::run())),
         "setup" => done(none(rest).and_then(|()| setup())),
@@ -87,6 +92,17 @@ fn findings(args: &[String]) -> Result<ExitCode> {
             .args(args)
             .env("NODEGLASS_FINDINGS", shell::target().join("findings.json")),
     )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs histories of faults, by default two thousand.
+fn simulate(args: &[String]) -> Result<ExitCode> {
+    let openssl = system::for_building()?;
+    let seeds = ["--seeds".to_owned(), "2000".to_owned()];
+    let args = if args.is_empty() { &seeds } else { args };
+    let mut command = shell::cargo();
+    command.args(["run", "--quiet", "--release", "--package", "nodeglass-fault-simulation"]);
+    shell::run(command.args(openssl.flags()).arg("--").args(args))?;
     Ok(ExitCode::SUCCESS)
 }
 

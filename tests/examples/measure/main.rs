@@ -4,6 +4,7 @@ mod api;
 mod cgroup;
 mod cluster;
 mod cpu;
+mod endurance;
 mod fanout;
 mod findings;
 mod flame;
@@ -35,6 +36,7 @@ fn main() -> Result<()> {
         "probe-flame" => probe::flame(&report),
         "relay-flame" => in_time(relay::flame(&report)),
         "probe" => probe::measure(&report).and_then(|()| in_time(cluster_too(&report))),
+        "endurance" => in_time(endurance::run(&report)),
         "fanout" => in_time(fanout::measure(&report)),
         "findings" => findings::measure(&report),
         "history" => {

@@ -159,8 +159,11 @@ fn write_slurm_stubs(folder: &Path, nodes: usize) -> Result<()> {
     .map(|(letter, value)| format!("-e 's|%{letter}|{value}|'"))
     .join(" ");
     // The titles of the columns come first; the relay reads the columns of the job's number and of its user.
+    // A file lets it fail.
+    let fails = folder.join("slurm-fails").display().to_string();
     let squeue = format!(
-        "for word; do case $word in --format=*) format=\"${{word#--format=}}\"; \
+        "[ -e {fails} ] && {{ echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1; }}; \
+         for word; do case $word in --format=*) format=\"${{word#--format=}}\"; \
          printf '%s\\n' \"$format\" | sed -e 's|%A|JOBID|' -e 's|%U|UID|'; \
          printf '%s\\n' \"$format\" | sed {fields};; esac; done"
     );

@@ -51,6 +51,24 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
+/// Runs a relay for minutes or hours, and writes `target/soak.json`.
+///
+/// # Errors
+/// If something grows.
+pub(crate) fn soak(args: &[String]) -> Result<ExitCode> {
+    let minutes = match args {
+        [] => "120",
+        [flag, minutes] if flag == "--minutes" => minutes,
+        _ => bail!("usage: cargo xtask soak [--minutes N]"),
+    };
+    let minutes: u32 = minutes.parse().context("--minutes needs a number")?;
+    prepare(&[])?;
+    let mut command = Command::new(target().join("release/examples/measure"));
+    command.env("NODEGLASS_SOAK", target().join("soak.json"));
+    run_to_end(command.args(["endurance", &minutes.to_string()]))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Draws a flame graph of a subject.
 fn flame(subject: &str) -> Result<ExitCode> {
     let picture = match subject {
