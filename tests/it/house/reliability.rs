@@ -8,7 +8,7 @@ const FAULTS: u32 = 36;
 /// Numbers of guarantees.
 const GUARANTEES: u32 = 8;
 
-/// A row of the tables: its id (`F7`), the tests that it names, and whether its last cell has been filled in.
+/// A row of the tables: its id (`F7`), the tests that it names, and whether all of its cells have been filled in.
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
     id: String,
@@ -30,7 +30,10 @@ fn each_guarantee_and_fault_names_existing_tests() {
         violations.extend(tests.difference(&existing).map(|test| format!("{id}: there is no test {test}")));
         let prefix = id.strip_prefix('F').map(|number| format!("f{number:0>2}_"));
         let numbered = |prefix: &String| tests.iter().any(|test| has_number(test, prefix));
-        if *is_complete && !prefix.as_ref().map_or(!tests.is_empty(), numbered) {
+        if !is_complete {
+            violations.push(format!("{id}: a cell is empty"));
+        }
+        if !prefix.as_ref().map_or(!tests.is_empty(), numbered) {
             violations.push(format!("{id}: no test has its number"));
         }
         let of_it = existing.iter().filter(|test| prefix.as_ref().is_some_and(|it| has_number(test, it)));
@@ -71,7 +74,7 @@ fn row(line: &str) -> Option<Row> {
     is_id.then(|| Row {
         id: id.to_owned(),
         tests: tests.split('`').skip(1).step_by(2).map(str::to_owned).collect(),
-        is_complete: cells.last().is_some_and(|cell| !cell.is_empty()),
+        is_complete: cells.iter().all(|cell| !cell.is_empty()),
     })
 }
 
