@@ -33,8 +33,8 @@ const MAX_TASKS: usize = 160;
 const LIST_LATE_S: u64 = 60;
 /// All nodes are connected this long after the start, in s.
 const STARTED_S: u64 = 10;
-/// Consecutive checks, 5 s apart, after which a viewer has every history.
-const HISTORY_PATIENCE: u32 = 3;
+/// Consecutive checks, 10 s apart, after which a viewer has every history.
+const HISTORY_PATIENCE: u32 = 1;
 
 /// The oracle of one history.
 pub struct Oracle {
@@ -171,6 +171,7 @@ impl Oracle {
         let cells = SIGNATURE.map(|field| shown.gpus[index].row.get(field));
         let age_ms = now_ms.saturating_sub(sampled_ms);
         // The relay's clock began when it started.
+        #[allow(unused)]
         let at_ms = sampled_ms.cast_signed() - CLOCK_STARTS_AT_MS.cast_signed()
             + (relay.started - self.start).as_millis() as i64;
         let was = |back_ms: i64| self.signature(&shown.name, index, at_ms - back_ms) == Some(cells);
@@ -183,6 +184,12 @@ impl Oracle {
         }
         let older = (1..120).map(|step| step * 500).find(|back_ms| was(*back_ms));
         let truth = older.map_or("which it never had".into(), |ms| format!("which are {ms} ms older"));
+        let should = self.signature(&shown.name, index, at_ms);
+        eprintln!(
+            "{cells:?} should be {should:?} link {:?} t {at_ms} faults {:?}",
+            shown.head.link,
+            shown.gpus.iter().map(|g| &g.fault).collect::<Vec<_>>()
+        );
         self.violated("age", format!("{} shows readings as {age_ms} ms old {truth}", shown.name));
     }
 

@@ -29,7 +29,7 @@ const END_S: u64 = HEALED_S + 420;
 /// Faults begin and end at whole seconds, and checks follow after this time.
 const CHECK_AFTER: Duration = Duration::from_millis(600);
 /// Interval of comparing pictures, in s.
-const COMPARE_S: u64 = 5;
+const COMPARE_S: u64 = 10;
 
 static START: OnceLock<Instant> = OnceLock::new();
 static STEP_MS: AtomicU64 = AtomicU64::new(0);
@@ -144,9 +144,7 @@ impl Run {
             let mut condition = active.fold(Condition::default(), condition);
             match self.broken {
                 Some(Broken::Fresh) if node == 0 && at_s > HEALED_S => condition.launches = Launches::Refused,
-                Some(Broken::Neighbours) if node == 4 && (80..95).contains(&at_s) => {
-                    condition.is_mute = true
-                }
+                Some(Broken::Neighbours) if node == 4 && (80..95).contains(&at_s) => condition.is_mute = true,
                 _ => {}
             }
             self.wire.set(name, condition);
