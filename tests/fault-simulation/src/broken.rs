@@ -1,6 +1,6 @@
 //! Deliberate violations of guarantees, which prove that the oracle detects them.
 
-use crate::history::{Fault, Kind};
+use crate::history::{Fault, Kind, Scope};
 
 /// A violation that is not declared to the oracle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,5 +56,15 @@ impl Broken {
         };
         let of = if kind == Kind::LoginNodeLost { vec![] } else { vec![0] };
         Some(Fault { kind, from_s: 8, to_s: 28, of, number: 5 })
+    }
+
+    /// Returns whether the oracle cannot tell the violation from the effect of a fault.
+    pub fn is_hidden_by(self, fault: &Fault) -> bool {
+        let of_all = fault.kind.properties().scope == Scope::Cluster;
+        match self {
+            Self::Neighbours => of_all || fault.of.contains(&4),
+            Self::Fresh | Self::History => of_all || fault.of.contains(&0),
+            _ => false,
+        }
     }
 }

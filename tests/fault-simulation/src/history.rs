@@ -77,7 +77,8 @@ const fn row(kind: Kind, scope: Scope, weight: u64, lasts_s: (u64, u64), heals_s
     Properties { kind, scope, weight, lasts_s, heals_s }
 }
 
-/// Every kind of fault. The job list is polled every 5 s, and at the latest 120 s after failures.
+/// Every kind of fault. A node that accepts logins and answers nothing, four times in a row, is retried every 30 s to 60 s.
+/// The job list is polled every 5 s, and at the latest 120 s after failures.
 pub const CATALOGUE: &[Properties] = &[
     // Connections: see `wire`.
     row(Kind::Refused, Scope::Nodes, 6, (1, 60), 10),
@@ -95,7 +96,7 @@ pub const CATALOGUE: &[Properties] = &[
     // Nodes: faults of the scenario.
     row(Kind::Crash, Scope::Nodes, 4, (5, 60), 10),
     row(Kind::Unreachable, Scope::Nodes, 4, (1, 60), 10),
-    row(Kind::Silent, Scope::Nodes, 4, (5, 60), 20),
+    row(Kind::Silent, Scope::Nodes, 4, (5, 60), 75),
     row(Kind::DriverHang, Scope::Nodes, 3, (5, 60), 10),
     row(Kind::NoDriver, Scope::Nodes, 2, (5, 60), 10),
     row(Kind::ClockSkew, Scope::Nodes, 2, (5, 60), 10),

@@ -60,7 +60,11 @@ impl Options {
     /// The history of a seed, with its numbering.
     fn history(&self, seed: u64) -> Vec<(usize, Fault)> {
         let needed = self.broken.and_then(|(_, broken)| broken.needs());
-        let faults = needed.into_iter().chain(history::of_seed(seed)).enumerate();
+        let of_seed = history::of_seed(seed).into_iter();
+        // Without faults that hide the violation.
+        let visible =
+            of_seed.filter(|fault| self.broken.is_none_or(|(_, broken)| !broken.is_hidden_by(fault)));
+        let faults = needed.into_iter().chain(visible).enumerate();
         faults.filter(|(index, _)| self.only.as_ref().is_none_or(|only| only.contains(index))).collect()
     }
 }

@@ -171,11 +171,13 @@ impl Oracle {
         let cells = SIGNATURE.map(|field| shown.gpus[index].row.get(field));
         let age_ms = now_ms.saturating_sub(sampled_ms);
         // The relay's clock began when it started.
-        #[allow(unused)]
         let at_ms = sampled_ms.cast_signed() - CLOCK_STARTS_AT_MS.cast_signed()
             + (relay.started - self.start).as_millis() as i64;
         let was = |back_ms: i64| self.signature(&shown.name, index, at_ms - back_ms) == Some(cells);
-        // What a slow connection adds to the first sample, nobody can know. Samples are taken at whole seconds.
+        // What a connection adds to its first sample, nobody can know. Samples are taken at whole seconds.
+        if self.has_just_stalled(node) {
+            return;
+        }
         let slack_ms = self.delay_ms(node);
         let into_second = at_ms.rem_euclid(1_000);
         let within_slack = (0..=slack_ms / 1_000 + 1).map(|back_s| into_second + back_s * 1_000);
@@ -184,12 +186,6 @@ impl Oracle {
         }
         let older = (1..120).map(|step| step * 500).find(|back_ms| was(*back_ms));
         let truth = older.map_or("which it never had".into(), |ms| format!("which are {ms} ms older"));
-        let should = self.signature(&shown.name, index, at_ms);
-        eprintln!(
-            "{cells:?} should be {should:?} link {:?} t {at_ms} faults {:?}",
-            shown.head.link,
-            shown.gpus.iter().map(|g| &g.fault).collect::<Vec<_>>()
-        );
         self.violated("age", format!("{} shows readings as {age_ms} ms old {truth}", shown.name));
     }
 
@@ -199,6 +195,14 @@ impl Oracle {
         let slow = self.faults.iter().filter(|fault| fault.kind == Kind::Slow && fault.affects(node));
         let delays = slow.filter(|fault| fault.from_s <= at_s).map(|fault| slow_ms(fault) as i64);
         delays.max().unwrap_or(0)
+    }
+
+    /// Returns whether the first sample of a connection may have been held up, which the next one shows.
+    fn has_just_stalled(&self, node: usize) -> bool {
+        let at_s = self.at_s();
+        let stalls =
+            |fault: &&Fault| matches!(fault.kind, Kind::Silent | Kind::HalfOpen) && fault.affects(node);
+        self.faults.iter().filter(stalls).any(|fault| (fault.to_s..fault.to_s + 3).contains(&at_s))
     }
 
     fn signature(&self, name: &NodeName, gpu: usize, t_ms: i64) -> Option<[Cell; SIGNATURE.len()]> {

@@ -421,16 +421,6 @@ impl Link {
         if self.is_cut {
             bytes.truncate(bytes.len() / 2);
         }
-        if std::env::var_os("TRACE").is_some() {
-            for line in bytes.split(|b| *b == b'\n') {
-                eprintln!(
-                    "{} {} {:.110}",
-                    self.number,
-                    nodeglass_platform::clock::Clock::wall_ms() - 1_795_600_000_000,
-                    String::from_utf8_lossy(line)
-                );
-            }
-        }
         let is_delivered = relay.stdout.send(bytes).await.is_ok();
         let mut traffic = lock(&self.way.traffic);
         traffic.unreadable += u64::from(is_delivered && is_unreadable);
