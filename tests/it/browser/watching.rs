@@ -1,7 +1,7 @@
 //! The tab's title and icon, wall mode, read-only mode, and copying and exporting what is shown.
 
 use anyhow::{Context as _, Result, ensure};
-use nodeglass_tests::{Browser, Machine, TestRelay};
+use nodeglass_tests::{Browser, Machine, TIMEOUT, TestRelay};
 use serde_json::json;
 
 /// The URL of the tab's icon.
@@ -312,14 +312,20 @@ async fn a_recording_is_paused_and_searched_as_in_a_player() -> Result<()> {
     let later = browser.eval(position).await?;
     browser.eval(&seek(0.4)).await?;
     browser.until("an earlier time", &format!("{position} !== {later}")).await?;
-    // The picture follows the position, which takes a while on a busy machine; then the page's clock stands still, so
-    // that nothing becomes stale.
+    // The picture follows the position, which takes a while on a busy machine. Then the page's clock stands still, so that
+    // nothing becomes stale.
     browser.until("fresh nodes of the earlier time", fresh).await?;
     let nodes = "document.querySelector('.foot').innerText.match(/\\d+ of 21 nodes up to date.*/)?.[0]";
-    let before = browser.eval(nodes).await?;
-    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
-    let after = browser.eval(nodes).await?;
-    ensure!(before == after, "{before} became {after} while it is paused");
+    let (started, mut before) = (std::time::Instant::now(), browser.eval(nodes).await?);
+    loop {
+        tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+        let after = browser.eval(nodes).await?;
+        if after == before {
+            break;
+        }
+        ensure!(started.elapsed() < TIMEOUT, "{before} became {after} while it is paused");
+        before = after;
+    }
     browser.click(".transport__play").await?;
     browser.until("playing", &format!("!({})", state("paused"))).await?;
     browser.until("the end", &state("paused")).await?;
