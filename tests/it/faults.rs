@@ -11,6 +11,8 @@ use nodeglass_tests::rack::{Fault, Rack};
 use nodeglass_tests::relay::{self, TestRelay};
 use nodeglass_tests::skip;
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -148,8 +150,16 @@ async fn f19_at_the_limit_of_processes_viewers_are_served_and_the_probe_returns_
         skip::skip(&why);
         return Ok(());
     }
-    let home = tempfile::tempdir()?;
-    let mut command = TestRelay::command(home.path())?;
+    let (home, programs) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    // The checkout may be where no other user gets to.
+    fs::set_permissions(programs.path(), Permissions::from_mode(0o755))?;
+    for name in ["relay", "node-probe"] {
+        fs::copy(relay::binary(name)?, programs.path().join(name))?;
+    }
+    let own = TestRelay::command(home.path())?;
+    let variables = own.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let mut command = Command::new(programs.path().join("relay"));
+    command.env_clear().envs(variables).current_dir(home.path());
     std::os::unix::fs::chown(home.path(), Some(NOBODY), Some(NOBODY))?;
     command.args(["--local", "--bind", "127.0.0.1:0"]).uid(NOBODY).gid(NOBODY);
     let mut relay = Process::start(&mut command)?;
