@@ -61,7 +61,7 @@ pub enum Refused {
 }
 
 impl<T: Send + 'static> DiskThread<T> {
-    /// Starts a thread of low priority that `run`s until the queue of at most `capacity` is closed and empty.
+    /// Starts a thread of low I/O priority that `run`s until the queue of at most `capacity` is closed and empty.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -74,7 +74,7 @@ impl<T: Send + 'static> DiskThread<T> {
         let taken = Arc::<AtomicU64>::default();
         let items = Items { queue: receiver, taken: taken.clone() };
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
-            priority::lower_this_thread();
+            priority::lower_io_of_this_thread();
             run(items);
         })?;
         Ok(Self { queue: Some(queue), taken, thread })

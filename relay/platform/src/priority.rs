@@ -10,10 +10,11 @@ const NICE: i32 = 10;
 pub fn lower_this_thread() {
     // In Linux, the nice value is a thread's.
     let _ = nice(NICE);
-    lower_io();
+    lower_io_of_this_thread();
 }
 
-fn lower_io() {
+/// Lowers the priority of the calling thread for disks alone: of one that must keep up with others on a busy machine.
+pub fn lower_io_of_this_thread() {
     /// `IOPRIO_WHO_PROCESS`: a thread, of which 0 is the caller.
     const THREAD: libc::c_int = 1;
     /// `IOPRIO_CLASS_BE` and the lowest of its eight levels.
