@@ -246,7 +246,9 @@ impl TopicFeed {
     ) -> Option<Encoded> {
         let viewer = self.viewer.clone();
         let mut out = Vec::new();
-        let mut nodes = if changes.jobs || changes.membership {
+        // Whether a guest may see the hosts of a job depends on the facts of all of its nodes.
+        let concerns_all = viewer.is_guest() && changes.nodes.values().any(|node| node.gpus);
+        let mut nodes = if changes.jobs || changes.membership || concerns_all {
             self.live = fleet.is_live(&self.topic);
             self.membership_changes(changes, viewer.nodes(fleet, &self.topic)?, &mut out)
         } else {

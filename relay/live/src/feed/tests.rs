@@ -464,6 +464,24 @@ fn a_guest_receives_the_history_again_when_another_part_of_it_is_visible() {
     assert_eq!(visible(&subscriber), 7, "from 13 s on");
 }
 
+/// A job has a host if it has every CPU of all of its nodes, which another node states last.
+#[test]
+fn a_guest_receives_the_history_of_a_host_that_another_node_makes_visible() {
+    let (mut fleet, viewer) = (Fleet::new(), guest(Scope::Jobs(vec![JobId(1)]), HiddenParts::default()));
+    jobs(&mut fleet, vec![Job { cpus: Some(16), ..scene::job(1, &[("n1", &[0]), ("n2", &[0])]) }], 10_000);
+    line(&mut fleet, "n1", hello("n1", &[0]), 10_000);
+    (11..20).for_each(|second| line(&mut fleet, "n1", sample(second, &[second]), second * 1_000));
+    fleet.take_changes();
+    let topic = Topic::Job(JobId(1));
+    let mut feed = TopicFeed::open(topic.clone(), viewer.clone(), 3, 1 << 20, &fleet, 20_000).unwrap();
+    let mut subscriber = TestSubscriber::join(&mut feed, &fleet, Form::Binary).unwrap();
+    line(&mut fleet, "n2", hello("n2", &[0]), 20_000);
+    let changes = fleet.take_changes();
+    assert!(subscriber.take(&feed.advance(&fleet, &changes, 20_000, true).unwrap()));
+    let truth = truth(&topic, &viewer, DetailLevel::of(&topic), &fleet, 20_000);
+    assert_eq!(subscriber.picture.nodes[0].history, truth.nodes[0].history);
+}
+
 fn terms(scope: Scope, hidden: HiddenParts) -> ShareTerms {
     ShareTerms { label: "canary-deed".into(), scope, hidden, to: None, expires_ms: 0, ends_with_job: false }
 }
