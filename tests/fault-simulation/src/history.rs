@@ -167,6 +167,12 @@ pub fn of_seed(seed: u64) -> Vec<Fault> {
         until_s = if is_of_relay && is_apart { fault.to_s + 1 } else { until_s };
         is_apart
     });
+    // What would end while the machine is suspended ends afterwards.
+    let suspensions: Vec<_> = faults.iter().filter(|fault| fault.kind == Kind::Suspended).cloned().collect();
+    for fault in &mut faults {
+        let during = suspensions.iter().find(|suspension| suspension.is_active(fault.to_s));
+        fault.to_s = during.map_or(fault.to_s, |suspension| suspension.to_s);
+    }
     faults
 }
 

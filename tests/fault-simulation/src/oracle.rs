@@ -87,6 +87,8 @@ impl Oracle {
             Kind::NodeAdded => node == ADDED,
             Kind::NodeRemoved => node == NODES - 1,
             Kind::JobRequeued => (NODES / 2..NODES).contains(&node),
+            // Once three nodes refuse the login, the relay does not try others that have no connection.
+            Kind::KeyRejected => true,
             kind if stops_relay(kind) => true,
             _ => fault.affects(node),
         }
@@ -150,7 +152,11 @@ impl Oracle {
             Link::Late => SILENT_LIMIT_MS,
             _ => return,
         };
-        if age_ms > limit_ms {
+        // A time in which no line could be read does not count.
+        let at_s = self.at_s();
+        let stalls =
+            |fault: &Fault| fault.kind == Kind::Suspended && (fault.from_s..fault.to_s + 16).contains(&at_s);
+        if age_ms > limit_ms && !self.faults.iter().any(stalls) {
             let what = format!("{} is {:?} {age_ms} ms after its last line", shown.name, shown.head.link);
             self.violated("link", what);
         }
@@ -178,10 +184,13 @@ impl Oracle {
         if self.has_just_stalled(node) {
             return;
         }
-        let slack_ms = self.delay_ms(node);
+        let slack_ms = self.delays_ms(node).max().unwrap_or(0);
         let into_second = at_ms.rem_euclid(1_000);
         let within_slack = (0..=slack_ms / 1_000 + 1).map(|back_s| into_second + back_s * 1_000);
-        if was(0) || was(slack_ms) || within_slack.filter(|back_ms| *back_ms <= slack_ms + 40).any(was) {
+        if was(0)
+            || self.delays_ms(node).any(was)
+            || within_slack.filter(|back_ms| *back_ms <= slack_ms + 40).any(was)
+        {
             return;
         }
         let older = (1..120).map(|step| step * 500).find(|back_ms| was(*back_ms));
@@ -189,12 +198,11 @@ impl Oracle {
         self.violated("age", format!("{} shows readings as {age_ms} ms old {truth}", shown.name));
     }
 
-    /// The longest delay of a node's connection in the last ten minutes, and of the clock's rounding.
-    fn delay_ms(&self, node: usize) -> i64 {
+    /// The delays of a node's connection so far, in ms.
+    fn delays_ms(&self, node: usize) -> impl Iterator<Item = i64> {
         let at_s = self.at_s();
-        let slow = self.faults.iter().filter(|fault| fault.kind == Kind::Slow && fault.affects(node));
-        let delays = slow.filter(|fault| fault.from_s <= at_s).map(|fault| slow_ms(fault) as i64);
-        delays.max().unwrap_or(0)
+        let slow = self.faults.iter().filter(move |fault| fault.kind == Kind::Slow && fault.affects(node));
+        slow.filter(move |fault| fault.from_s <= at_s).map(|fault| slow_ms(fault).cast_signed())
     }
 
     /// Returns whether the first sample of a connection may have been held up, which the next one shows.

@@ -370,7 +370,7 @@ impl Link {
                 self.insert(line.into());
             }
             Action::Backfill(after_seq) => {
-                if let Some(stream) = self.stream {
+                if let Some(stream) = self.stream.filter(|_| self.relay.is_some()) {
                     let line =
                         format!("{{\"backfill\":{{\"stream\":{stream},\"after_seq\":{after_seq}}}}}\n");
                     let _ = self.inner.stdin.try_send(line.into());
