@@ -88,8 +88,8 @@ struct State {
     failures: BTreeMap<NodeName, AuthFailure>,
     /// When each node was last retried automatically; only those within [`MIN_RETRY_GAP`].
     tries: BTreeMap<NodeName, Instant>,
-    /// Times of automatic login retries.
-    logins: VecDeque<Instant>,
+    /// Automatic login retries, of nodes that refused and of nodes that others stand for.
+    logins: VecDeque<(NodeName, Instant)>,
     /// Whether the last of these succeeded: the fix probably applies to all nodes.
     has_recovered: bool,
     /// When a node last accepted the login.
@@ -138,25 +138,26 @@ impl AuthFailureCache {
     pub(super) fn may_try(&self, node: &NodeName, kind: FailureKind) -> bool {
         let (mut state, now) = (self.state(), Instant::now());
         state.tries.retain(|_, at| at.elapsed() < MIN_RETRY_GAP);
-        state.logins.retain(|at| at.elapsed() < REMEMBER_FOR);
+        state.logins.retain(|(_, at)| at.elapsed() < REMEMBER_FOR);
         let is_limited = kind == FailureKind::Login && !state.has_recovered;
         if state.tries.contains_key(node) || (is_limited && state.logins.len() >= MAX_LOGIN_RETRIES) {
             return false;
         }
         if is_limited {
-            state.logins.push_back(now);
+            state.logins.push_back((node.clone(), now));
         }
         state.tries.insert(node.clone(), now);
         true
     }
 
-    /// Records a successful login. If the node had refused before, others are retried too, until one
+    /// Records a successful login. If the node had refused before, or others stood for it, all are retried, until one
     /// refuses again.
     pub(super) fn succeeded(&self, node: &NodeName) {
         let mut state = self.state();
         state.accepted_at = Some(Instant::now());
-        state.has_recovered |=
+        let had_refused =
             state.failures.remove(node).is_some_and(|failure| failure.kind == FailureKind::Login);
+        state.has_recovered |= had_refused || state.logins.iter().any(|(retried, _)| retried == node);
     }
 
     /// Forgets the refusal of a node that is to be reached in another way.
