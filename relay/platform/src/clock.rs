@@ -73,13 +73,28 @@ impl Clock {
     /// Returns the difference between the system clock, in ms since 1970, and this one. It changes only if the system
     /// clock is set.
     pub fn wall_ahead_ms(&self) -> i64 {
-        let ahead_ms = Self::wall_ms().cast_signed().saturating_sub(self.now_ms().cast_signed());
         let known_ms = self.wall_ahead_ms.load(Ordering::Relaxed);
-        if ahead_ms.abs_diff(known_ms) < STEP_MS {
+        let is_step = |(ahead_ms, error_ms): (i64, u64)| ahead_ms.abs_diff(known_ms) >= STEP_MS + error_ms;
+        if !is_step(self.compare_clocks()) {
             return known_ms;
         }
-        self.wall_ahead_ms.store(ahead_ms, Ordering::Relaxed);
-        ahead_ms
+        let readings = std::iter::repeat_with(|| self.compare_clocks()).take(3);
+        match readings.min_by_key(|(_, error_ms)| *error_ms).filter(|reading| is_step(*reading)) {
+            Some((ahead_ms, _)) => {
+                self.wall_ahead_ms.store(ahead_ms, Ordering::Relaxed);
+                ahead_ms
+            }
+            None => known_ms,
+        }
+    }
+
+    /// Returns the difference between the system clock and this one in ms, and by how much it may be too large: for so long
+    /// the thread may have waited for a CPU between the two readings.
+    fn compare_clocks(&self) -> (i64, u64) {
+        let before_ms = self.now_ms();
+        let wall_ms = Self::wall_ms();
+        let error_ms = self.now_ms().saturating_sub(before_ms);
+        (wall_ms.cast_signed().saturating_sub(before_ms.cast_signed()), error_ms)
     }
 
     /// Unix time in milliseconds by the system clock; for display, never for measuring.
