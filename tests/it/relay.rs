@@ -89,7 +89,8 @@ async fn long_term_history_agrees_with_the_samples_that_the_page_has() -> Result
     Ok(())
 }
 
-/// A job on two GPUs at 50 % and 350 W, from 5 s before the relay's start until 30 s after it.
+/// A job on two GPUs at 50 % and 350 W, from 5 s before the relay's start until 30 s after it. It ends between two samples, so that
+/// none is taken at its very end.
 const ENDING: &str = r#"
 cluster = "quiet"
 user = "alice"
@@ -110,7 +111,7 @@ account = "lab"
 partition = "gpu"
 submitted = "-1m"
 start = "-5s"
-end = "30s"
+end = "30s 500ms"
 limit = "2h"
 nodes = "q[1-2]"
 gpus = [0]
