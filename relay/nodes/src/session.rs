@@ -10,7 +10,7 @@ use super::probe_connection::{DisconnectReason, ProbeConnection};
 use super::{FromNode, JobList, QueuedRequest, SampleSchedule};
 use bytes::Bytes;
 use nodeglass_fleet::NodeEvent;
-use nodeglass_launch::{LaunchError, Launcher, LoginState};
+use nodeglass_launch::{LaunchError, Launcher, LoginState, NodeStream};
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::probe::{Control, ProbeLine};
@@ -333,18 +333,18 @@ impl Session {
         queued.refuse(format!("{} cannot be reached: {why}", self.node));
     }
 
-    /// Starts a probe and serves the connection until it ends.
-    async fn run_connection(
+    /// Returns an attempt to start a probe, within the limits of all sessions.
+    fn attempt(
         &mut self,
-        backoff: &mut Backoff,
-    ) -> Result<std::convert::Infallible, DisconnectReason> {
+        backoff: &Backoff,
+    ) -> impl Future<Output = Result<NodeStream, NotLaunched>> + use<> {
         let (launcher, node, budget) = (Arc::clone(&self.launcher), self.node.clone(), self.budget.clone());
         let is_urgent = std::mem::take(&mut self.is_urgent);
         let is_retry = backoff.failures() > 0 && !is_urgent;
         // Accounts of listed machines may differ.
         let others = self.auth_failures.clone();
         let asks_others = !is_urgent && self.wanted.borrow().schedule.target == 0;
-        let launch = async move {
+        async move {
             let attempt = budget.acquire(is_retry).await;
             if let Some(failure) = others.of_others().filter(|_| asks_others) {
                 return Err(NotLaunched::OthersRefused(failure));
@@ -356,7 +356,15 @@ impl Session {
                 Err(_) => Outcome::Failed,
             });
             launched.map_err(NotLaunched::Failed)
-        };
+        }
+    }
+
+    /// Starts a probe and serves the connection until it ends.
+    async fn run_connection(
+        &mut self,
+        backoff: &mut Backoff,
+    ) -> Result<std::convert::Infallible, DisconnectReason> {
+        let launch = self.attempt(backoff);
         tokio::pin!(launch);
         let stream = loop {
             tokio::select! {
