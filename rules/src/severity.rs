@@ -1,5 +1,7 @@
 //! Severity: how good or bad a state, a flag or a log line is, and how it looks everywhere on the page.
 
+use nodeglass_protocol::finding::FindingSeverity;
+
 /// A severity, best first.
 ///
 /// Each has one symbol and one colour, so that the same problem looks the same in every table, tab, sheet and
@@ -24,6 +26,16 @@ pub enum Severity {
     Warning,
     /// ▲ someone should act.
     Error,
+}
+
+impl From<FindingSeverity> for Severity {
+    fn from(severity: FindingSeverity) -> Self {
+        match severity {
+            FindingSeverity::Error => Self::Error,
+            FindingSeverity::Warning => Self::Warning,
+            FindingSeverity::Info => Self::Ok,
+        }
+    }
 }
 
 impl Severity {

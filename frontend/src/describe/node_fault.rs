@@ -2,7 +2,6 @@
 
 use crate::domain::severity::Severity;
 use crate::domain::text::{self, ABSENT};
-use nodeglass_protocol::finding::FindingSeverity;
 use nodeglass_protocol::report::NodeFault;
 
 /// The cells of a fault.
@@ -30,11 +29,7 @@ pub struct FaultRow {
 pub fn row(fault: &NodeFault, time: impl Fn(i64) -> String) -> FaultRow {
     let clock = |at_ms: u64| time((at_ms / 1_000).cast_signed());
     FaultRow {
-        severity: match fault.severity {
-            FindingSeverity::Error => Severity::Error,
-            FindingSeverity::Warning => Severity::Warning,
-            FindingSeverity::Info => Severity::Ok,
-        },
+        severity: fault.severity.into(),
         title: fault.title.to_string(),
         gpu: fault.gpu.map_or_else(|| ABSENT.to_owned(), |gpu| format!("GPU {gpu}")),
         times: text::grouped(fault.times.into()),
@@ -49,7 +44,7 @@ pub fn row(fault: &NodeFault, time: impl Fn(i64) -> String) -> FaultRow {
 mod tests {
     use super::*;
     use nodeglass_protocol::NodeName;
-    use nodeglass_protocol::finding::FindingKind;
+    use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 
     #[test]
     fn a_fault_that_lasts_ends_now_and_an_event_has_no_length() {

@@ -177,11 +177,7 @@ impl Item {
         if affected.is_empty() && !jobs.is_empty() {
             return None;
         }
-        let severity = match finding.severity {
-            FindingSeverity::Error => Severity::Error,
-            FindingSeverity::Warning => Severity::Warning,
-            FindingSeverity::Info => Severity::Ok,
-        };
+        let severity = Severity::from(finding.severity);
         let (subject, route) = place(finding, &folded.nodes(), &affected)?;
         let label = |id: JobId| {
             jobs.iter().find(|job| job.id == id).map_or_else(|| id.to_string(), |job| job.label.to_string())

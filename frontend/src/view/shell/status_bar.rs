@@ -144,7 +144,7 @@ fn Launcher() -> impl IntoView {
     }
 }
 
-/// The time zone of the page, and that of the login node if it is another one: of log lines and SLURM's output.
+/// The time zone of the page and, if it differs, that of the login node, which log lines and SLURM's output use.
 #[component]
 fn TimeZone() -> impl IntoView {
     let page = Page::from_context();
