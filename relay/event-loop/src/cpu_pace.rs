@@ -13,13 +13,14 @@ const WINDOW_MS: u64 = 10_000;
 const TICK_MS: u64 = 1_000;
 /// Part of a window, in %, from which the relay counts as throttled.
 const THROTTLED_PCT: u64 = 10;
-/// It counts as late if half of the ticks of a window are late by this time in ms: a single stall, as of a machine that was
-/// suspended, does not count.
+/// The relay counts as late if half of the ticks of a window are late by this time in ms: a single stall, as of a machine
+/// that was suspended, does not count.
 const LATE_MS: u64 = 1_000;
+/// Minimum number of ticks of a window.
 const MIN_TICKS: u64 = 3;
-/// Time without any such window after which sampling becomes faster by a step, in ms. It doubles, up to the longest, if the
-/// same happened again soon after.
+/// Time without any such window after which sampling becomes faster by a step, in ms.
 const RECOVERY_MS: u64 = 60_000;
+/// Maximum of that time, which doubles whenever sampling has to become slower again soon after, in ms.
 const LONGEST_RECOVERY_MS: u64 = 960_000;
 
 /// CPU time of the relay at a tick.
@@ -51,17 +52,22 @@ pub(super) struct CpuPace {
     began: Option<(u64, CpuUse)>,
     /// When the last tick was, in ms.
     ticked_ms: u64,
-    /// Number of ticks in the window, those of them that were late, and by which time in all.
+    /// Number of ticks in the window.
     ticks: u64,
+    /// Number of those that were late by [`LATE_MS`].
     late_ticks: u64,
+    /// Time by which all of them were late, in ms.
     late_ms: u64,
     /// The number of steps by which sampling is slower: the position in [`INTERVALS_MS`], from 1; 0 while it is not.
     slowed: usize,
     cause: Option<Cause>,
-    /// When the last window with a cause ended, when the interval last changed, and when it last became shorter.
+    /// When the time without a cause began, in ms: with the last window that had one, or the last shorter interval.
     caused_ms: u64,
+    /// When the interval last changed, in ms.
     changed_ms: u64,
+    /// When it last became shorter, in ms; `None` if it has become longer since.
     recovered_ms: Option<u64>,
+    /// Time without a cause after which it becomes shorter, in ms.
     recovery_ms: u64,
 }
 

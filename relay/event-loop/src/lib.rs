@@ -387,7 +387,7 @@ impl EventLoop {
                 Request::Everything { .. } | Request::Picture { .. } | Request::VisibleRange { .. }
             )
         {
-            own.used_ms = self.clock.now_ms();
+            own.last_used_ms = self.clock.now_ms();
         }
         match request {
             Request::Join { form, viewer, mailbox, id } => self.join(form, viewer, mailbox, id),

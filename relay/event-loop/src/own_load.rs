@@ -71,8 +71,8 @@ pub(super) struct OwnState {
     cpu: CpuPace,
     memory: MemoryPace,
     auto_exit: Option<(Duration, oneshot::Sender<()>)>,
-    /// When it was last used: by a job, a viewer or a request.
-    pub(super) used_ms: u64,
+    /// When a job, a viewer or a request last used the relay.
+    pub(super) last_used_ms: u64,
 }
 
 impl OwnState {
@@ -80,7 +80,7 @@ impl OwnState {
         let OwnLimits { load, history_mem, auto_exit, meter } = limits;
         let is_self_limited = load.cpu_limited_by == Some(LimitedBy::SlowerSampling);
         let cpu = CpuPace::new(load.cpu_max_pct.filter(|_| is_self_limited));
-        Self { load, meter, cpu, memory: MemoryPace::new(history_mem), auto_exit, used_ms: now_ms }
+        Self { load, meter, cpu, memory: MemoryPace::new(history_mem), auto_exit, last_used_ms: now_ms }
     }
 
     /// The shortest sampling interval at present, in ms.
@@ -92,7 +92,7 @@ impl OwnState {
     pub(super) fn status(&self, now_ms: u64) -> OwnLoad {
         let auto_exit = self.auto_exit.as_ref().map(|(after, _)| AutoExit {
             after_s: after.as_secs(),
-            unused_s: now_ms.saturating_sub(self.used_ms) / 1_000,
+            unused_s: now_ms.saturating_sub(self.last_used_ms) / 1_000,
         });
         let text = |notice: Option<Text>| notice.map(|notice| notice.to_string());
         OwnLoad {
@@ -114,7 +114,7 @@ impl EventLoop {
 
     /// Measures the load, and reacts to it.
     pub(super) fn observe_own_load(&mut self, now_ms: u64) {
-        // The player of a recording samples nothing, and its time is another one.
+        // While a recording is played, nothing is sampled and the clock is that of the recording.
         if self.fleet.status().replay.is_some() {
             return;
         }
@@ -140,10 +140,10 @@ impl EventLoop {
             }
         }
         if is_used {
-            own.used_ms = now_ms;
+            own.last_used_ms = now_ms;
         } else if let Some((_, exit)) = own
             .auto_exit
-            .take_if(|(after, _)| u128::from(now_ms.saturating_sub(own.used_ms)) >= after.as_millis())
+            .take_if(|(after, _)| u128::from(now_ms.saturating_sub(own.last_used_ms)) >= after.as_millis())
         {
             // It fails only while the relay shuts down.
             let _ = exit.send(());
@@ -162,6 +162,6 @@ impl EventLoop {
 fn report(of: &str, notice: Option<&Text>) {
     match notice {
         Some(notice) => tracing::warn!("{notice}"),
-        None => tracing::warn!("{of} is no longer short"),
+        None => tracing::info!("{of} is no longer short"),
     }
 }
