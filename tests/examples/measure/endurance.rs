@@ -96,6 +96,7 @@ async fn watch(site: &SimulatedCluster, during: Duration) -> Result<(Vec<(f64, F
     println!("   min  memory MB  descriptors  threads  disk MB  nodes");
     while began.elapsed() < during {
         let now = figures_of(site.pid(), site.home())?;
+        ensure!(now.nodes > 0.0, "none of the relay's children is a node, so that none would fail");
         let minute = began.elapsed().as_secs_f64() / 60.0;
         if figures.len() % 6 == 0 {
             println!(
@@ -142,8 +143,10 @@ fn nodes(relay: u32) -> Vec<Pid> {
         .flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
         .flat_map(|pid| pid.parse())
         .collect();
-    let is_node =
-        |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "node");
+    // A probe is started by its descriptor, which is the name of the process then.
+    let is_node = |pid: &i32| {
+        fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| program.ends_with("examples/node"))
+    };
     pids.into_iter().filter(is_node).filter_map(Pid::from_raw).collect()
 }
 
