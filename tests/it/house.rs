@@ -25,6 +25,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("rusqlite", &["relay/share/src/store.rs", "relay/store/src/database.rs", "relay/store/src/database"]),
     ("crc32fast", &["relay/platform/src/frame_file.rs"]),
     ("libloading", &["node-probe/src/source/tpu/library.rs"]),
+    ("async_nats", &["relay/nats/src"]),
     ("gloo_net", &["frontend/src/net"]),
     ("fantoccini", &["tests/src/browser.rs"]),
     ("ratatui", &["relay/top/src"]),

@@ -1,0 +1,276 @@
+//! The connection to the servers: settings, state, and messages to send.
+
+use super::message::{ClusterName, RelayId, Subjects};
+use async_nats::connection::State;
+use async_nats::{Client, ConnectOptions, Event, HeaderMap, ServerAddr};
+use bytes::Bytes;
+use nodeglass_protocol::Text;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+/// Capacity of a subscription, in messages. What arrives beyond is dropped, which its sequence shows.
+const SUBSCRIPTION: usize = 256;
+/// Capacity of the queue of messages to send, in messages and in bytes; beyond, messages are dropped.
+const QUEUE: usize = 4_096;
+const QUEUE_BYTES: usize = 16 << 20;
+/// Time limit for handing a message to the connection.
+const SEND_LIMIT: Duration = Duration::from_secs(2);
+/// Time between two attempts to connect.
+const RETRY: Duration = Duration::from_secs(2);
+/// And after the server refused the credentials: servers log such attempts, and sites act on them.
+const REFUSED_RETRY: Duration = Duration::from_secs(60);
+
+/// The URL of a server: `nats://HOST:PORT` or `tls://HOST:PORT`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NatsUrl(ServerAddr);
+
+/// Error of [`NatsUrl`]; a fragment that follows the setting's name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not the URL of a NATS server: use nats://HOST:PORT or tls://HOST:PORT, and --nats-credentials for a password"
+)]
+pub struct NatsUrlError;
+
+impl FromStr for NatsUrl {
+    type Err = NatsUrlError;
+    fn from_str(raw: &str) -> Result<Self, NatsUrlError> {
+        let address: ServerAddr = raw.parse().map_err(|_| NatsUrlError)?;
+        let is_known = matches!(address.scheme(), "nats" | "tls") && !address.host().is_empty();
+        // Other users see command lines.
+        let is_known = is_known && !address.has_user_pass();
+        if is_known { Ok(Self(address)) } else { Err(NatsUrlError) }
+    }
+}
+
+impl fmt::Display for NatsUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}:{}", self.0.scheme(), self.0.host(), self.0.port())
+    }
+}
+
+impl fmt::Debug for NatsUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// How the servers are reached.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The servers of one NATS cluster.
+    pub servers: Vec<NatsUrl>,
+    /// A file with the user's credentials: as `nsc` writes it, or `USER:PASSWORD`.
+    pub credentials: Option<PathBuf>,
+    /// Certificate authorities in PEM form, instead of this machine's.
+    pub ca: Option<PathBuf>,
+    /// The cluster whose nodes and jobs are published or viewed.
+    pub cluster: ClusterName,
+}
+
+/// Error of the start; a complete sentence for the user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StartError(String);
+
+/// State of the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// There was none yet.
+    Starting,
+    /// Connected.
+    Up,
+    /// Not connected; a complete sentence states why, and what to do.
+    Down(Text),
+}
+
+/// A message to send.
+struct Outgoing {
+    subject: String,
+    headers: HeaderMap,
+    payload: Bytes,
+}
+
+/// The connection of this relay. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Bus {
+    pub(crate) client: Client,
+    pub(crate) id: RelayId,
+    pub(crate) subjects: Subjects,
+    pub(crate) state: watch::Receiver<Connection>,
+    queue: mpsc::Sender<Outgoing>,
+    queued_bytes: Arc<AtomicUsize>,
+}
+
+impl Bus {
+    /// Connects in the background, and again whenever the connection is lost.
+    ///
+    /// # Errors
+    /// If the credentials or certificates cannot be read.
+    pub(crate) async fn start(settings: &Settings) -> Result<Self, StartError> {
+        let (state, current) = watch::channel(Connection::Starting);
+        let options = options(settings, state).await?;
+        let servers: Vec<ServerAddr> = settings.servers.iter().map(|url| url.0.clone()).collect();
+        let client = options.connect(servers).await;
+        let client = client.map_err(|error| StartError(format!("--nats: {error}")))?;
+        let (queue, messages) = mpsc::channel(QUEUE);
+        let queued_bytes = Arc::new(AtomicUsize::new(0));
+        tokio::spawn(send_all(client.clone(), messages, Arc::clone(&queued_bytes)));
+        let subjects = Subjects::of(&settings.cluster);
+        Ok(Self { client, id: RelayId::random(), subjects, state: current, queue, queued_bytes })
+    }
+
+    /// Whether the connection is up.
+    pub(crate) fn is_up(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    /// Sends a message, unless the connection is down or too slow. Never waits.
+    pub(crate) fn send(&self, subject: impl Into<String>, headers: HeaderMap, payload: Bytes) {
+        let bytes = payload.len();
+        if !self.is_up() {
+            return;
+        }
+        let message = Outgoing { subject: subject.into(), headers, payload };
+        let fits = self.queued_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= QUEUE_BYTES;
+        if !fits || self.queue.try_send(message).is_err() {
+            self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Sends queued messages.
+async fn send_all(client: Client, mut messages: mpsc::Receiver<Outgoing>, queued_bytes: Arc<AtomicUsize>) {
+    while let Some(Outgoing { subject, headers, payload }) = messages.recv().await {
+        queued_bytes.fetch_sub(payload.len(), Ordering::Relaxed);
+        if client.connection_state() == State::Connected {
+            let sent = timeout(SEND_LIMIT, client.publish_with_headers(subject, headers, payload)).await;
+            if let Ok(Err(error)) = sent {
+                tracing::debug!(%error, "a message was not sent over NATS");
+            }
+        }
+    }
+}
+
+/// The options of the client.
+async fn options(
+    settings: &Settings,
+    state: watch::Sender<Connection>,
+) -> Result<ConnectOptions, StartError> {
+    let servers: Vec<_> = settings.servers.iter().map(ToString::to_string).collect();
+    let servers = servers.join(", ");
+    let is_refused = Arc::new(AtomicBool::new(false));
+    let refused = Arc::clone(&is_refused);
+    let mut options = ConnectOptions::new()
+        .name("nodeglass")
+        .retry_on_initial_connect()
+        .subscription_capacity(SUBSCRIPTION)
+        .request_timeout(Some(Duration::from_secs(3)))
+        .ping_interval(Duration::from_secs(2))
+        .connection_timeout(Duration::from_secs(5))
+        .reconnect_delay_callback(move |attempts| match attempts {
+            0 | 1 => Duration::ZERO,
+            _ if refused.load(Ordering::Relaxed) => REFUSED_RETRY,
+            _ => RETRY,
+        })
+        .event_callback(move |event| {
+            if let Some(connection) = connection(&event, &servers) {
+                let refuses = matches!(&connection, Connection::Down(why) if is_refusal(why.as_str()));
+                is_refused.store(refuses, Ordering::Relaxed);
+                publish(&state, connection);
+            }
+            std::future::ready(())
+        });
+    if let Some(path) = &settings.credentials {
+        options = with_credentials(options, path)?;
+    }
+    if let Some(path) = &settings.ca {
+        if let Err(error) = std::fs::metadata(path) {
+            return Err(StartError(format!("--nats-ca: cannot read {}: {error}", path.display())));
+        }
+        options = options.add_root_certificates(path.clone());
+    }
+    Ok(options)
+}
+
+/// Reads a file of credentials.
+fn with_credentials(options: ConnectOptions, path: &Path) -> Result<ConnectOptions, StartError> {
+    let fail = |why: String| StartError(format!("--nats-credentials: {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
+    if text.contains("BEGIN NATS USER JWT") {
+        return options.credentials(&text).map_err(|error| fail(error.to_string()));
+    }
+    let (user, password) = text
+        .trim()
+        .split_once(':')
+        .filter(|(user, _)| !user.is_empty() && !user.contains(char::is_whitespace))
+        .ok_or_else(|| fail("has neither credentials of nsc nor USER:PASSWORD".to_owned()))?;
+    Ok(options.user_and_password(user.to_owned(), password.to_owned()))
+}
+
+/// Returns the state that an event leads to; `None` if it changes nothing.
+fn connection(event: &Event, servers: &str) -> Option<Connection> {
+    let down = |why: String| Some(Connection::Down(Text::new(why)));
+    match event {
+        Event::Connected => Some(Connection::Up),
+        Event::Disconnected | Event::Closed => {
+            down(format!("the connection to NATS at {servers} was lost; it is retried"))
+        }
+        Event::ClientError(error) if is_refusal(&error.to_string()) => down(format!(
+            "NATS at {servers} refuses these credentials: check --nats-credentials; it is retried once a minute"
+        )),
+        Event::ClientError(error) => {
+            down(format!("no connection to NATS at {servers} ({error}); it is retried"))
+        }
+        Event::SlowConsumer(_) | Event::ServerError(_) | Event::LameDuckMode | Event::Draining => None,
+    }
+}
+
+/// Returns whether the server refused the credentials.
+fn is_refusal(why: &str) -> bool {
+    let why = why.to_ascii_lowercase();
+    why.contains("authorization")
+        || why.contains("authentication")
+        || why.contains("refuses these credentials")
+}
+
+/// Publishes a new state. A failed attempt to connect again says less than the reason for it.
+fn publish(state: &watch::Sender<Connection>, connection: Connection) {
+    state.send_if_modified(|now| {
+        let is_again = match (&*now, &connection) {
+            (Connection::Down(_), Connection::Down(why)) => !is_refusal(why.as_str()),
+            _ => false,
+        };
+        let is_new = !is_again && *now != connection;
+        if is_new {
+            now.clone_from(&connection);
+        }
+        is_new
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_have_a_known_scheme_and_no_password() {
+        assert_eq!("tls://broker".parse::<NatsUrl>().unwrap().to_string(), "tls://broker:4222");
+        let invalid = ["http://broker", "ws://broker", "nats://", "nats://bob:secret@broker"];
+        assert!(invalid.iter().all(|raw| raw.parse::<NatsUrl>().is_err()));
+    }
+
+    #[test]
+    fn wrong_credentials_say_what_to_do() {
+        let error = async_nats::ClientError::Other("authorization violation".to_owned());
+        let Some(Connection::Down(why)) = connection(&Event::ClientError(error), "nats://b:1") else {
+            panic!()
+        };
+        assert!(why.as_str().contains("check --nats-credentials") && is_refusal(why.as_str()), "{why}");
+    }
+}

@@ -1,0 +1,169 @@
+//! Lists of jobs: published by the relays that poll SLURM, joined by those that view.
+
+use super::connection::Bus;
+use super::message::{self, Jobs, MAX_PARTS, PART, RelayId};
+use super::publisher::{Publisher, subscribed};
+use super::viewer::{GONE, MAX_RELAYS, Relays, header};
+use async_nats::Message;
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use nodeglass_protocol::cluster::ClusterSummary;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::{NodeName, Text};
+use nodeglass_slurm::{JobSource, JobsError};
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+/// Maximum number of jobs of a relay that are shown.
+const MAX_JOBS: usize = 100_000;
+
+/// A source of jobs that publishes its lists.
+pub(crate) struct PublishedJobs {
+    pub(crate) jobs: Box<dyn JobSource>,
+    pub(crate) publisher: Publisher,
+}
+
+#[async_trait]
+impl JobSource for PublishedJobs {
+    async fn jobs(&mut self) -> Result<Vec<Job>, JobsError> {
+        let jobs = self.jobs.jobs().await;
+        self.publisher.set_jobs(jobs.clone().map_err(|error| error.why));
+        jobs
+    }
+
+    fn requests(&self) -> u32 {
+        self.jobs.requests()
+    }
+
+    fn is_free(&self) -> bool {
+        self.jobs.is_free()
+    }
+
+    fn is_of_many(&self) -> bool {
+        self.jobs.is_of_many()
+    }
+
+    fn take_cluster(&mut self) -> Option<ClusterSummary> {
+        self.jobs.take_cluster()
+    }
+}
+
+/// What the relays of a cluster watch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RemoteJobs {
+    /// The jobs of all, or the reason for having no list; `None` while none has arrived.
+    pub jobs: Option<Result<Vec<Job>, Text>>,
+    /// Nodes that they watch without a job there.
+    pub hosts: BTreeSet<NodeName>,
+    /// Whether none of them lists jobs.
+    pub no_slurm: bool,
+}
+
+/// Lists by relay, with parts that have arrived so far.
+#[derive(Debug, Default)]
+struct Lists {
+    lists: BTreeMap<RelayId, Result<Vec<Job>, Text>>,
+    parts: BTreeMap<RelayId, (u32, Vec<Job>)>,
+}
+
+impl Lists {
+    /// Takes a part of a list; returns whether a list is complete. It may arrive before its relay's announcement.
+    fn take(&mut self, message: &Message, relays: &Relays) -> bool {
+        let part = header(message, PART).and_then(|part| part.split_once('/'));
+        let part = part.and_then(|(number, count)| Some((number.parse().ok()?, count.parse().ok()?)));
+        match (part, message::parse(&message.payload)) {
+            (Some(part), Some(jobs)) => self.take_part(part, jobs, relays),
+            _ => false,
+        }
+    }
+
+    fn take_part(&mut self, (number, count): (u32, u32), jobs: Jobs, relays: &Relays) -> bool {
+        let Jobs { relay, jobs, failed } = jobs;
+        if !(1..=count.min(MAX_PARTS)).contains(&number) {
+            return false;
+        }
+        if self.lists.len() + self.parts.len() >= 2 * MAX_RELAYS {
+            self.lists.retain(|relay, _| relays.contains_key(relay));
+            self.parts.retain(|relay, _| relays.contains_key(relay));
+        }
+        if let Some(why) = failed {
+            self.lists.insert(relay, Err(why));
+            return true;
+        }
+        let (last, list) = self.parts.remove(&relay).unwrap_or_default();
+        let (before, mut list) = if number == 1 { (0, Vec::new()) } else { (last, list) };
+        if before + 1 != number {
+            return false;
+        }
+        list.extend(jobs);
+        list.truncate(MAX_JOBS);
+        if number < count {
+            self.parts.insert(relay, (number, list));
+            return false;
+        }
+        self.lists.insert(relay, Ok(list));
+        true
+    }
+
+    /// Joins the lists of all relays. A job that several list is shown once.
+    fn joined(&self, relays: &Relays, cluster: &str) -> RemoteJobs {
+        let lists: Vec<_> = self
+            .lists
+            .iter()
+            .filter(|(relay, _)| relays.contains_key(relay))
+            .map(|(_, list)| list.as_ref())
+            .collect();
+        let mut jobs = BTreeMap::new();
+        for job in lists.iter().flatten().copied().flatten() {
+            jobs.entry(job.id).or_insert_with(|| job.clone());
+        }
+        let failed = lists.iter().find_map(|list| list.err().cloned());
+        let on_jobs: BTreeSet<_> = jobs.values().flat_map(|job: &Job| job.nodes.iter().cloned()).collect();
+        let no_slurm = !relays.is_empty() && relays.values().all(|(relay, _)| !relay.has_jobs);
+        let announced = relays.values().flat_map(|(relay, _)| relay.nodes.iter());
+        // Before the first list, nodes of jobs would be taken for others.
+        let is_listed = no_slurm || !lists.is_empty();
+        let hosts = announced.filter(|node| is_listed && !on_jobs.contains(*node)).cloned().collect();
+        let jobs = match failed {
+            _ if relays.is_empty() => {
+                Some(Err(format!("no relay publishes the cluster {cluster} over NATS").into()))
+            }
+            _ if lists.iter().any(Result::is_ok) => Some(Ok(jobs.into_values().collect())),
+            Some(why) => Some(Err(why)),
+            None => None,
+        };
+        RemoteJobs { jobs, hosts, no_slurm }
+    }
+}
+
+/// Follows the lists of all relays of the cluster.
+pub(crate) async fn follow(
+    bus: Bus,
+    cluster: String,
+    mut relays: watch::Receiver<Relays>,
+    joined: watch::Sender<RemoteJobs>,
+) {
+    let mut messages = subscribed(&bus, bus.subjects.jobs()).await;
+    let mut lists = Lists::default();
+    // Without any relay, nothing changes, and that is stated after a while.
+    let mut check = interval_at(Instant::now() + GONE, GONE);
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let is_new = tokio::select! {
+            message = messages.next() => match message {
+                Some(message) => lists.take(&message, &relays.borrow()),
+                None => return,
+            },
+            changed = relays.changed() => match changed {
+                Ok(()) => true,
+                Err(_) => return,
+            },
+            _ = check.tick() => true,
+        };
+        if is_new {
+            let now = lists.joined(&relays.borrow_and_update(), &cluster);
+            joined.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Launchers that share probes with other relays.
+
+use super::lease::{Claim, Leases, Standing};
+use super::publisher::Publisher;
+use super::viewer::Viewer;
+use async_trait::async_trait;
+use nodeglass_launch::{JobLauncher, LaunchError, Launcher, LoginState, NodeStream};
+use nodeglass_protocol::picture::LauncherStatus;
+use nodeglass_protocol::{JobId, NodeName, Text};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Interval of checks whether another relay took a node over.
+const CHECK: Duration = Duration::from_secs(1);
+
+/// Runs the probe of a node where this relay holds the lease, and else receives its lines from the relay that does.
+pub(crate) struct SharedLauncher {
+    pub(crate) inner: Arc<dyn Launcher>,
+    pub(crate) leases: Leases,
+    pub(crate) publisher: Publisher,
+    pub(crate) viewer: Viewer,
+}
+
+#[async_trait]
+impl Launcher for SharedLauncher {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn is_installed(&self) -> bool {
+        self.inner.is_installed()
+    }
+
+    fn status(&self) -> watch::Receiver<LauncherStatus> {
+        self.inner.status()
+    }
+
+    async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
+        let mut claim = self.leases.claim(node).await;
+        if claim == Claim::Others {
+            let viewed = self.viewer.launch(node).await;
+            if viewed.is_ok() {
+                return viewed;
+            }
+            // The relay that watched it may have died in between.
+            claim = self.leases.claim(node).await;
+            if claim == Claim::Others {
+                return viewed;
+            }
+        }
+        match claim {
+            Claim::Others | Claim::Unknown => {
+                let why = format!("which relay watches {node} is not known while NATS cannot be reached");
+                return Err(LaunchError::Unreachable { why: why.into() });
+            }
+            Claim::Ours => {}
+        }
+        match self.inner.launch(node).await {
+            Ok(stream) => {
+                let (leases, name) = (self.leases.clone(), node.clone());
+                Ok(self.publisher.tap(node, stream, move || {
+                    tokio::spawn(async move { leases.release(&name).await });
+                }))
+            }
+            Err(error) => {
+                self.publisher.failed(node, &Text::new(error.to_string()));
+                // Another relay may reach it.
+                self.leases.release(node).await;
+                Err(error)
+            }
+        }
+    }
+
+    fn job_launcher(&self) -> Option<Arc<dyn JobLauncher>> {
+        let inner = self.inner.job_launcher()?;
+        Some(Arc::new(SharedJobLauncher { inner, leases: self.leases.clone() }))
+    }
+
+    async fn login_state(&self) -> Option<LoginState> {
+        self.inner.login_state().await
+    }
+}
+
+/// Starts probes in jobs on the nodes of this relay only.
+struct SharedJobLauncher {
+    inner: Arc<dyn JobLauncher>,
+    leases: Leases,
+}
+
+#[async_trait]
+impl JobLauncher for SharedJobLauncher {
+    async fn launch_in(&self, job: JobId, node: &NodeName) -> Result<NodeStream, LaunchError> {
+        if self.leases.is_of_others(node) {
+            let why = format!("another relay watches {node}, and runs the probes in its jobs");
+            return Err(LaunchError::Throttled { why: why.into() });
+        }
+        self.inner.launch_in(job, node).await
+    }
+}
+
+/// Ends probes whose lease this relay lost.
+pub(crate) async fn keep_leases(leases: Leases, publisher: Publisher) {
+    let mut standing = leases.standing();
+    let mut tick = interval(CHECK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            changed = standing.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                let now = *standing.borrow_and_update();
+                match now {
+                    Standing::Fenced => {
+                        let why = "NATS cannot be reached, so another relay may watch this node by now".into();
+                        publisher.end_probes(&why, |_| true);
+                    }
+                    // What ran without the servers is claimed.
+                    Standing::Member => claim_all(&leases, &publisher).await,
+                    Standing::Starting | Standing::Alone => {}
+                }
+            }
+            _ = tick.tick() => end_lost(&leases, &publisher),
+        }
+    }
+}
+
+async fn claim_all(leases: &Leases, publisher: &Publisher) {
+    for node in publisher.nodes() {
+        leases.claim(&node).await;
+    }
+    end_lost(leases, publisher);
+}
+
+fn end_lost(leases: &Leases, publisher: &Publisher) {
+    publisher.end_probes(&"another relay watches this node now".into(), |node| leases.is_of_others(node));
+}
+
+/// Receives all nodes from other relays.
+pub(crate) struct ViewLauncher(pub(crate) Viewer);
+
+#[async_trait]
+impl Launcher for ViewLauncher {
+    fn name(&self) -> &'static str {
+        "nats"
+    }
+
+    async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
+        self.0.launch(node).await
+    }
+}

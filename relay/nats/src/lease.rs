@@ -1,0 +1,336 @@
+//! Leases: which relay runs the probe of a node, in a key-value bucket of JetStream.
+//!
+//! Each relay that may run probes renews one key; its leases are valid while it does. A node's key holds the relay that runs
+//! the probe there, and is taken by compare-and-swap. Each relay measures the age of others' renewals by its own monotonic
+//! clock, so that no clocks are compared.
+
+use super::connection::Bus;
+use super::message::{RelayId, node_of, token};
+use async_nats::jetstream::{self, kv};
+use futures_util::StreamExt;
+use nodeglass_protocol::{NodeName, Text};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+
+/// Time between two renewals of a relay.
+const RENEW: Duration = Duration::from_secs(1);
+/// Time after its last successful renewal began at which a relay stops its probes,
+const FENCE: Duration = Duration::from_millis(3_500);
+/// and after which others take over. The difference is the time for stopping.
+const EXPIRE: Duration = Duration::from_millis(5_500);
+/// Time between two renewals of the keys of nodes, and their maximum age: what a dead relay leaves behind disappears.
+const RENEW_NODES: Duration = Duration::from_secs(60);
+const MAX_AGE: Duration = Duration::from_secs(300);
+/// Time limit for one operation.
+const LIMIT: Duration = Duration::from_secs(2);
+/// Time at the start for which a relay waits for the servers before it goes on without them.
+const START_LIMIT: Duration = Duration::from_secs(3);
+/// Maximum number of attempts to take a key that others take as well.
+const ATTEMPTS: usize = 3;
+
+/// Whether this relay may run probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It has not reached the servers yet, and waits for a moment.
+    Starting,
+    /// The servers cannot be reached, and no other relay of this cluster is known: it runs all probes that it needs.
+    Alone,
+    /// It holds leases.
+    Member,
+    /// The servers cannot be reached, and other relays may run its probes by now.
+    Fenced,
+}
+
+/// The right to run the probe of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// This relay runs it.
+    Ours,
+    /// Another relay does.
+    Others,
+    /// Nobody can say; it is to be tried again.
+    Unknown,
+}
+
+/// The leases of this relay. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Leases {
+    bus: Bus,
+    bucket: String,
+    shared: Arc<Mutex<Shared>>,
+    standing: watch::Sender<Standing>,
+}
+
+#[derive(Default)]
+struct Shared {
+    store: Option<kv::Store>,
+    /// When the current state of the bucket was read.
+    read_at: Option<Instant>,
+    /// Other relays, by their last renewal.
+    relays: BTreeMap<RelayId, Instant>,
+    /// The relay of each node, and the revision of its key.
+    owners: BTreeMap<NodeName, (RelayId, u64)>,
+    /// The nodes of this relay.
+    own: BTreeSet<NodeName>,
+}
+
+impl Leases {
+    /// Starts to renew; `cluster` names the bucket.
+    pub(crate) fn start(bus: Bus, cluster: &str) -> Self {
+        let leases = Self {
+            bus,
+            bucket: format!("nodeglass-v1-{cluster}"),
+            shared: Arc::default(),
+            standing: watch::channel(Standing::Starting).0,
+        };
+        tokio::spawn(leases.clone().renew());
+        tokio::spawn(leases.clone().follow());
+        leases
+    }
+
+    /// Whether this relay may run probes.
+    pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.subscribe()
+    }
+
+    /// Claims the right to run the probe of a node.
+    pub(crate) async fn claim(&self, node: &NodeName) -> Claim {
+        let mut standing = self.standing.subscribe();
+        let settled = standing.wait_for(|standing| *standing != Standing::Starting);
+        // It ends in any case: `renew` leaves the first state.
+        let _ = timeout(2 * START_LIMIT, settled).await;
+        let standing = *self.standing.borrow();
+        match standing {
+            Standing::Alone => {
+                self.shared().own.insert(node.clone());
+                Claim::Ours
+            }
+            Standing::Starting | Standing::Fenced => Claim::Unknown,
+            Standing::Member => match timeout(2 * LIMIT, self.take(node)).await {
+                Ok(claim) => claim,
+                Err(_) => Claim::Unknown,
+            },
+        }
+    }
+
+    /// Gives a node up, so that other relays need not wait.
+    pub(crate) async fn release(&self, node: &NodeName) {
+        let (store, revision) = {
+            let mut shared = self.shared();
+            shared.own.remove(node);
+            let id = self.bus.id;
+            let held =
+                shared.owners.get(node).filter(|(owner, _)| *owner == id).map(|(_, revision)| *revision);
+            (shared.store.clone(), held)
+        };
+        if let (Some(store), Some(revision)) = (store, revision) {
+            // Without it, the key expires.
+            let key = key(node);
+            let deleted = timeout(LIMIT, store.delete_expect_revision(key, Some(revision))).await;
+            if let Ok(Ok(())) = deleted {
+                let mut shared = self.shared();
+                if shared.owners.get(node).is_some_and(|(_, current)| *current == revision) {
+                    shared.owners.remove(node);
+                }
+            }
+        }
+    }
+
+    /// Gives all up, at the end of this relay.
+    pub(crate) async fn leave(&self) {
+        let (store, nodes) = {
+            let shared = self.shared();
+            (shared.store.clone(), shared.own.clone())
+        };
+        for node in nodes {
+            self.release(&node).await;
+        }
+        if let Some(store) = store {
+            let _ = timeout(LIMIT, store.delete(relay_key(self.bus.id))).await;
+        }
+    }
+
+    /// Whether another relay holds the lease of a node, and is alive.
+    pub(crate) fn is_of_others(&self, node: &NodeName) -> bool {
+        let owner = self.shared().owners.get(node).map(|(owner, _)| *owner);
+        owner.is_some_and(|owner| owner != self.bus.id && self.is_alive(owner))
+    }
+
+    /// Takes the key of a node by compare-and-swap.
+    async fn take(&self, node: &NodeName) -> Claim {
+        let Some(store) = self.shared().store.clone() else { return Claim::Unknown };
+        for _ in 0..ATTEMPTS {
+            let entry = match store.entry(key(node)).await {
+                Ok(entry) => entry.filter(|entry| entry.operation == kv::Operation::Put),
+                Err(_) => return Claim::Unknown,
+            };
+            let value = self.bus.id.to_string().into();
+            let revision = match entry {
+                None => store.create(key(node), value).await.ok(),
+                Some(entry) => match owner(&entry.value) {
+                    Some(owner) if owner != self.bus.id && self.is_alive(owner) => {
+                        self.shared().owners.insert(node.clone(), (owner, entry.revision));
+                        return Claim::Others;
+                    }
+                    _ => store.update(key(node), value, entry.revision).await.ok(),
+                },
+            };
+            if let Some(revision) = revision {
+                let mut shared = self.shared();
+                shared.owners.insert(node.clone(), (self.bus.id, revision));
+                shared.own.insert(node.clone());
+                return Claim::Ours;
+            }
+        }
+        Claim::Unknown
+    }
+
+    /// Whether another relay renewed its key recently; an unknown one may have, until the bucket has been watched for
+    /// long enough.
+    fn is_alive(&self, relay: RelayId) -> bool {
+        let shared = self.shared();
+        let since = shared.relays.get(&relay).copied().or(shared.read_at);
+        since.is_none_or(|at| at.elapsed() < EXPIRE)
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Renews this relay's key, and decides what it may do.
+    async fn renew(self) {
+        let began = Instant::now();
+        let mut renewed_at = None;
+        let mut nodes_at = Instant::now();
+        let mut tick = interval(RENEW);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let at = Instant::now();
+            match timeout(RENEW, self.renew_once()).await {
+                Ok(Ok(())) => renewed_at = Some(at),
+                Ok(Err(why)) => tracing::debug!(%why, "no lease over NATS"),
+                Err(_) => {}
+            }
+            if let Some(at) = renewed_at {
+                let is_valid = at.elapsed() < FENCE;
+                self.settle(if is_valid { Standing::Member } else { self.without_servers() });
+            } else if began.elapsed() >= START_LIMIT {
+                self.settle(Standing::Alone);
+            }
+            if nodes_at.elapsed() >= RENEW_NODES && *self.standing.borrow() == Standing::Member {
+                nodes_at = Instant::now();
+                tokio::spawn(self.clone().renew_nodes());
+            }
+        }
+    }
+
+    fn settle(&self, standing: Standing) {
+        let changed = self.standing.send_if_modified(|now| std::mem::replace(now, standing) != standing);
+        if changed && standing == Standing::Fenced {
+            tracing::warn!(
+                "NATS cannot be reached, and other relays of this cluster may watch its nodes by now: this relay stops \
+                 its probes until NATS is back"
+            );
+        }
+    }
+
+    /// The rule for a loss of the servers: a relay that knows of others gives up its nodes.
+    fn without_servers(&self) -> Standing {
+        if self.shared().relays.is_empty() { Standing::Alone } else { Standing::Fenced }
+    }
+
+    async fn renew_once(&self) -> Result<(), Text> {
+        if !self.bus.is_up() {
+            return Err("not connected".into());
+        }
+        let store = self.store().await?;
+        let renewed = store.put(relay_key(self.bus.id), "".into()).await;
+        if renewed.is_err() {
+            // The bucket may have gone with a server's storage.
+            self.shared().store = None;
+        }
+        renewed.map(drop).map_err(|error| error.to_string().into())
+    }
+
+    /// The bucket, which the first relay creates.
+    async fn store(&self) -> Result<kv::Store, Text> {
+        if let Some(store) = self.shared().store.clone() {
+            return Ok(store);
+        }
+        let context = jetstream::new(self.bus.client.clone());
+        let config = kv::Config {
+            bucket: self.bucket.clone(),
+            description: "Which relay of nodeglass runs the probe of a node".to_owned(),
+            history: 1,
+            max_age: MAX_AGE,
+            max_value_size: 64,
+            max_bytes: 8 << 20,
+            ..kv::Config::default()
+        };
+        let store = match context.get_key_value(self.bucket.clone()).await {
+            Ok(store) => store,
+            Err(_) => context.create_key_value(config).await.map_err(|error| Text::new(error.to_string()))?,
+        };
+        self.shared().store = Some(store.clone());
+        Ok(store)
+    }
+
+    /// Renews the keys of this relay's nodes, so that they do not expire, and takes those that it ran while alone.
+    async fn renew_nodes(self) {
+        let own: Vec<_> = self.shared().own.iter().cloned().collect();
+        for node in own {
+            self.take(&node).await;
+        }
+    }
+
+    /// Follows the bucket.
+    async fn follow(self) {
+        loop {
+            let store = self.shared().store.clone();
+            if let Some(store) = store
+                && let Ok(mut changes) = store.watch_with_history(">").await
+            {
+                self.shared().read_at = Some(Instant::now());
+                while let Some(Ok(entry)) = changes.next().await {
+                    self.handle(&entry);
+                }
+            }
+            sleep(RENEW).await;
+        }
+    }
+
+    fn handle(&self, entry: &kv::Entry) {
+        let is_put = entry.operation == kv::Operation::Put;
+        let mut shared = self.shared();
+        if let Some(relay) = entry.key.strip_prefix("relay.").and_then(|id| id.parse().ok()) {
+            if is_put && relay != self.bus.id {
+                shared.relays.insert(relay, Instant::now());
+                shared.relays.retain(|_, at| at.elapsed() < MAX_AGE);
+            } else {
+                shared.relays.remove(&relay);
+            }
+        } else if let Some(node) = entry.key.strip_prefix("node.").and_then(node_of) {
+            match owner(&entry.value).filter(|_| is_put) {
+                Some(owner) => drop(shared.owners.insert(node, (owner, entry.revision))),
+                None => drop(shared.owners.remove(&node)),
+            }
+        }
+    }
+}
+
+fn key(node: &NodeName) -> String {
+    format!("node.{}", token(node))
+}
+
+fn relay_key(relay: RelayId) -> String {
+    format!("relay.{relay}")
+}
+
+/// The relay that a node's key holds.
+fn owner(value: &[u8]) -> Option<RelayId> {
+    str::from_utf8(value).ok()?.parse().ok()
+}

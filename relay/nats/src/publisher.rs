@@ -1,0 +1,238 @@
+//! The publishing side: answers requests for nodes on which this relay runs probes, and announces them.
+
+use super::connection::Bus;
+use super::message::{self, Announcement, END, Interest, Jobs, MAX_NODES, NodeRequest, PART, RELAY, RelayId};
+use super::tap::{Command, INTEREST_LIMIT, MAX_VIEWERS, Pipes, Tap, header_text};
+use async_nats::{HeaderMap, Message, Subscriber};
+use futures_util::StreamExt;
+use nodeglass_launch::{NodeStream, PIPE_DEPTH};
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::version::PROBE_WIRE;
+use nodeglass_protocol::{NodeName, Text};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// Time between two announcements.
+const ANNOUNCE: Duration = Duration::from_secs(2);
+/// Capacity of the channel of a tap.
+const COMMANDS: usize = 64;
+/// Maximum number of nodes whose failure is remembered.
+const MAX_FAILURES: usize = MAX_NODES;
+
+/// Publishes the probes and jobs of this relay. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Publisher {
+    bus: Bus,
+    user: Text,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Running taps.
+    taps: BTreeMap<NodeName, mpsc::Sender<Command>>,
+    /// Why other nodes have none.
+    failures: HashMap<NodeName, Text>,
+    /// Relays that need the jobs.
+    job_viewers: HashMap<RelayId, Instant>,
+    /// The newest list, if this relay has one.
+    jobs: Option<Result<Vec<Job>, Text>>,
+}
+
+impl Publisher {
+    /// Starts to answer and to announce.
+    pub(crate) fn start(bus: Bus, user: Text) -> Self {
+        let publisher = Self { bus, user, shared: Arc::default() };
+        tokio::spawn(publisher.clone().serve_requests());
+        tokio::spawn(publisher.clone().serve_interest());
+        tokio::spawn(publisher.clone().announce());
+        publisher
+    }
+
+    /// Publishes the output of a probe that was just started.
+    pub(crate) fn tap(
+        &self,
+        node: &NodeName,
+        inner: NodeStream,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> NodeStream {
+        let (stdout, session_stdout) = mpsc::channel(PIPE_DEPTH);
+        let (session_stdin, stdin) = mpsc::channel(PIPE_DEPTH);
+        let (end, session_end) = oneshot::channel();
+        let (commands, received) = mpsc::channel(COMMANDS);
+        let tap = Tap::new(self.bus.clone(), node.clone(), inner.stdin.clone());
+        {
+            let mut shared = self.shared();
+            shared.failures.remove(node);
+            shared.taps.insert(node.clone(), commands.clone());
+        }
+        let (publisher, node) = (self.clone(), node.clone());
+        tokio::spawn(async move {
+            tap.run(inner, Pipes { stdout, stdin, end }, received).await;
+            let mut shared = publisher.shared();
+            // A newer one may have taken its place.
+            if shared.taps.get(&node).is_some_and(|current| current.same_channel(&commands)) {
+                shared.taps.remove(&node);
+            }
+            drop(shared);
+            ended();
+        });
+        NodeStream { stdout: session_stdout, stdin: session_stdin, end: session_end }
+    }
+
+    /// Notes why a node has no probe.
+    pub(crate) fn failed(&self, node: &NodeName, why: &Text) {
+        let mut shared = self.shared();
+        if shared.failures.len() < MAX_FAILURES {
+            shared.failures.insert(node.clone(), why.clone());
+        }
+    }
+
+    /// Ends probes that this relay may no longer run.
+    pub(crate) fn end_probes(&self, why: &Text, is_ended: impl Fn(&NodeName) -> bool) {
+        let shared = self.shared();
+        for (_, tap) in shared.taps.iter().filter(|(node, _)| is_ended(node)) {
+            // A tap with a full queue is stalled: its session waits for nothing else.
+            let (tap, why) = (tap.clone(), why.clone());
+            tokio::spawn(async move { drop(tap.send(Command::Yield(why)).await) });
+        }
+    }
+
+    /// The nodes on which this relay runs probes.
+    pub(crate) fn nodes(&self) -> Vec<NodeName> {
+        self.shared().taps.keys().take(MAX_NODES).cloned().collect()
+    }
+
+    /// Publishes a list of jobs, or the reason for having none, if a relay needs it.
+    pub(crate) fn set_jobs(&self, jobs: Result<Vec<Job>, Text>) {
+        self.shared().jobs = Some(jobs);
+        self.send_jobs();
+    }
+
+    fn shared(&self) -> std::sync::MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send_jobs(&self) {
+        let mut shared = self.shared();
+        shared.job_viewers.retain(|_, at| at.elapsed() < INTEREST_LIMIT);
+        let Some(jobs) = shared.jobs.as_ref().filter(|_| !shared.job_viewers.is_empty()) else { return };
+        let parts = match jobs {
+            Ok(jobs) => parts(self.bus.id, jobs),
+            Err(why) => vec![Jobs { relay: self.bus.id, jobs: Vec::new(), failed: Some(why.clone()) }],
+        };
+        let count = parts.len();
+        for (number, part) in parts.iter().enumerate() {
+            let mut headers = HeaderMap::new();
+            headers.insert(RELAY, self.bus.id.to_string());
+            headers.insert(PART, format!("{}/{count}", number + 1));
+            self.bus.send(self.bus.subjects.jobs(), headers, message::encode(part));
+        }
+    }
+
+    async fn serve_requests(self) {
+        let mut requests = subscribed(&self.bus, self.bus.subjects.all_requests()).await;
+        while let Some(message) = requests.next().await {
+            self.handle_request(&message);
+        }
+    }
+
+    fn handle_request(&self, message: &Message) {
+        let node = self.bus.subjects.node(&message.subject);
+        let (Some(node), Some(request)) = (node, message::parse::<NodeRequest>(&message.payload)) else {
+            return;
+        };
+        if request.relay == self.bus.id {
+            return;
+        }
+        let reply = message.reply.as_ref().map(ToString::to_string);
+        let shared = self.shared();
+        if let Some(tap) = shared.taps.get(&node) {
+            // A full queue: the relay asks again.
+            let _ = tap.try_send(Command::Request(request, reply));
+        } else if let (Some(why), Some(reply)) = (shared.failures.get(&node), reply) {
+            let mut headers = HeaderMap::new();
+            headers.insert(RELAY, self.bus.id.to_string());
+            headers.insert(END, header_text(why));
+            self.bus.send(reply, headers, bytes::Bytes::new());
+        }
+    }
+
+    async fn serve_interest(self) {
+        let mut interest = subscribed(&self.bus, self.bus.subjects.interest()).await;
+        while let Some(message) = interest.next().await {
+            let Some(interest) = message::parse::<Interest>(&message.payload) else { continue };
+            if interest.relay != self.bus.id {
+                self.handle_interest(interest);
+            }
+        }
+    }
+
+    fn handle_interest(&self, Interest { relay, jobs, nodes }: Interest) {
+        let mut shared = self.shared();
+        for (node, sampling) in nodes {
+            if let Some(tap) = shared.taps.get(&node) {
+                let _ = tap.try_send(Command::Interest(relay, sampling));
+            }
+        }
+        let is_known = shared.job_viewers.contains_key(&relay);
+        if jobs && (is_known || shared.job_viewers.len() < MAX_VIEWERS) {
+            shared.job_viewers.insert(relay, Instant::now());
+            drop(shared);
+            if !is_known {
+                self.send_jobs();
+            }
+        }
+    }
+
+    async fn announce(self) {
+        let mut tick = interval(ANNOUNCE);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let announcement = Announcement {
+                relay: self.bus.id,
+                user: self.user.clone(),
+                version: env!("CARGO_PKG_VERSION").into(),
+                wire: PROBE_WIRE,
+                has_jobs: self.shared().jobs.is_some(),
+                nodes: self.nodes(),
+            };
+            let subject = self.bus.subjects.announce(self.bus.id);
+            self.bus.send(subject, HeaderMap::new(), message::encode(&announcement));
+            // Viewers that left are forgotten, so that one that returns receives the list at once.
+            self.shared().job_viewers.retain(|_, at| at.elapsed() < INTEREST_LIMIT);
+        }
+    }
+}
+
+/// Subscribes, as soon as the connection accepts it.
+pub(crate) async fn subscribed(bus: &Bus, subject: String) -> Subscriber {
+    loop {
+        match bus.client.subscribe(subject.clone()).await {
+            Ok(subscriber) => return subscriber,
+            Err(error) => tracing::warn!(%error, subject, "cannot subscribe over NATS; it is tried again"),
+        }
+        tokio::time::sleep(ANNOUNCE).await;
+    }
+}
+
+/// Splits a list of jobs into messages. Jobs beyond the maximum number of parts are left out.
+fn parts(relay: RelayId, jobs: &[Job]) -> Vec<Jobs> {
+    let (mut parts, mut part, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for job in jobs {
+        let size = serde_json::to_vec(job).map_or(0, |json| json.len() + 1);
+        if bytes + size > message::MAX_SENT {
+            parts.push(Jobs { relay, jobs: std::mem::take(&mut part), failed: None });
+            bytes = 0;
+        }
+        bytes += size;
+        part.push(job.clone());
+    }
+    parts.push(Jobs { relay, jobs: part, failed: None });
+    parts.truncate(message::MAX_PARTS as usize);
+    parts
+}
