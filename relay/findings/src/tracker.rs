@@ -229,6 +229,23 @@ impl Tracker {
             changed |= self.observe(detection, extra_ms, now);
         }
         self.hand_over(&charged, now);
+        changed |= self.end_absent(&unknown, &unread, now);
+        let can_be_seen = |key: &str, earlier: &Earlier| {
+            (has_jobs || !earlier.is_of_job)
+                && earlier.nodes.iter().all(|node| read.contains(node))
+                && !unknown.iter().any(|prefix| is_of(key, prefix))
+        };
+        self.forget_earlier(can_be_seen, thresholds, now.relay_ms);
+        let before = self.tracks.len();
+        self.tracks.retain(|_, track| track.is_kept(now.wall_ms()));
+        self.bound();
+        changed || self.tracks.len() != before
+    }
+
+    /// Ends findings that were not seen for long enough, and pauses those that cannot be seen. Returns whether a
+    /// confirmed one changed.
+    fn end_absent(&mut self, unknown: &[String], unread: &BTreeSet<NodeName>, now: Now) -> bool {
+        let mut changed = false;
         let (now_ms, wall_ms) = (now.relay_ms, now.wall_ms());
         for (key, track) in &mut self.tracks {
             if track.last_ms == now_ms || track.finding.ended_ms.is_some() {
@@ -256,16 +273,7 @@ impl Tracker {
             // It may be over: it costs nothing more unless it is seen again.
             changed |= track.stop_cost(wall_ms, wall_ms.saturating_add(clear_ms)) && track.is_confirmed;
         }
-        let can_be_seen = |key: &str, earlier: &Earlier| {
-            (has_jobs || !earlier.is_of_job)
-                && earlier.nodes.iter().all(|node| read.contains(node))
-                && !unknown.iter().any(|prefix| is_of(key, prefix))
-        };
-        self.forget_earlier(can_be_seen, thresholds, now_ms);
-        let before = self.tracks.len();
-        self.tracks.retain(|_, track| track.is_kept(wall_ms));
-        self.bound();
-        changed || self.tracks.len() != before
+        changed
     }
 
     /// Begins the cost of stragglers that jobs wait for instead of the `charged` ones: these cost the time before.

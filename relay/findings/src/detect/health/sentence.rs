@@ -138,6 +138,13 @@ struct Memory {
     advice: Option<String>,
 }
 
+/// Repairs of memory that failed or are pending, with their sentence and the action that is needed.
+const REPAIRS: [(FlagKind, &str, &str); 3] = [
+    (FlagKind::RemapFailed, "remapping a row of memory failed", "the GPU must be replaced"),
+    (FlagKind::RemapPending, "a row remap is pending", "the GPU needs a reset"),
+    (FlagKind::RetirePending, "a page retirement is pending", "the node needs a reboot"),
+];
+
 fn memory(group: &Group<'_>) -> Memory {
     let flags: Vec<Flag> =
         group.gpus.iter().flat_map(|affected| flags::for_gpu(affected.node, affected.gpu)).collect();
@@ -148,18 +155,18 @@ fn memory(group: &Group<'_>) -> Memory {
         .filter_map(|affected| affected.gpu.row.value(GpuField::EccUncorrected))
         .fold(0, u64::saturating_add);
     let number = group.gpus.iter().find_map(|affected| affected.xid);
-    let (what, reason) = if has(FlagKind::EccUncorrected) {
-        let errors = usize::try_from(errors).unwrap_or(usize::MAX);
-        (text::count(errors, "uncorrected memory error", "uncorrected memory errors"), "memory error")
-    } else if has(FlagKind::RemapFailed) {
-        ("remapping a row of memory failed".to_owned(), "row remap failed")
-    } else if has(FlagKind::RemapPending) {
-        ("a row remap is pending".to_owned(), "row remap pending")
-    } else if has(FlagKind::RetirePending) {
-        ("a page retirement is pending".to_owned(), "page retirement pending")
-    } else {
-        let what = number.and_then(xid::meaning).map_or("memory error", |(text, _)| text);
-        (what.to_owned(), if number == Some(63) { "row remapped" } else { "memory error" })
+    let repair = REPAIRS.iter().find(|(kind, ..)| has(*kind));
+    let (what, reason) = match repair {
+        _ if has(FlagKind::EccUncorrected) => {
+            let errors = usize::try_from(errors).unwrap_or(usize::MAX);
+            let what = text::count(errors, "uncorrected memory error", "uncorrected memory errors");
+            (what, FlagKind::EccUncorrected.phrase())
+        }
+        Some((kind, what, _)) => ((*what).to_owned(), kind.phrase()),
+        None => {
+            let what = number.and_then(xid::meaning).map_or("memory error", |(text, _)| text);
+            (what.to_owned(), (number == Some(63)).then_some("row remapped"))
+        }
     };
     let number = number.map(|number| format!(" (Xid {number})")).unwrap_or_default();
     let has_errors = has(FlagKind::EccUncorrected);
@@ -171,16 +178,7 @@ fn memory(group: &Group<'_>) -> Memory {
             "since the driver was loaded; none occurred since nodeglass began to read this GPU".to_owned()
         }
     });
-    let repair = if has(FlagKind::RemapFailed) {
-        Some("the GPU must be replaced")
-    } else if has(FlagKind::RemapPending) {
-        Some("the GPU needs a reset")
-    } else if has(FlagKind::RetirePending) {
-        Some("the node needs a reboot")
-    } else {
-        None
-    };
-    let advice = repair.map(|repair| match is_uncorrected {
+    let advice = repair.map(|(.., repair)| match is_uncorrected {
         true => format!(
             "Restart on another node from a checkpoint before the error, and report it to the administrators: {repair}"
         ),
@@ -189,7 +187,7 @@ fn memory(group: &Group<'_>) -> Memory {
     let is_old = has_errors && !is_uncorrected;
     let advice =
         advice.or_else(|| is_old.then(|| "Report it to the administrators if the count grows".to_owned()));
-    Memory { what: format!("{what}{number}"), reason, evidence, advice }
+    Memory { what: format!("{what}{number}"), reason: reason.unwrap_or("memory error"), evidence, advice }
 }
 
 /// Names the GPUs: `Rank 35 (gpu-h05 GPU 3)`, `4 GPUs on gpu-h05`, `12 GPUs on 3 nodes`.
