@@ -33,16 +33,26 @@ const SAFE: &str = "u=$(id -u); safe() { set -- $2 $(ls -ldn \"$1\" 2>/dev/null)
     case $2 in $1*) ;; *) return 1;; esac; case $4 in 0|$u) ;; *) return 1;; esac; \
     case $2 in ????????w*|?????w*+) return 1;; ?????w*) [ $5 -eq $4 ];; esac; }";
 
+/// Shell functions: `enter` changes into the folder `$1` of a folder that others may write to, if nobody else
+/// can choose what is in it. The folder that was entered is judged by the kernel's path of it, so that no time
+/// is left between check and use. A link is refused even if it leads to a folder of the user: files that
+/// others wrote and the user unpacked belong to the user, too. So is a folder in one without the sticky bit
+/// (`firm`), where others could give this name to any folder of the user beside it.
+const ENTER: &str = "firm() { set -- $(ls -ldn . 2>/dev/null); \
+    case $1 in d????????[tT]*) case $3 in 0|$u) return 0;; esac;; esac; safe . d; }; \
+    is_here() { [ \"$(pwd -P)\" = \"$1\" ] && safe . d; }; \
+    enter() { cd \"${1%/*}/\" 2>/dev/null && firm && d=$(pwd -P) && cd \"./${1##*/}\" 2>/dev/null && is_here \"${d%/}/${1##*/}\"; }";
+
 /// A shell function: prepares the folder `$2`, displayed as `$1`, for a file `$t`, or reports why it
 /// cannot. `$3` is `own` below the home, where links are followed and too open a mode is fixed. Elsewhere
 /// another user may have been first: the folder is created in one step, and an existing one must belong
 /// to the user.
-const FIT: &str = "w=; say() { w=\"$w; $1: ${2##*: }\"; }; report() { echo \"nodeglass-upload: ${w#; }; |\" >&2; }; fit() { \
-    if [ $3 = own ]; then e=$(mkdir -p \"$2\" 2>&1) || { say \"$1\" \"$e\"; return 1; }; \
+const FIT: &str = "w=; say() { w=\"$w; $1: ${2##*: }\"; }; report() { echo \"nodeglass-upload: ${w#; }; |\" >&2; }; \
+    shut() { say \"$1\" \"belongs to another user, or can be written or exchanged by others\"; }; fit() { \
+    if [ $3 = own ]; then e=$(mkdir -p \"$2\" 2>&1) && e=$(cd \"$2\" 2>&1) && cd \"$2\" || { say \"$1\" \"$e\"; return 1; }; \
+    chmod 700 . 2>/dev/null; safe . d || { shut \"$1\"; return 1; }; \
     else e=$(mkdir \"$2\" 2>&1) || [ -e \"$2\" ] || [ -L \"$2\" ] || { say \"$1\" \"$e\"; return 1; }; \
-    safe \"$2\" d || { say \"$1\" \"belongs to another user or can be written by others\"; return 1; }; fi; \
-    e=$(cd \"$2\" 2>&1) && cd \"$2\" || { say \"$1\" \"$e\"; return 1; }; [ $3 = own ] && chmod 700 . 2>/dev/null; \
-    safe . d || { say \"$1\" \"belongs to another user or can be written by others\"; return 1; }; \
+    enter \"$2\" || { shut \"$1\"; return 1; }; fi; \
     rm -f $t; e=$( { printf \"#\\041/bin/sh\\n\" | cat > $t; } 2>&1 ) && [ -s $t ] && chmod 700 $t \
     || { rm -f $t; say \"$1\" \"${e:-cannot be written}\"; return 1; }; \
     $t 2>/dev/null || { rm -f $t; say \"$1\" \"programs cannot be run from there (mounted noexec)\"; return 1; }; rm -f $t; }";
@@ -82,7 +92,7 @@ impl UploadScript {
         let tries = tries.join(" || ");
         // `set -C`: creates a new file, never following a link of that name.
         let command = format!(
-            "exec sh -c 'cd; umask 077; t=./.new-{random:016x}; {SAFE}; {FIT}; {tries} || {{ report; exit {NO_PLACE}; }}; set -C; \
+            "exec sh -c 'cd; umask 077; t=./.new-{random:016x}; {SAFE}; {ENTER}; {FIT}; {tries} || {{ report; exit {NO_PLACE}; }}; set -C; \
              find . -name \"node-probe-*\" -mtime +7 -exec rm -f {{}} +; find . -name \".new-*\" -mtime +1 -exec rm -f {{}} +; \
              printf \"\\036NODEGLASS-UPLOAD %s\\n\" $n; e=$( {{ cat > $t; }} 2>&1 ) && [ $(wc -c < $t) -eq {len} ] && \
              chmod 700 $t && mv -f $t ./node-probe-{hash} && exit 0; \
@@ -134,18 +144,22 @@ impl ProbeBinary {
         let hash = self.hash16();
         let arguments = format!("--expect {hash} --relay {relay:016x}");
         // From within the folder: what was checked cannot be exchanged any more.
-        let run = format!(
-            "run() {{ cd \"$1\" 2>/dev/null && safe . d && safe \"$2\" - && [ -x \"$2\" ] && exec \"$2\" {arguments}; }}"
-        );
-        let uploaded: String =
-            PLACES.iter().map(|(_, folder, _)| format!("run \"{folder}\" ./node-probe-{hash}; ")).collect();
+        let run = format!("run() {{ safe \"$1\" - && [ -x \"$1\" ] && exec \"$1\" {arguments}; }}");
+        let uploaded = PLACES.iter().map(|(_, folder, is_shared)| match is_shared {
+            true => format!("enter \"{folder}\" && run ./node-probe-{hash}; "),
+            false => format!("cd \"{folder}\" 2>/dev/null && safe . d && run ./node-probe-{hash}; "),
+        });
+        let uploaded: String = uploaded.collect();
+        // On the node, others may have put a link at this path, which leads to no link here.
         let same = self.path().to_str().filter(|path| is_plain(path)).and_then(|path| path.rsplit_once('/'));
-        let same = same.map_or_else(String::new, |(folder, name)| format!("run {folder}/ ./{name}; "));
+        let same = same.map_or_else(String::new, |(folder, name)| {
+            format!("cd {folder}/ 2>/dev/null && is_here {folder} && run ./{name}; ")
+        });
         // A shared home may hold a probe for another processor at the same path.
         let machine = self.needs.machine.unwrap_or("*");
         let platform = Platform::COMMAND;
         format!(
-            "exec sh -c 'cd; {SAFE}; {run}; case $(uname -m) in {machine}) {uploaded}{same};; esac; {platform}; exit {MISSING}'"
+            "exec sh -c 'cd; {SAFE}; {ENTER}; {run}; case $(uname -m) in {machine}) {uploaded}{same};; esac; {platform}; exit {MISSING}'"
         )
     }
 }
@@ -275,6 +289,7 @@ mod tests {
             let base = tempfile::tempdir().unwrap();
             let base = base.path().canonicalize().unwrap();
             create_dir_all(base.join("tmp")).unwrap();
+            set_permissions(base.join("tmp"), Permissions::from_mode(0o1777)).unwrap();
             create_dir_all(base.join("evil")).unwrap();
             let is_theirs = theirs(&base.join("evil"));
             prepare(&base.join(format!("tmp/nodeglass-{own_uid}")));
@@ -303,13 +318,121 @@ mod tests {
             return;
         }
         assert_eq!(place, Some(3), "{message}");
-        // The worst possible timing: the folder is exchanged for theirs, or for a link, right after it was checked.
+        // The worst possible timing: the folder is exchanged for theirs, for a link to it or to one of the user's,
+        // right after the folder above it was checked.
         let own = format!("BASE/tmp/nodeglass-{own_uid}");
-        let checked = format!("case $2 in *tmp/nodeglass-*) rm -rf {own}; ");
-        for swap in ["mv BASE/evil {own}; mkdir BASE/evil;; esac", "ln -s BASE/evil {own};; esac"] {
+        let checked = format!("case $PWD in */tmp) rm -rf {own}; ");
+        for swap in [
+            "mv BASE/evil {own}; mkdir BASE/evil;; esac",
+            "ln -s BASE/evil {own};; esac",
+            "mkdir BASE/mine; ln -s BASE/mine {own};; esac",
+        ] {
             let swap = format!("{checked}{}", swap.replace("{own}", &own));
             let (place, _, message) = chosen(&|_| {}, &swap);
             assert_eq!(place, Some(3), "{swap}: {message}");
+        }
+        // Where anybody may rename anything, no folder is safe.
+        let unsticky = |path: &Path| {
+            set_permissions(path.parent().unwrap(), Permissions::from_mode(0o777)).unwrap();
+        };
+        assert_eq!(chosen(&unsticky, "").0, Some(3));
+    }
+
+    /// Users of the tests.
+    const VICTIM: u32 = 64_101;
+    const ATTACKER: u32 = 64_102;
+
+    /// A shell of one of the users, with `tmp` of `base` as the place for uploads that others may write to.
+    fn shell_of(uid: u32, base: &Path, command: &str) -> Command {
+        use std::os::unix::process::CommandExt;
+        let mut shell = Command::new("/bin/sh");
+        let command = command.replace("/dev/shm", base.join("shm").to_str().unwrap());
+        shell.args(["-c", &command]).env("PATH", SEARCH).current_dir("/").uid(uid).gid(uid);
+        shell
+            .env("HOME", base.join("home"))
+            .env("XDG_RUNTIME_DIR", "/dev/null")
+            .env("TMPDIR", base.join("tmp"));
+        shell
+    }
+
+    /// Exchanges the folder of the uploads of `VICTIM` in `tmp`, as fast as a shell can, for: the attacker's own
+    /// folder, a link to it, a link to what the victim unpacked, and that itself, where the folder lets anybody
+    /// rename it. Writes a line to `swaps` each time.
+    fn attack(base: &Path) -> std::process::Child {
+        let script = format!(
+            "cd {0}/tmp; n=nodeglass-{VICTIM}; while :; do echo >> {0}/swaps; \
+             mv theirs $n; mv $n theirs; ln -s {0}/tmp/theirs $n; rm $n; ln -s {0}/unpacked $n; rm $n; \
+             mv unpacked $n && mv $n unpacked; mv -T $n aside.$$ && rm -rf aside.$$; done 2>/dev/null",
+            base.display()
+        );
+        shell_of(ATTACKER, base, &script).spawn().unwrap()
+    }
+
+    /// Folders of both users. The victim unpacked a program of the attacker's that has the probe's name.
+    fn two_users(base: &Path, hash: &str, tmp_mode: u32) -> bool {
+        set_permissions(base, Permissions::from_mode(0o755)).unwrap();
+        let evil = "#!/bin/sh\necho evil\n";
+        for (folder, uid, mode) in [
+            ("tmp", 0, tmp_mode),
+            ("shm", 0, 0o1777),
+            ("home", VICTIM, 0o755),
+            ("unpacked", VICTIM, 0o755),
+            ("tmp/unpacked", VICTIM, 0o755),
+            ("tmp/theirs", ATTACKER, 0o755),
+        ] {
+            let path = base.join(folder);
+            create_dir_all(&path).unwrap();
+            let program = path.join(format!("node-probe-{hash}"));
+            if folder.ends_with("unpacked") || folder.ends_with("theirs") {
+                write(&program, evil).unwrap();
+                set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+                if std::os::unix::fs::chown(&program, Some(uid), Some(uid)).is_err() {
+                    return false;
+                }
+            }
+            if std::os::unix::fs::chown(&path, Some(uid), Some(uid)).is_err() {
+                return false;
+            }
+            set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        }
+        write(base.join("swaps"), "").unwrap();
+        std::os::unix::fs::chown(base.join("swaps"), Some(ATTACKER), None).is_ok()
+    }
+
+    #[test]
+    fn t24_another_user_who_races_check_and_start_runs_no_program() {
+        for tmp_mode in [0o1777, 0o777] {
+            let base = tempfile::tempdir().unwrap();
+            let base = base.path().canonicalize().unwrap();
+            let genuine = install(&base.join("opt"), "genuine");
+            let probe = ProbeBinary::find(Some(&genuine)).unwrap();
+            if !two_users(&base, probe.hash16(), tmp_mode) {
+                eprintln!("skipped: only root can act as two users");
+                return;
+            }
+            let output = |command: &mut Command| String::from_utf8(command.output().unwrap().stdout).unwrap();
+            let unpacked = format!("{}/unpacked/node-probe-{}", base.display(), probe.hash16());
+            assert_eq!(output(&mut shell_of(VICTIM, &base, &unpacked)), "evil\n", "it can be run");
+            // No probe at the same path, and none in the home.
+            let run = probe.run_command(7).replace(base.join("opt").to_str().unwrap(), "/nonexistent");
+            let upload = UploadScript::new(&probe, Place(2), 7).command;
+            let mut attacker = attack(&base);
+            let swaps = || std::fs::read_to_string(base.join("swaps")).unwrap().len();
+            let mut printed = std::collections::BTreeSet::new();
+            let mut rounds = 0;
+            while rounds < 60 || swaps() < 60 {
+                assert!(attacker.try_wait().unwrap().is_none(), "the attack ended");
+                printed.insert(output(&mut shell_of(VICTIM, &base, &run)));
+                if rounds % 4 == 0 {
+                    let mut script = shell_of(VICTIM, &base, &upload);
+                    output(script.stdin(std::fs::File::open(&genuine).unwrap()));
+                }
+                rounds += 1;
+            }
+            attacker.kill().unwrap();
+            attacker.wait().unwrap();
+            assert!(!printed.contains("evil\n"), "{tmp_mode:o}: of {rounds} starts: {printed:?}");
+            assert!(printed.contains("genuine\n"), "{tmp_mode:o}: no upload was of use: {printed:?}");
         }
     }
 
