@@ -32,11 +32,6 @@ impl Form {
         }
     }
 
-    /// The form that a subprotocol selects.
-    pub fn of_subprotocol(name: &str) -> Option<Self> {
-        [Self::Binary, Self::Json].into_iter().find(|form| form.subprotocol() == name)
-    }
-
     /// Encodes a message; JSON is UTF-8.
     pub fn encode<M: Serialize>(self, message: &M) -> Vec<u8> {
         match self {

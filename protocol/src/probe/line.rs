@@ -44,6 +44,27 @@ pub enum ProbeLine<S = Sample, V = ProcessListReadings> {
     Usage(ProbeUsage),
 }
 
+impl<S, V> ProbeLine<S, V> {
+    /// Returns the line with another representation of samples and process readings.
+    pub fn map_into<T: From<S>, W: From<V>>(self) -> ProbeLine<T, W> {
+        match self {
+            Self::Sample(sample) => ProbeLine::Sample(Box::new((*sample).into())),
+            Self::ProcessReadings(readings) => ProbeLine::ProcessReadings(readings.into()),
+            Self::Hello(hello) => ProbeLine::Hello(hello),
+            Self::Processes(list) => ProbeLine::Processes(list),
+            Self::Health(report) => ProbeLine::Health(report),
+            Self::LinkRates(rates) => ProbeLine::LinkRates(rates),
+            Self::Heartbeat(heartbeat) => ProbeLine::Heartbeat(heartbeat),
+            Self::Event(event) => ProbeLine::Event(event),
+            Self::Response(response) => ProbeLine::Response(response),
+            Self::Bye(bye) => ProbeLine::Bye(bye),
+            Self::Piece(piece) => ProbeLine::Piece(piece),
+            Self::Notes(notes) => ProbeLine::Notes(notes),
+            Self::Usage(usage) => ProbeLine::Usage(usage),
+        }
+    }
+}
+
 /// Fragment of a line longer than [`super::MAX_LINE`]. The concatenated texts of all pieces are that line
 /// without its newline. Other lines may be interleaved, but not pieces of another line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -210,7 +210,7 @@ impl RecordedNodeEvent {
     fn into_event(self) -> NodeEvent {
         match self {
             Self::Connecting { failures } => NodeEvent::Connecting { failures },
-            Self::Line(line) => NodeEvent::Line(Box::new(parsed(*line))),
+            Self::Line(line) => NodeEvent::Line(Box::new(line.map_into())),
             Self::Lost { lines, sample } => NodeEvent::Lost { lines, sample },
             Self::Noise(text) => NodeEvent::Noise(text),
             Self::Down { why, retry_at_ms } => NodeEvent::Down { why, retry_at_ms },
@@ -222,38 +222,8 @@ impl RecordedNodeEvent {
 
 /// The form of a line; `None` for responses to requests, which are somebody's alone.
 fn recorded(line: ParsedLine) -> Option<RecordedLine> {
-    Some(match line {
-        ProbeLine::Sample(sample) => ProbeLine::Sample(Box::new((*sample).into())),
-        ProbeLine::ProcessReadings(readings) => ProbeLine::ProcessReadings(readings.into()),
-        ProbeLine::Hello(hello) => ProbeLine::Hello(hello),
-        ProbeLine::Processes(list) => ProbeLine::Processes(list),
-        ProbeLine::Health(report) => ProbeLine::Health(report),
-        ProbeLine::LinkRates(rates) => ProbeLine::LinkRates(rates),
-        ProbeLine::Heartbeat(heartbeat) => ProbeLine::Heartbeat(heartbeat),
-        ProbeLine::Event(event) => ProbeLine::Event(event),
-        ProbeLine::Bye(bye) => ProbeLine::Bye(bye),
-        ProbeLine::Notes(notes) => ProbeLine::Notes(notes),
-        ProbeLine::Usage(usage) => ProbeLine::Usage(usage),
-        ProbeLine::Response(_) | ProbeLine::Piece(_) => return None,
-    })
-}
-
-fn parsed(line: RecordedLine) -> ParsedLine {
-    match line {
-        ProbeLine::Sample(sample) => ProbeLine::Sample(Box::new((*sample).into())),
-        ProbeLine::ProcessReadings(readings) => ProbeLine::ProcessReadings(readings.into()),
-        ProbeLine::Hello(hello) => ProbeLine::Hello(hello),
-        ProbeLine::Processes(list) => ProbeLine::Processes(list),
-        ProbeLine::Health(report) => ProbeLine::Health(report),
-        ProbeLine::LinkRates(rates) => ProbeLine::LinkRates(rates),
-        ProbeLine::Heartbeat(heartbeat) => ProbeLine::Heartbeat(heartbeat),
-        ProbeLine::Event(event) => ProbeLine::Event(event),
-        ProbeLine::Bye(bye) => ProbeLine::Bye(bye),
-        ProbeLine::Notes(notes) => ProbeLine::Notes(notes),
-        ProbeLine::Usage(usage) => ProbeLine::Usage(usage),
-        ProbeLine::Response(response) => ProbeLine::Response(response),
-        ProbeLine::Piece(piece) => ProbeLine::Piece(piece),
-    }
+    let is_recorded = !matches!(line, ProbeLine::Response(_) | ProbeLine::Piece(_));
+    is_recorded.then(|| line.map_into())
 }
 
 impl From<SampleDelta> for RecordedSample {
