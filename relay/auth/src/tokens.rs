@@ -229,8 +229,8 @@ impl Tokens {
             expires_ms: Some(now_ms.saturating_add(u64::from(days) * DAY_MS)),
             uid,
             used_ms: None,
-            stored: hex(stored),
-            server: hex(server),
+            stored: hex::encode(stored),
+            server: hex::encode(server),
             unknown: serde_json::Map::new(),
         };
         let info = token.info(name, None);
@@ -478,14 +478,9 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
-fn hex(bytes: &[u8; LEN]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn unhex(text: &str) -> Option<[u8; LEN]> {
-    let byte = |at: usize| u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok();
-    let bytes: Option<Vec<u8>> = (0..LEN).map(byte).collect();
-    bytes.filter(|_| text.len() == 2 * LEN)?.try_into().ok()
+    let mut bytes = [0; LEN];
+    hex::decode_to_slice(text, &mut bytes).is_ok().then_some(bytes)
 }
 
 #[cfg(test)]

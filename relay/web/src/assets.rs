@@ -14,7 +14,6 @@ use nodeglass_access::base_path::BasePath;
 use nodeglass_access::cache_buster::CacheBuster;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
 /// A file of the page and its compressed variants.
 #[derive(Clone, Copy, Debug)]
@@ -163,14 +162,14 @@ impl Asset {
             forms: forms.map(|(encoding, bytes)| (encoding, Bytes::from_static(bytes))).collect(),
             content_type: HeaderValue::from_static(content_type_of(file.path)),
             cache: if is_hashed(file.path) { FOREVER } else { REVALIDATE },
-            hash: hex(&Sha256::digest(file.plain), 8),
+            hash: hex::encode(&Sha256::digest(file.plain)[..8]),
         }
     }
 
     /// The index is rewritten at start-up, so its pre-compressed variants cannot be used.
     fn index(html: String) -> Self {
         Self {
-            hash: hex(&Sha256::digest(&html), 8),
+            hash: hex::encode(&Sha256::digest(&html)[..8]),
             forms: vec![(Encoding::Identity, html.into())],
             content_type: HeaderValue::from_static(content_type_of(INDEX)),
             cache: REVALIDATE,
@@ -250,14 +249,7 @@ pub fn build_id(page: &[PageFile]) -> String {
             sha.update(part);
         }
     }
-    hex(&sha.finalize(), 8)
-}
-
-fn hex(bytes: &[u8], len: usize) -> String {
-    bytes.iter().take(len).fold(String::new(), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
+    hex::encode(&sha.finalize()[..8])
 }
 
 /// Sets a `<meta>` element, adding it if missing. Values come from the relay, never from a client.
