@@ -65,7 +65,6 @@ pub enum Throttle {
 }
 
 /// Offsets of the fields of one layout; 0 for a missing field.
-#[derive(Default)]
 struct Layout {
     size: usize,
     hotspot: usize,
@@ -86,6 +85,26 @@ struct Layout {
     partitions: (usize, usize),
 }
 
+/// Without any field.
+const EMPTY: Layout = Layout {
+    size: 0,
+    hotspot: 0,
+    mem: 0,
+    gfx_pct: 0,
+    umc_pct: 0,
+    power: 0,
+    energy: 0,
+    gfx_clk: 0,
+    gfx_clks: 0,
+    mem_clk: 0,
+    video_clk: 0,
+    indep_throttle: 0,
+    residency: 0,
+    replays: 0,
+    xgmi: 0,
+    partitions: (0, 0),
+};
+
 /// Layouts 1.1 to 1.3, of discrete GPUs, are extensions of each other.
 const DISCRETE: Layout = Layout {
     size: 96,
@@ -99,53 +118,17 @@ const DISCRETE: Layout = Layout {
     gfx_clks: 1,
     mem_clk: 58,
     video_clk: 60,
-    indep_throttle: 0,
-    residency: 0,
-    replays: 0,
-    xgmi: 0,
-    partitions: (0, 0),
+    ..EMPTY
 };
 
 /// Layouts from 1.4 on, of the Instinct MI300 series, begin alike.
-const INSTINCT: Layout = Layout {
-    size: 0,
-    hotspot: 4,
-    mem: 6,
-    power: 10,
-    gfx_pct: 12,
-    umc_pct: 14,
-    gfx_clks: 8,
-    energy: 0,
-    gfx_clk: 0,
-    mem_clk: 0,
-    video_clk: 0,
-    indep_throttle: 0,
-    residency: 0,
-    replays: 0,
-    xgmi: 0,
-    partitions: (0, 0),
-};
+const INSTINCT: Layout =
+    Layout { hotspot: 4, mem: 6, power: 10, gfx_pct: 12, umc_pct: 14, gfx_clks: 8, ..EMPTY };
 
 /// Layouts 2.1 to 3.0, of processors with a GPU. Units of temperatures, power and utilization differ
 /// between processors, so that they are left to other attributes.
-const APU: Layout = Layout {
-    size: 0,
-    hotspot: 0,
-    mem: 0,
-    gfx_pct: 0,
-    umc_pct: 0,
-    power: 0,
-    energy: 0,
-    gfx_clk: 76,
-    gfx_clks: 1,
-    mem_clk: 80,
-    video_clk: 84,
-    indep_throttle: 120,
-    residency: 0,
-    replays: 0,
-    xgmi: 0,
-    partitions: (0, 0),
-};
+const APU: Layout =
+    Layout { gfx_clk: 76, gfx_clks: 1, mem_clk: 80, video_clk: 84, indep_throttle: 120, ..EMPTY };
 
 fn layout(format: u8, content: u8) -> Option<Layout> {
     Some(match (format, content) {
@@ -157,11 +140,8 @@ fn layout(format: u8, content: u8) -> Option<Layout> {
             gfx_pct: 28,
             umc_pct: 30,
             power: 34,
-            energy: 0,
-            gfx_clk: 0,
-            mem_clk: 0,
-            video_clk: 0,
-            ..DISCRETE
+            gfx_clks: 1,
+            ..EMPTY
         },
         (1, 1) => DISCRETE,
         (1, 2) => Layout { size: 104, ..DISCRETE },
