@@ -8,6 +8,7 @@ mod house;
 mod instructions;
 mod lab;
 mod mcp;
+mod nats;
 mod other_users;
 mod own_load;
 mod peers;

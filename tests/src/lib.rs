@@ -13,6 +13,7 @@ pub mod lab;
 pub mod machine;
 pub mod metadata;
 pub mod mixed;
+pub mod nats;
 pub mod nginx;
 pub mod oracle;
 pub mod other_user;

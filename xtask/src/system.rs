@@ -30,6 +30,7 @@ const FOR_TESTING: &[&str] = &[
     "tmux",
     "valgrind",
     "prometheus",
+    "nats-server",
 ];
 const FOR_BUILDING: &[&str] = &["libssl-dev", "pkg-config"];
 
@@ -93,6 +94,7 @@ pub(crate) fn for_testing() -> Result<()> {
         "valgrind",
         "prometheus",
         "promtool",
+        "nats-server",
     ];
     let missing: Vec<_> = programs.into_iter().filter(|program| which(program).is_none()).collect();
     if !missing.is_empty() {

@@ -56,6 +56,7 @@ impl Embedded {
             about,
             watched,
             hosts,
+            nats: None,
             // Nobody connects, so that the key is never used.
             key: nodeglass_access::new_key()?,
             endpoint: ShareEndpoint { address: None, tunnel: Default::default() },

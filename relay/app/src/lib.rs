@@ -10,6 +10,7 @@ pub mod addresses;
 pub mod embedded;
 mod limits;
 mod listed_hosts;
+mod nats;
 pub mod polling;
 mod relay;
 pub mod remote;
@@ -68,6 +69,7 @@ pub async fn run(
     let tls = config.tls().as_ref().map(Tls::load).transpose()?;
     let hosts = ListedHosts::load(&config).await?;
     let watched = Watched::choose(&config).await?;
+    let nats = nats::publish(&config, &watched).await?;
     storage::check_record(&config)?;
     let mut listeners = nodeglass_web::bind(&config.bind, tls.as_ref()).await?;
     let dir = RuntimeDir::open(&Places::from_env())?;
@@ -81,17 +83,19 @@ pub async fn run(
     if let Some(hosts) = &hosts {
         hosts.warn(&terminal);
     }
+    let state = nats::state(nats.as_ref(), &watched);
     let relay = Relay::start(Setup {
         config: &config,
         about,
         watched,
         hosts,
+        nats,
         key: key.clone(),
         endpoint,
         terminal,
         stores: true,
         page,
-        sampling: Options::default().idling(config.idle_interval),
+        sampling: Options::default().idling(config.idle_interval).pausing(config.view_only),
         limits: Some(limits),
     })?;
     let private_socket = own.as_ref().ok().map(PathBuf::as_path);
@@ -105,6 +109,9 @@ pub async fn run(
             .notice(&format!("exits after {after} without jobs, viewers and requests (auto-exit)").into());
     }
     warn(&terminal, &listeners, &relay, own.err());
+    if let Some(state) = state {
+        tokio::spawn(nats::report(state, terminal));
+    }
     relay.serve(listeners, Ending { signals, unused }, &terminal).await?;
     Ok(ExitCode::SUCCESS)
 }
@@ -186,7 +193,7 @@ fn about(
         clock,
         tunnel,
         guests_tunnel,
-        read_only: config.read_only || matches!(watched, Watched::Replay(..)),
+        read_only: config.read_only || matches!(watched, Watched::Replay(..) | Watched::Others(_)),
         user,
         host,
         cluster: watched.cluster(),

@@ -1,8 +1,9 @@
 //! Polls SLURM: the job list on its schedule, and accounting for ended jobs.
 
-use nodeglass_fleet::Event;
+use nodeglass_fleet::{Event, Host};
 use nodeglass_launch::srun::{self, JobsByNode};
 use nodeglass_launch::ssh_config::Local;
+use nodeglass_nats::RemoteJobs;
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::Text;
 use nodeglass_report::Factors;
@@ -10,6 +11,7 @@ use nodeglass_slurm::accounting::AccountingQueries;
 use nodeglass_slurm::command::Commands;
 use nodeglass_slurm::{JobSource, PollSchedule, PollTrigger};
 use nodeglass_store::JobStore;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -55,6 +57,40 @@ pub async fn poll(
             }
         }
         rest(wait, &mut poll_schedule, &poll_trigger).await;
+    }
+}
+
+/// Passes on what other relays watch, until the fleet ends.
+pub(super) async fn follow_others(
+    mut others: watch::Receiver<RemoteJobs>,
+    clock: Clock,
+    events: mpsc::Sender<Event>,
+) {
+    let mut hosts = BTreeSet::new();
+    loop {
+        let RemoteJobs { jobs, hosts: listed, no_slurm } = others.borrow_and_update().clone();
+        let jobs = match jobs {
+            Some(Ok(mut jobs)) => {
+                jobs.iter_mut().for_each(nodeglass_slurm::explain);
+                Some(Event::Jobs { jobs, wall_ahead_ms: clock.wall_ahead_ms() })
+            }
+            // Announcements arrive every other second.
+            Some(Err(why)) => Some(Event::JobsFailed { why, retry_at_ms: clock.now_ms() + 2_000 }),
+            None => no_slurm.then_some(Event::NoSlurm),
+        };
+        let changed = (hosts != listed).then(|| Event::Hosts {
+            hosts: listed.iter().map(|host| (host.clone(), Host::default())).collect(),
+            notices: Vec::new(),
+        });
+        hosts = listed;
+        for event in [jobs, changed].into_iter().flatten() {
+            if events.send(event).await.is_err() {
+                return;
+            }
+        }
+        if others.changed().await.is_err() {
+            return;
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use nodeglass_event_loop::own_load::OwnLimits;
 use nodeglass_event_loop::{EventLoop, Inputs, Options, Sinks};
 use nodeglass_findings::job_log::LogPatterns;
 use nodeglass_live::Hub;
+use nodeglass_nats::Publishing;
 use nodeglass_nodes::{Plan, Probes};
 use nodeglass_notify::{NotificationCounts, Notifier};
 use nodeglass_platform::clock::Clock;
@@ -42,6 +43,8 @@ const NODE_EVENTS: usize = 4_096;
 const EVENTS: usize = 8;
 /// Time limit for probes to exit at shutdown.
 pub(super) const PROBES_LEAVE: Duration = Duration::from_secs(5);
+/// Time limit for giving leases up at shutdown; they expire by themselves soon after.
+const LEASES_END: Duration = Duration::from_secs(2);
 /// Time limit for storing jobs at shutdown.
 const STORE_LEAVES: Duration = Duration::from_secs(2);
 
@@ -53,6 +56,8 @@ pub(super) struct Setup<'a> {
     pub(super) watched: Watched,
     /// Listed machines, if any.
     pub(super) hosts: Option<ListedHosts>,
+    /// The connection to other relays, if nodes are shared with them.
+    pub(super) nats: Option<Publishing>,
     /// The owner's key.
     pub(super) key: Key,
     /// The address at which guests reach this relay.
@@ -113,15 +118,15 @@ impl Relay {
     /// # Errors
     /// Any failure of the start, as a complete sentence for the user.
     pub(super) fn start(setup: Setup<'_>) -> anyhow::Result<Self> {
-        let Setup { config, about, watched, hosts, key, endpoint, terminal, stores, page, sampling, limits } =
-            setup;
+        let Setup { config, about, watched, hosts, nats, key, endpoint, terminal, .. } = setup;
+        let (stores, page, sampling, limits) = (setup.stores, setup.page, setup.sampling, setup.limits);
         let (shutdown, ending) = watch::channel(false);
         let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
         let (events, event_rx) = mpsc::channel(EVENTS);
         let (probes, requests) = Probes::new();
 
         let whose = watched.jobs_description().unwrap_or_default();
-        let sources = Sources::new(config, watched, hosts)?;
+        let sources = Sources::new(config, watched, hosts, nats.as_ref())?;
         // What is simulated or recorded does not outlive the relay.
         let is_stored = stores && about.mode != Mode::Demo && !sources.is_recording();
         let Stored { silences, history, shares, jobs: store, audit, tokens } =
@@ -159,6 +164,10 @@ impl Relay {
             // A recording has no probes: requests to them are refused.
             if let Some(supervisor) = supervisor {
                 supervisor.run(plan, requests, ending, PROBES_LEAVE).await;
+            }
+            // Last, so that no other relay starts a probe before.
+            if let Some(nats) = nats {
+                let _ = timeout(LEASES_END, nats.leave()).await;
             }
         });
         Ok(Self { web, store: common.store, about: common.about, shutdown, core, nodes })

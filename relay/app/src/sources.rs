@@ -1,7 +1,7 @@
 //! Sources of nodes and jobs: SLURM, listed machines, a scripted cluster, or a recording.
 
 use super::listed_hosts::{self, ListedHosts};
-use super::polling::{account, poll};
+use super::polling::{account, follow_others, poll};
 use super::terminal::Terminal;
 use super::watched::Watched;
 use nodeglass_actions::JobControl;
@@ -11,6 +11,7 @@ use nodeglass_launch::Launcher;
 use nodeglass_launch::srun::JobsByNode;
 use nodeglass_launch::target::Targets;
 use nodeglass_live::Hub;
+use nodeglass_nats::{Publishing, RemoteJobs};
 use nodeglass_nodes::{FromNode, Supervisor};
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_recording::{Outputs, Player, PlayerControl};
@@ -50,6 +51,8 @@ pub(super) struct Sources {
     /// The commands of SLURM, if it is a real one.
     commands: Option<Commands>,
     player: Option<(Box<Player>, PlayerControl)>,
+    /// What other relays watch, if only that is shown.
+    others: Option<watch::Receiver<RemoteJobs>>,
     /// Controls jobs.
     pub(super) job_control: JobControl,
     /// Whether job logs may be on this machine.
@@ -61,18 +64,35 @@ impl Sources {
     ///
     /// # Errors
     /// If there is no probe to start.
-    pub(super) fn new(config: &Config, watched: Watched, hosts: Option<ListedHosts>) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        config: &Config,
+        watched: Watched,
+        hosts: Option<ListedHosts>,
+        nats: Option<&Publishing>,
+    ) -> anyhow::Result<Self> {
         let targets = Targets::default();
         let (jobs_by_node, jobs_of_nodes) = watch::channel(Arc::default());
         let launcher = match &watched {
             Watched::Replay(..) => None,
             watched => Some(watched.launcher(config, &targets, &jobs_of_nodes)?),
         };
+        let launcher = match nats {
+            Some(nats) => launcher.map(|launcher| nats.launcher(launcher)),
+            None => launcher,
+        };
+        let others = match &watched {
+            Watched::Others(viewing) => Some(viewing.jobs()),
+            _ => None,
+        };
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
         let commands = watched.commands();
         let (player, jobs) = match watched {
             Watched::Replay(player, control) => (Some((player, control)), None),
             watched => (None, watched.into_jobs()),
+        };
+        let jobs = match nats {
+            Some(nats) => jobs.map(|jobs| nats.jobs(jobs)),
+            None => jobs,
         };
         Ok(Self {
             launcher,
@@ -82,6 +102,7 @@ impl Sources {
             jobs,
             commands,
             player,
+            others,
             job_control,
             has_local_logs,
         })
@@ -123,7 +144,7 @@ impl Sources {
 
     /// Announces that only machines are watched, if SLURM is not: the listed ones, else this one.
     fn announce(&self, fleet: &mut Fleet, now_ms: u64) {
-        if self.jobs.is_some() || self.player.is_some() {
+        if self.jobs.is_some() || self.player.is_some() || self.others.is_some() {
             return;
         }
         fleet.handle(Event::NoSlurm, now_ms);
@@ -144,6 +165,9 @@ impl Sources {
                 PollSchedule::new(config.slurm_interval).of_many(jobs.is_of_many()).free(jobs.is_free());
             let found = (events.clone(), self.jobs_by_node);
             tokio::spawn(poll(jobs, schedule, clock, found, poll_trigger.clone()));
+        }
+        if let Some(others) = self.others {
+            tokio::spawn(follow_others(others, clock, events.clone()));
         }
         if let Some(commands) = self.commands {
             let queries = AccountingQueries::new(commands);

@@ -14,6 +14,7 @@ use nodeglass_launch::ssh2::Ssh2Launcher;
 use nodeglass_launch::target::{ByTarget, Targets};
 use nodeglass_launch::upload::ProbeBinary;
 use nodeglass_launch::{Launcher, SshOptions};
+use nodeglass_nats::Viewing;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Mode;
 use nodeglass_recording::{Player, PlayerControl};
@@ -35,6 +36,8 @@ pub enum Watched {
     Demo(ScriptedCluster),
     /// A recording, and how pages control it.
     Replay(Box<Player>, PlayerControl),
+    /// What other relays publish over NATS.
+    Others(Box<Viewing>),
 }
 
 impl Watched {
@@ -50,6 +53,11 @@ impl Watched {
                 let opened = tokio::task::spawn_blocking(move || Player::open(&path, budget)).await?;
                 let (player, control) = opened.context("--replay")?;
                 Self::Replay(Box::new(player), control)
+            }
+            Watch::Others(cluster) => {
+                let settings =
+                    config.nats(&cluster).context("--cluster")?.context("--view-only needs --nats")?;
+                Self::Others(Box::new(Viewing::start(&settings).await?))
             }
             Watch::Local if config.has_hosts() => Self::Hosts(None),
             Watch::Local => Self::ThisMachine(None),
@@ -79,7 +87,7 @@ impl Watched {
             Self::Jobs(slurm, whose) => jobs_of(whose, slurm.cluster()),
             Self::ThisMachine(Some(none)) => Text::new(format!("this machine ({none})")),
             Self::ThisMachine(None) | Self::Hosts(_) => "this machine".into(),
-            Self::Demo(_) | Self::Replay(..) => Text::new(requested),
+            Self::Demo(_) | Self::Replay(..) | Self::Others(_) => Text::new(requested),
         }
     }
 
@@ -94,7 +102,7 @@ impl Watched {
     /// Returns the mode for the page.
     pub fn mode(&self) -> Mode {
         match self {
-            Self::Jobs(..) => Mode::Slurm,
+            Self::Jobs(..) | Self::Others(_) => Mode::Slurm,
             Self::ThisMachine(_) => Mode::Local,
             Self::Hosts(_) => Mode::Hosts,
             Self::Demo(_) => Mode::Demo,
@@ -109,6 +117,7 @@ impl Watched {
             Self::ThisMachine(_) | Self::Hosts(_) => None,
             Self::Demo(cluster) => Some(cluster.scenario().cluster().clone()),
             Self::Replay(player, _) => player.info().cluster.clone(),
+            Self::Others(viewing) => Some(Text::new(viewing.cluster().to_string())),
         }
     }
 
@@ -117,7 +126,9 @@ impl Watched {
         match self {
             Self::Demo(cluster) => cluster.scenario().user().clone(),
             Self::Replay(player, _) => player.info().user.clone(),
-            Self::Jobs(..) | Self::ThisMachine(_) | Self::Hosts(_) => Text::new(Local::from_env().user),
+            Self::Jobs(..) | Self::ThisMachine(_) | Self::Hosts(_) | Self::Others(_) => {
+                Text::new(Local::from_env().user)
+            }
         }
     }
 
@@ -135,6 +146,7 @@ impl Watched {
             Self::Demo(cluster) => Ok(Arc::new(cluster.launcher())),
             Self::ThisMachine(_) => Site::ThisMachine.launcher(config, targets, jobs_by_node),
             Self::Hosts(_) => Site::Hosts.launcher(config, targets, jobs_by_node),
+            Self::Others(viewing) => Ok(viewing.launcher()),
             Self::Jobs(..) | Self::Replay(..) => Site::Jobs.launcher(config, targets, jobs_by_node),
         }
     }
@@ -143,7 +155,9 @@ impl Watched {
     pub fn commands(&self) -> Option<Commands> {
         match self {
             Self::Jobs(slurm, _) => Some(slurm.client().clone()),
-            Self::ThisMachine(_) | Self::Hosts(_) | Self::Demo(_) | Self::Replay(..) => None,
+            Self::ThisMachine(_) | Self::Hosts(_) | Self::Demo(_) | Self::Replay(..) | Self::Others(_) => {
+                None
+            }
         }
     }
 
@@ -158,23 +172,27 @@ impl Watched {
             }
             Self::Demo(cluster) => JobControl::Enabled(Arc::new(cluster.jobs())),
             Self::Replay(..) => JobControl::Disabled("this is a recording"),
+            Self::Others(_) => JobControl::Disabled("this relay only views what others publish"),
         }
     }
 
     /// Returns whether job logs may be on this machine; the logs of a scripted cluster exist only there.
     pub fn has_logs_here(&self) -> bool {
-        !matches!(self, Self::Demo(_) | Self::Replay(..))
+        !matches!(self, Self::Demo(_) | Self::Replay(..) | Self::Others(_))
     }
 
     /// Its job source; `None` if only machines are watched.
     pub fn into_jobs(self) -> Option<Box<dyn JobSource>> {
         match self {
             Self::Jobs(slurm, _) => Some(slurm),
-            Self::ThisMachine(_) | Self::Hosts(_) | Self::Replay(..) => None,
+            Self::ThisMachine(_) | Self::Hosts(_) | Self::Replay(..) | Self::Others(_) => None,
             Self::Demo(cluster) => Some(Box::new(cluster.jobs())),
         }
     }
 }
+
+/// The id of all relays that share nodes over NATS. Probes of different users do not see each other.
+const SHARED_RELAY_ID: u64 = u64::from_be_bytes(*b"ng-nats1");
 
 /// The machines on which probes are started, which decides what the setting `auto` tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,7 +224,7 @@ impl Site {
             );
         }
         let probe = ProbeBinary::find(config.probe.as_deref())?;
-        let relay_id = relay_id()?;
+        let relay_id = relay_id(config)?;
         let options =
             || SshOptions { probe: probe.clone(), relay_id, config: None, local: Local::from_env() };
         let ssh2 = || Ssh2Launcher::new(options()).with_targets(targets.clone());
@@ -319,8 +337,12 @@ fn selection(config: &Config) -> anyhow::Result<Selection> {
     })
 }
 
-/// Identifies this run to probes, so that a new link takes over from a dead one. Not secret.
-fn relay_id() -> anyhow::Result<u64> {
+/// Identifies this run to probes, so that a new link takes over from a dead one. Not secret. Relays that share nodes over
+/// NATS have one id, so that the probe of one takes over from the probe of another, with its samples.
+fn relay_id(config: &Config) -> anyhow::Result<u64> {
+    if !config.nats.is_empty() {
+        return Ok(SHARED_RELAY_ID);
+    }
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes)
         .map_err(|error| anyhow::anyhow!("the system's random generator failed: {error}"))?;

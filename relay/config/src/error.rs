@@ -84,6 +84,20 @@ pub enum ConfigError {
         "--replay shows only a recording; omit it, or omit the other settings of what to watch or record"
     )]
     ReplayAndWatch,
+    /// Settings of NATS without a server.
+    #[error("--nats-credentials, --nats-ca and --view-only need --nats, the URL of a NATS server")]
+    WithoutNats,
+    /// A recording over NATS.
+    #[error("--replay and --nats exclude each other: a recording is not shared with other relays")]
+    ReplayAndNats,
+    /// A relay that views others, and something else to watch.
+    #[error(
+        "--view-only shows only what other relays publish; omit it, or omit the other settings of what to watch"
+    )]
+    ViewOnlyAndWatch,
+    /// A relay that views others, without a cluster.
+    #[error("--view-only needs --cluster, the name of the cluster whose relays publish over NATS")]
+    ViewOnlyWithoutCluster,
     /// A launcher that ignores the name of a machine.
     #[error(
         "--launcher local would start the probes of all listed machines on this one; omit it: `self` in a list is \

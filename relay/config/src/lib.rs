@@ -13,6 +13,7 @@ mod file;
 mod help;
 mod load;
 mod mcp;
+mod nats;
 mod note;
 mod notify;
 mod query;
@@ -43,6 +44,7 @@ use nodeglass_findings::job_log::{CustomPattern, MAX_CUSTOM};
 use nodeglass_findings::rule::{self, Rule};
 use nodeglass_findings::thresholds::{ThresholdChange, Thresholds};
 use nodeglass_launch::hosts::entry::Entries;
+use nodeglass_nats::NatsUrl;
 use nodeglass_notify::webhook::{Webhook, WebhookFormat, WebhookUrl};
 use nodeglass_notify::{Mail, NotifyCommand, NotifyOn, Settings as NotifySettings};
 use nodeglass_protocol::NodeName;
@@ -91,6 +93,7 @@ const NOTIFY: &str = "Notifications";
 const FINDINGS: &str = "Findings";
 const ACCESS: &str = "Access";
 const PROXY: &str = "Behind a proxy";
+const NATS: &str = "Several relays";
 const LOAD: &str = "Load on this machine";
 const LOG: &str = "Log";
 
@@ -334,6 +337,23 @@ pub struct Config {
     #[arg(help_heading = NODES)]
     pub py_spy: Option<StackReader>,
 
+    /// NATS server over which relays share nodes and jobs, as nats://HOST:PORT or tls://HOST:PORT; may be repeated
+    #[arg(long, env = "NODEGLASS_NATS", value_name = "URL", value_delimiter = ',', help_heading = NATS)]
+    pub nats: Vec<NatsUrl>,
+
+    /// File with the credentials for NATS: as nsc writes it, or USER:PASSWORD
+    #[arg(long, env = "NODEGLASS_NATS_CREDENTIALS", value_name = "FILE", help_heading = NATS)]
+    pub nats_credentials: Option<PathBuf>,
+
+    /// Certificate authorities (PEM) of the NATS servers [default: this machine's]
+    #[arg(long, env = "NODEGLASS_NATS_CA", value_name = "FILE", help_heading = NATS)]
+    pub nats_ca: Option<PathBuf>,
+
+    /// Show what other relays of --cluster publish over NATS; needs no SLURM and no SSH
+    #[arg(long, env = "NODEGLASS_VIEW_ONLY", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    #[arg(help_heading = NATS)]
+    pub view_only: bool,
+
     /// CPU time that the relay may use, in % of a core, such as 50%; by a control group, or else by slower sampling
     #[arg(long, env = "NODEGLASS_CPU_MAX", value_name = "PERCENT", value_parser = load::cpu_max, help_heading = LOAD)]
     pub cpu_max: Option<u32>,
@@ -365,6 +385,9 @@ impl Config {
     pub fn watch(&self) -> Watch {
         if let Some(path) = &self.replay {
             return Watch::Replay(path.clone());
+        }
+        if self.view_only {
+            return Watch::Others(self.cluster.clone().unwrap_or_default());
         }
         match (&self.scenario, self.demo, self.local) {
             (Some(script), ..) => Watch::Demo(script.clone()),
@@ -440,6 +463,7 @@ impl Config {
         if self.replay.is_some() && watches_others {
             return Err(ConfigError::ReplayAndWatch);
         }
+        nats::check(self)?;
         if self.local && matches!(self.watch(), Watch::Demo(_)) {
             return Err(ConfigError::DemoAndLocal);
         }

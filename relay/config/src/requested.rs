@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Settings that [`Requested::watch`] summarises, and so does not list.
-const WATCH_SETTINGS: [&str; 5] = ["demo", "scenario", "local", "users", "user"];
+const WATCH_SETTINGS: [&str; 6] = ["demo", "scenario", "local", "users", "user", "view-only"];
 
 /// The requested settings of a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +77,7 @@ fn watched(config: &Config) -> String {
     match config.watch() {
         Watch::Demo(script) => demo(&script),
         Watch::Replay(path) => format!("a recording ({})", absolute(&path)),
+        Watch::Others(cluster) => format!("what the relays of {cluster} publish"),
         Watch::Local => "this machine".to_owned(),
         Watch::Auto => format!("{} SLURM jobs", whose(&config.watched_users())),
     }

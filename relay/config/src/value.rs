@@ -38,6 +38,8 @@ pub enum Watch {
     Demo(Script),
     /// A recording.
     Replay(PathBuf),
+    /// What the other relays of this cluster publish over NATS.
+    Others(String),
 }
 
 /// A simulated cluster that can be watched.

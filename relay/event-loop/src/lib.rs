@@ -80,6 +80,8 @@ pub struct Options {
     pub history_budget: usize,
     /// Interval of checks whether another relay that uses the same state directory changed notes.
     pub sync_notes_ms: u64,
+    /// Whether no nodes are watched while nobody uses this relay: other relays would send their lines in vain.
+    pub pauses: bool,
 }
 
 impl Default for Options {
@@ -90,6 +92,7 @@ impl Default for Options {
             idle_interval_ms: IDLE_INTERVAL_MS,
             history_budget: 96 * 1024,
             sync_notes_ms: 5_000,
+            pauses: false,
         }
     }
 }
@@ -105,6 +108,12 @@ impl Options {
     #[must_use]
     pub fn idling(self, interval: Duration) -> Self {
         Self { idle_interval_ms: u32::try_from(interval.as_millis()).unwrap_or(u32::MAX), ..self }
+    }
+
+    /// Sets whether no nodes are watched while nobody uses this relay.
+    #[must_use]
+    pub fn pausing(self, pauses: bool) -> Self {
+        Self { pauses, ..self }
     }
 }
 
@@ -204,7 +213,7 @@ impl EventLoop {
             lagging: Vec::new(),
             next_subscriber_id: 0,
             next_feed: 0,
-            last_subscriber_ms: clock.now_ms(),
+            last_subscriber_ms: if options.pauses { 0 } else { clock.now_ms() },
             needs_trim: false,
             start_trim_ms: Some(clock.now_ms() + TRIM_AFTER_START_MS),
             coalesced: 0,
@@ -381,6 +390,7 @@ impl EventLoop {
     }
 
     fn handle_request(&mut self, request: Request) {
+        self.resume(&request);
         if let Some(own) = &mut self.own
             && matches!(
                 request,

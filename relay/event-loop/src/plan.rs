@@ -2,6 +2,7 @@
 
 use super::{EventLoop, IDLE_INTERVAL_MS, OwnState};
 use nodeglass_fleet::{Event, Limit, NodeEvent};
+use nodeglass_live::Request;
 use nodeglass_nodes::SampleSchedule;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
@@ -17,6 +18,8 @@ const NARROW: &str = "watch fewer by --partition, --nodes or --users";
 /// Without subscribers, nodes are sampled slowly only after this long: reloading a page must not slow
 /// them down.
 const IDLE_AFTER_MS: u64 = 60_000;
+/// And a relay that pauses without subscribers does so after this long.
+const PAUSE_AFTER_MS: u64 = 10_000;
 
 impl EventLoop {
     /// The sampling interval without subscribers: a recording, and findings that somebody is notified of, need samples.
@@ -24,6 +27,21 @@ impl EventLoop {
         let needs_samples = self.sinks.recorder.is_some() || self.sinks.notifier.is_some();
         let longest_ms = if needs_samples { IDLE_INTERVAL_MS } else { u32::MAX };
         self.options.idle_interval_ms.min(longest_ms)
+    }
+
+    /// Watches nodes again when a request needs their state.
+    pub(super) fn resume(&mut self, request: &Request) {
+        let needs_nodes = matches!(
+            request,
+            Request::Join { .. }
+                | Request::Everything { .. }
+                | Request::Picture { .. }
+                | Request::VisibleRange { .. }
+        );
+        if self.options.pauses && needs_nodes {
+            self.last_subscriber_ms = self.clock.now_ms();
+            self.update_plan();
+        }
     }
 
     /// Updates the plan: which nodes are wanted, at which sampling interval.
@@ -35,7 +53,8 @@ impl EventLoop {
         let idle = now_ms.saturating_sub(self.last_subscriber_ms) > IDLE_AFTER_MS;
         let slow = if idle { self.idle_interval_ms() } else { self.options.overview_interval_ms };
         let min_interval_ms = self.own.as_ref().map_or(0, OwnState::min_interval_ms);
-        let mut wanted = self.fleet.wanted();
+        let pauses = self.options.pauses && now_ms.saturating_sub(self.last_subscriber_ms) > PAUSE_AFTER_MS;
+        let mut wanted = if pauses { BTreeSet::new() } else { self.fleet.wanted() };
         let unwatched = match wanted.iter().nth(MAX_NODES).cloned() {
             Some(first) => wanted.split_off(&first),
             None => BTreeSet::new(),

@@ -54,7 +54,7 @@ impl JobSource for PublishedJobs {
 pub struct RemoteJobs {
     /// The jobs of all, or the reason for having no list; `None` while none has arrived.
     pub jobs: Option<Result<Vec<Job>, Text>>,
-    /// Nodes that they watch without a job there.
+    /// Nodes of relays that list no jobs.
     pub hosts: BTreeSet<NodeName>,
     /// Whether none of them lists jobs.
     pub no_slurm: bool,
@@ -121,10 +121,10 @@ impl Lists {
         let failed = lists.iter().find_map(|list| list.err().cloned());
         let on_jobs: BTreeSet<_> = jobs.values().flat_map(|job: &Job| job.nodes.iter().cloned()).collect();
         let no_slurm = !relays.is_empty() && relays.values().all(|(relay, _)| !relay.has_jobs);
-        let announced = relays.values().flat_map(|(relay, _)| relay.nodes.iter());
-        // Before the first list, nodes of jobs would be taken for others.
-        let is_listed = no_slurm || !lists.is_empty();
-        let hosts = announced.filter(|node| is_listed && !on_jobs.contains(*node)).cloned().collect();
+        // A relay that lists jobs watches their nodes, also for a moment before and after they are listed.
+        let machines = relays.values().filter(|(relay, _)| !relay.has_jobs);
+        let announced = machines.flat_map(|(relay, _)| relay.nodes.iter());
+        let hosts = announced.filter(|node| !on_jobs.contains(*node)).cloned().collect();
         let jobs = match failed {
             _ if relays.is_empty() => {
                 Some(Err(format!("no relay publishes the cluster {cluster} over NATS").into()))
@@ -165,5 +165,76 @@ pub(crate) async fn follow(
             let now = lists.joined(&relays.borrow_and_update(), &cluster);
             joined.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::Announcement;
+    use super::*;
+    use nodeglass_protocol::JobId;
+    use nodeglass_protocol::job::JobState;
+
+    fn relay(number: u8) -> RelayId {
+        format!("{number:016x}").parse().unwrap()
+    }
+
+    fn announced(relays: &[(u8, bool, &str)]) -> Relays {
+        let one = |(number, has_jobs, node): &(u8, bool, &str)| {
+            let nodes = vec![NodeName::new(*node).unwrap()];
+            let relay = relay(*number);
+            let (user, version) = ("alice".into(), "1".into());
+            let announcement = Announcement { relay, user, version, wire: 1, has_jobs: *has_jobs, nodes };
+            (relay, (announcement, Instant::now()))
+        };
+        relays.iter().map(one).collect()
+    }
+
+    fn job(id: u32) -> Job {
+        Job::new(JobId(id), "alice".into(), JobState::Pending)
+    }
+
+    fn list(number: u8, ids: &[u32]) -> Jobs {
+        let jobs = ids.iter().map(|id| job(*id)).collect();
+        Jobs { relay: relay(number), jobs, failed: None }
+    }
+
+    fn ids(lists: &Lists, relays: &Relays) -> Option<Result<Vec<u32>, Text>> {
+        let jobs = lists.joined(relays, "hpc").jobs?;
+        Some(jobs.map(|jobs| jobs.iter().map(|job| job.id.0).collect()))
+    }
+
+    #[tokio::test]
+    async fn lists_of_several_relays_are_joined_and_end_with_their_relay() {
+        let (both, one) = (announced(&[(1, true, "n1"), (2, true, "n2")]), announced(&[(1, true, "n1")]));
+        let mut lists = Lists::default();
+        assert_eq!(ids(&lists, &both), None, "not yet");
+        assert!(lists.take_part((1, 1), list(1, &[1, 2]), &both));
+        assert!(lists.take_part((1, 1), list(2, &[2, 3]), &both));
+        assert_eq!(ids(&lists, &both), Some(Ok(vec![1, 2, 3])));
+        assert_eq!(ids(&lists, &one), Some(Ok(vec![1, 2])));
+        let nobody = ids(&lists, &Relays::new()).unwrap().unwrap_err();
+        assert_eq!(nobody.as_str(), "no relay publishes the cluster hpc over NATS");
+    }
+
+    #[tokio::test]
+    async fn a_list_in_parts_is_shown_once_it_is_complete_and_in_order() {
+        let relays = announced(&[(1, true, "n1")]);
+        let mut lists = Lists::default();
+        assert!(!lists.take_part((1, 2), list(1, &[1]), &relays));
+        assert!(lists.take_part((2, 2), list(1, &[2]), &relays));
+        assert_eq!(ids(&lists, &relays), Some(Ok(vec![1, 2])));
+        for parts in [(2, 2), (0, 1), (3, 2), (1, u32::MAX)] {
+            assert!(!lists.take_part(parts, list(1, &[7]), &relays), "{parts:?}");
+        }
+        assert_eq!(ids(&lists, &relays), Some(Ok(vec![1, 2])), "as before");
+    }
+
+    #[tokio::test]
+    async fn machines_are_those_of_relays_without_jobs() {
+        let relays = announced(&[(1, true, "n1"), (2, false, "m1")]);
+        let joined = Lists::default().joined(&relays, "hpc");
+        assert_eq!(joined.hosts, [NodeName::new("m1").unwrap()].into());
+        assert!(!joined.no_slurm);
     }
 }

@@ -40,6 +40,7 @@ impl Launcher for SharedLauncher {
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
         let mut claim = self.leases.claim(node).await;
         if claim == Claim::Others {
+            self.publisher.is_of_others(node);
             let viewed = self.viewer.launch(node).await;
             if viewed.is_ok() {
                 return viewed;

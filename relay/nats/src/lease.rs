@@ -204,6 +204,7 @@ impl Leases {
     async fn renew(self) {
         let began = Instant::now();
         let mut renewed_at = None;
+        let mut is_logged = false;
         let mut nodes_at = Instant::now();
         let mut tick = interval(RENEW);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -212,8 +213,14 @@ impl Leases {
             let at = Instant::now();
             match timeout(RENEW, self.renew_once()).await {
                 Ok(Ok(())) => renewed_at = Some(at),
-                Ok(Err(why)) => tracing::debug!(%why, "no lease over NATS"),
-                Err(_) => {}
+                Ok(Err(why)) if self.bus.is_up() && !std::mem::replace(&mut is_logged, true) => {
+                    tracing::warn!(
+                        "NATS gives no leases ({why}): JetStream must be on, and these credentials may use the bucket {}; \
+                     other relays may watch the same nodes until then",
+                        self.bucket
+                    )
+                }
+                Ok(Err(_)) | Err(_) => {}
             }
             if let Some(at) = renewed_at {
                 let is_valid = at.elapsed() < FENCE;
@@ -262,21 +269,36 @@ impl Leases {
             return Ok(store);
         }
         let context = jetstream::new(self.bus.client.clone());
-        let config = kv::Config {
-            bucket: self.bucket.clone(),
-            description: "Which relay of nodeglass runs the probe of a node".to_owned(),
-            history: 1,
-            max_age: MAX_AGE,
-            max_value_size: 64,
-            max_bytes: 8 << 20,
-            ..kv::Config::default()
-        };
         let store = match context.get_key_value(self.bucket.clone()).await {
             Ok(store) => store,
-            Err(_) => context.create_key_value(config).await.map_err(|error| Text::new(error.to_string()))?,
+            Err(_) => self.create(&context).await?,
         };
         self.shared().store = Some(store.clone());
         Ok(store)
+    }
+
+    /// Creates the bucket: the stream that it is. The client's own way asks for the account first, and cannot read the answer
+    /// of a server 2.9.
+    async fn create(&self, context: &jetstream::Context) -> Result<kv::Store, Text> {
+        let stream = jetstream::stream::Config {
+            name: format!("KV_{}", self.bucket),
+            description: Some("Which relay of nodeglass runs the probe of a node".to_owned()),
+            subjects: vec![format!("$KV.{}.>", self.bucket)],
+            max_messages_per_subject: 1,
+            max_age: MAX_AGE,
+            max_message_size: 1_024,
+            max_bytes: 8 << 20,
+            discard: jetstream::stream::DiscardPolicy::New,
+            allow_rollup: true,
+            deny_delete: true,
+            allow_direct: true,
+            num_replicas: 1,
+            ..jetstream::stream::Config::default()
+        };
+        // Another relay may have created it at the same time.
+        let created = context.create_stream(stream).await.map_err(|error| error.to_string());
+        let store = context.get_key_value(self.bucket.clone()).await;
+        store.map_err(|error| created.err().unwrap_or_else(|| error.to_string()).into())
     }
 
     /// Renews the keys of this relay's nodes, so that they do not expire, and takes those that it ran while alone.

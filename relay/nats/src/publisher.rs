@@ -38,7 +38,9 @@ struct Shared {
     failures: HashMap<NodeName, Text>,
     /// Relays that need the jobs.
     job_viewers: HashMap<RelayId, Instant>,
-    /// The newest list, if this relay has one.
+    /// Whether this relay lists jobs.
+    lists_jobs: bool,
+    /// The newest list.
     jobs: Option<Result<Vec<Job>, Text>>,
 }
 
@@ -89,6 +91,16 @@ impl Publisher {
         if shared.failures.len() < MAX_FAILURES {
             shared.failures.insert(node.clone(), why.clone());
         }
+    }
+
+    /// Forgets why a node has no probe here: another relay runs one.
+    pub(crate) fn is_of_others(&self, node: &NodeName) {
+        self.shared().failures.remove(node);
+    }
+
+    /// Announces that this relay lists jobs.
+    pub(crate) fn lists_jobs(&self) {
+        self.shared().lists_jobs = true;
     }
 
     /// Ends probes that this relay may no longer run.
@@ -193,13 +205,17 @@ impl Publisher {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
+            let (has_jobs, nodes) = {
+                let shared = self.shared();
+                (shared.lists_jobs, shared.taps.keys().take(MAX_NODES).cloned().collect())
+            };
             let announcement = Announcement {
                 relay: self.bus.id,
                 user: self.user.clone(),
                 version: env!("CARGO_PKG_VERSION").into(),
                 wire: PROBE_WIRE,
-                has_jobs: self.shared().jobs.is_some(),
-                nodes: self.nodes(),
+                has_jobs,
+                nodes,
             };
             let subject = self.bus.subjects.announce(self.bus.id);
             self.bus.send(subject, HeaderMap::new(), message::encode(&announcement));

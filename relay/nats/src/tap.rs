@@ -94,7 +94,6 @@ impl Tap {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let end = loop {
             tokio::select! {
-                biased;
                 // A request of another relay, or the loss of the lease.
                 Some(command) = commands.recv() => match command {
                     Command::Yield(why) => break StreamEnd { broken: Some(why), ..StreamEnd::default() },

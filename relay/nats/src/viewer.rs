@@ -149,6 +149,7 @@ impl Viewer {
 struct RemoteLink {
     viewer: Viewer,
     node: NodeName,
+    began: Instant,
     /// The relay that runs the probe, and its id of the link.
     relay: RelayId,
     link: String,
@@ -192,7 +193,8 @@ impl RemoteLink {
             shared.wanted.insert(node.clone(), FIRST_SAMPLING);
             shared.streams.insert(node.clone(), stream) != Some(stream)
         };
-        Ok(Self { viewer, node, relay, link, next, sampling: FIRST_SAMPLING, stream, seq: 0, is_new })
+        let began = Instant::now();
+        Ok(Self { viewer, node, began, relay, link, next, sampling: FIRST_SAMPLING, stream, seq: 0, is_new })
     }
 
     /// Passes lines on until the session leaves or the link ends.
@@ -233,11 +235,17 @@ impl RemoteLink {
                     },
                 },
                 // The relay that publishes is checked.
-                _ = tick.tick() => if !self.viewer.is_alive(self.relay) && self.viewer.bus.is_up() {
+                _ = tick.tick() => if self.is_gone() {
                     return broken(format!("the relay that watches {} over NATS is gone", self.node));
                 },
             }
         }
+    }
+
+    /// Returns whether the relay that publishes has not announced itself for a while.
+    fn is_gone(&self) -> bool {
+        let Viewer { bus, .. } = &self.viewer;
+        bus.is_up() && self.began.elapsed() >= GONE && !self.viewer.is_alive(self.relay)
     }
 
     /// The lines of a message; `None` if they are known already or not to be read.
