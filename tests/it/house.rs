@@ -24,6 +24,8 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("ring::signature", &["relay/launch/src/known_hosts/signature.rs"]),
     ("rusqlite", &["relay/share/src/store.rs", "relay/store/src/database.rs", "relay/store/src/database"]),
     ("crc32fast", &["relay/platform/src/frame_file.rs"]),
+    ("prost", &["relay/remote-write/src/request.rs"]),
+    ("snap", &["relay/remote-write/src/request.rs"]),
     ("libloading", &["node-probe/src/source/tpu/library.rs"]),
     ("async_nats", &["relay/nats/src"]),
     ("gloo_net", &["frontend/src/net"]),

@@ -18,6 +18,7 @@ mod programs;
 mod python;
 mod recording;
 mod relay;
+mod remote_write;
 mod soak;
 mod steady;
 mod storage;

@@ -1,15 +1,14 @@
 //! Programs that use the HTTP API by its own description, and the metrics as Prometheus and Grafana read them.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use nodeglass_tests::process::Process;
+use nodeglass_tests::promql::{self, PromServer};
 use nodeglass_tests::relay::{Link, TestRelay};
 use nodeglass_tests::{TIMEOUT, http, skip, test_tools};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::fmt::Write as _;
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -115,58 +114,17 @@ fn the_api_of_a_running_cluster_is_consistent() -> Result<()> {
     Ok(())
 }
 
-/// A Prometheus that scrapes a relay; ended with it.
-struct Prometheus {
-    process: Process,
-    authority: String,
-}
-
-impl Prometheus {
-    fn start(folder: &Path, relay: &TestRelay, secret: &str) -> Result<Self> {
-        fs::write(folder.join("secret"), secret)?;
-        let config = format!(
-            "scrape_configs:\n- job_name: nodeglass\n  honor_labels: true\n  scrape_interval: {SCRAPE_S}s\n  \
-             authorization:\n    credentials_file: {}\n  static_configs:\n  - targets: ['{}']\n",
-            folder.join("secret").display(),
-            relay.link().authority
-        );
-        fs::write(folder.join("prometheus.yml"), config)?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let authority = format!("127.0.0.1:{port}");
-        let mut command = Command::new("prometheus");
-        command.current_dir(folder).args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"]);
-        command.arg(format!("--web.listen-address={authority}"));
-        let process = Process::start(&mut command)?;
-        Ok(Self { process, authority })
-    }
-
-    /// The result of an instant query.
-    fn query(&self, query: &str) -> Result<Vec<Value>> {
-        let encoded = query.bytes().fold(String::new(), |mut encoded, byte| {
-            let _ = write!(encoded, "%{byte:02X}");
-            encoded
-        });
-        let reply = http::get(&self.authority, &format!("/api/v1/query?query={encoded}"), &[])?;
-        let answer: Value =
-            serde_json::from_str(&reply.body).with_context(|| format!("{query}: {reply:?}"))?;
-        ensure!(answer["status"] == "success", "{query}: {answer}");
-        Ok(answer["data"]["result"].as_array().cloned().unwrap_or_default())
-    }
-
-    /// Waits until a query has a result.
-    fn wait_for(&self, query: &str) -> Result<Vec<Value>> {
-        let start = Instant::now();
-        loop {
-            match self.query(query) {
-                Ok(result) if !result.is_empty() => return Ok(result),
-                Err(error) if start.elapsed() > TIMEOUT => {
-                    return Err(error.context(self.process.output().text()));
-                }
-                _ if start.elapsed() > TIMEOUT => bail!("no result: {query}"),
-                _ => std::thread::sleep(Duration::from_millis(200)),
-            }
-        }
-    }
+/// Starts a Prometheus that scrapes a relay.
+fn scraping(folder: &Path, relay: &TestRelay, secret: &str) -> Result<PromServer> {
+    fs::write(folder.join("secret"), secret)?;
+    let config = format!(
+        "scrape_configs:\n- job_name: nodeglass\n  honor_labels: true\n  scrape_interval: {SCRAPE_S}s\n  \
+         authorization:\n    credentials_file: {}\n  static_configs:\n  - targets: ['{}']\n",
+        folder.join("secret").display(),
+        relay.link().authority
+    );
+    fs::write(folder.join("prometheus.yml"), config)?;
+    PromServer::prometheus(folder, promql::free_address()?)
 }
 
 /// The queries of the dashboard's panels, with its variables set to everything.
@@ -197,7 +155,7 @@ fn prometheus_scrapes_the_relay_and_each_panel_of_the_dashboard_has_data() -> Re
     let secret = token(&relay, "prometheus")?;
     settled(&relay, &secret)?;
     let folder = tempfile::tempdir()?;
-    let prometheus = Prometheus::start(folder.path(), &relay, &secret)?;
+    let prometheus = scraping(folder.path(), &relay, &secret)?;
     let up = prometheus.wait_for("up == 1")?;
     ensure!(up[0]["metric"]["job"] == "nodeglass", "{up:?}");
     // Rates need a second scrape.

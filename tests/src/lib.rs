@@ -19,6 +19,7 @@ pub mod oracle;
 pub mod other_user;
 pub mod pipeline;
 pub mod process;
+pub mod promql;
 pub mod rack;
 pub mod relay;
 pub mod skip;

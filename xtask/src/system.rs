@@ -30,6 +30,7 @@ const FOR_TESTING: &[&str] = &[
     "tmux",
     "valgrind",
     "prometheus",
+    "victoria-metrics",
     "nats-server",
 ];
 const FOR_BUILDING: &[&str] = &["libssl-dev", "pkg-config"];
@@ -94,6 +95,7 @@ pub(crate) fn for_testing() -> Result<()> {
         "valgrind",
         "prometheus",
         "promtool",
+        "victoria-metrics",
         "nats-server",
     ];
     let missing: Vec<_> = programs.into_iter().filter(|program| which(program).is_none()).collect();

@@ -33,7 +33,7 @@ pub use job::{ArrayTask, HetComponent, Job, JobTotals};
 pub use job_selector::{JobSelector, JobSelectorError, Listed, NotOneJob};
 pub use node::{ConnectionState, Driver, Node, NodeEvent, NodeJob};
 use nodeglass_protocol::Picture;
-pub use notification::ChannelStatus;
+pub use notification::{ChannelStatus, RemoteWriteStatus};
 pub use own_load::{AutoExit, LimitedBy, OwnLoad};
 pub use probe::ProbeStatus;
 pub use process::{ContainerInfo, Process, ProcessContext, ProcessRank, RunState};

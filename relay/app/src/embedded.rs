@@ -43,6 +43,7 @@ impl Embedded {
         let config = Config {
             history_disk: 0,
             record: None,
+            remote_write: None,
             persist_shares: false,
             no_audit: true,
             no_captures: true,

@@ -14,6 +14,7 @@ mod nats;
 pub mod polling;
 mod relay;
 pub mod remote;
+mod remote_write;
 mod signals;
 mod sources;
 mod storage;

@@ -1,6 +1,7 @@
 //! The running parts of a relay: how they are started, and how they end.
 
 use super::listed_hosts::ListedHosts;
+use super::remote_write::{self, RemoteWrite};
 use super::signals::Signals;
 use super::sources::{Common, Sources};
 use super::storage::{self, Stored, StoredHistory};
@@ -23,6 +24,8 @@ use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::Mode;
+use nodeglass_remote_write::Counts as RemoteWriteCounts;
+use nodeglass_remote_write::promql::PromQl;
 use nodeglass_rules::text::span;
 use nodeglass_share::{ShareEndpoint, Shares};
 use nodeglass_slurm::PollTrigger;
@@ -110,6 +113,8 @@ pub(super) struct Relay {
     pub(super) shutdown: watch::Sender<bool>,
     pub(super) core: JoinHandle<()>,
     pub(super) nodes: JoinHandle<()>,
+    /// Remote write, if configured.
+    remote_write: Option<JoinHandle<()>>,
 }
 
 impl Relay {
@@ -136,6 +141,7 @@ impl Relay {
 
         let notifier = if stores && !sources.is_recording() { notifier(config, &about) } else { None };
         let notifications = notifier.as_ref().map(Notifier::counts).unwrap_or_default();
+        let remote_write = RemoteWrite::start(config, &about, is_stored, &events)?;
         let sinks = Sinks {
             recorder: storage::recorder(config, &about, sources.has_job_probes(), &events)?,
             archive: history.archive,
@@ -156,7 +162,10 @@ impl Relay {
         let actions = actions(&common, &sources, (probes, plan.clone()), audit.clone(), silences);
         let trust = Trust::new(config.trust_uid.clone());
         let authenticator = Authenticator::new(key, trust, common.shares.clone(), tokens);
-        let web = web(&common, page, actions, audit, authenticator, notifications);
+        let counts = remote_write.as_ref().map(RemoteWrite::counts);
+        let long_term = remote_write::long_term(config)?;
+        let web = web(&common, page, actions, audit, authenticator, (notifications, counts, long_term));
+        let remote_write = remote_write.map(|remote| tokio::spawn(remote.run(web.clone(), ending.clone())));
         start_tasks(&common, &web, history.unread, !config.no_log_watch && !sources.is_recording());
         let supervisor = sources.run(&common, node_events);
         let core = tokio::spawn(core.run(ending.clone()));
@@ -170,7 +179,7 @@ impl Relay {
                 let _ = timeout(LEASES_END, nats.leave()).await;
             }
         });
-        Ok(Self { web, store: common.store, about: common.about, shutdown, core, nodes })
+        Ok(Self { web, store: common.store, about: common.about, shutdown, core, nodes, remote_write })
     }
 
     /// Serves clients until a signal arrives, then shuts down in order: clients are notified, probes are
@@ -203,6 +212,9 @@ impl Relay {
             let _ = self.core.await;
         }
         let _ = tokio::join!(self.nodes, serving);
+        if let Some(remote_write) = self.remote_write {
+            let _ = remote_write.await;
+        }
         end_store(&self.store).await;
         failure.map_or(Ok(()), Err)
     }
@@ -270,7 +282,7 @@ fn web(
     actions: ActionService,
     audit: AuditRecorder,
     authenticator: Authenticator,
-    notifications: NotificationCounts,
+    (notifications, remote_write, long_term): (NotificationCounts, Option<RemoteWriteCounts>, Option<PromQl>),
 ) -> WebState {
     let Common { config, about, .. } = common;
     WebState {
@@ -286,6 +298,8 @@ fn web(
         proxies: Arc::new(config.proxies()),
         assets: Arc::new(Assets::of(page, &config.base_path(), &about.cache_buster)),
         notifications,
+        remote_write,
+        long_term,
     }
 }
 

@@ -166,7 +166,7 @@ fn problem(why: &str) -> Text {
 }
 
 /// Passes on whether a part can be stored, given the problem of each state.
-async fn report<T: Sync>(
+pub(super) async fn report<T: Sync>(
     mut state: watch::Receiver<T>,
     part: StoredPart,
     problem_of: impl Fn(&T) -> Option<Text>,

@@ -89,6 +89,7 @@ const LISTEN: &str = "Listen";
 const WATCH: &str = "What to watch";
 const NODES: &str = "Nodes";
 const HISTORY: &str = "History";
+const STORAGE: &str = "Long-term storage";
 const NOTIFY: &str = "Notifications";
 const FINDINGS: &str = "Findings";
 const ACCESS: &str = "Access";
@@ -228,6 +229,36 @@ pub struct Config {
     /// Play a recording instead of watching a cluster; pages can pause, speed it up, and go to any time
     #[arg(long, env = "NODEGLASS_REPLAY", value_name = "FILE", help_heading = HISTORY)]
     pub replay: Option<PathBuf>,
+
+    /// URL of a server of Prometheus remote write, to which the series of /metrics are sent, such as
+    /// http://127.0.0.1:8428/api/v1/write
+    #[arg(long, env = "NODEGLASS_REMOTE_WRITE", value_name = "URL", value_parser = value::webhook)]
+    #[arg(help_heading = STORAGE)]
+    pub remote_write: Option<WebhookUrl>,
+
+    /// Time between two samples of a series that is sent, at least 1s
+    #[arg(long, env = "NODEGLASS_REMOTE_WRITE_INTERVAL", value_name = "TIME", default_value = "15s")]
+    #[arg(value_parser = value::remote_write_interval, help_heading = STORAGE)]
+    pub remote_write_interval: Duration,
+
+    /// File with credentials for this server: USER:PASSWORD, or Bearer TOKEN; readable by you only
+    #[arg(long, env = "NODEGLASS_REMOTE_WRITE_AUTH", value_name = "FILE", help_heading = STORAGE)]
+    pub remote_write_auth: Option<PathBuf>,
+
+    /// Disk space in ~/.local/state/nodeglass for what this server does not accept yet; the oldest is dropped first
+    #[arg(long, env = "NODEGLASS_REMOTE_WRITE_SPOOL", value_name = "SIZE", default_value = "256M")]
+    #[arg(value_parser = value::spool, help_heading = STORAGE)]
+    pub remote_write_spool: u64,
+
+    /// URL of a server with Prometheus' HTTP API, from which ranges older than a week are read, such as
+    /// http://127.0.0.1:8428
+    #[arg(long, env = "NODEGLASS_HISTORY_URL", value_name = "URL", value_parser = value::webhook)]
+    #[arg(help_heading = STORAGE)]
+    pub history_url: Option<WebhookUrl>,
+
+    /// File with credentials for this server: USER:PASSWORD, or Bearer TOKEN; readable by you only
+    #[arg(long, env = "NODEGLASS_HISTORY_AUTH", value_name = "FILE", help_heading = STORAGE)]
+    pub history_auth: Option<PathBuf>,
 
     /// URL to which findings and the other events of notify-on are posted; put it into the configuration file, since
     /// other users see command lines

@@ -26,6 +26,8 @@ const MAX_HISTORY_MEM: usize = 16 << 30;
 /// Limits of the disk space for the history, in bytes.
 const MIN_HISTORY_DISK: usize = 16 << 20;
 const MAX_HISTORY_DISK: usize = 64 << 30;
+/// Least disk space for what waits for remote write: some minutes of a large cluster.
+const MIN_SPOOL: usize = 1 << 20;
 
 /// The jobs or machines that a relay watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,6 +166,24 @@ pub(super) fn history_disk(raw: &str) -> Result<u64, String> {
         0 => Ok(0),
         bytes if (MIN_HISTORY_DISK..=MAX_HISTORY_DISK).contains(&bytes) => Ok(bytes as u64),
         _ => Err(format!("{raw} is out of range: the history takes between 16M and 64G on disk, or 0")),
+    }
+}
+
+/// Parses the time between two samples of a series.
+pub(super) fn remote_write_interval(raw: &str) -> Result<Duration, String> {
+    let interval =
+        duration(raw).ok_or_else(|| format!("{raw:?} is not a duration; use for example 15s or 1m"))?;
+    match interval.as_secs() {
+        1..=300 => Ok(interval),
+        _ => Err(format!("{raw} is not between 1s and 5m, after which servers consider a series ended")),
+    }
+}
+
+/// Parses the disk space for what a server does not accept yet, in bytes.
+pub(super) fn spool(raw: &str) -> Result<u64, String> {
+    match size(raw)? {
+        bytes if (MIN_SPOOL..=MAX_HISTORY_DISK).contains(&bytes) => Ok(bytes as u64),
+        _ => Err(format!("{raw} is out of range: the spool takes between 1M and 64G")),
     }
 }
 

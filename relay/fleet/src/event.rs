@@ -27,6 +27,8 @@ pub enum StoredPart {
     Tokens,
     /// The recording.
     Recording,
+    /// The remote storage.
+    RemoteWrite,
 }
 
 /// A limit of the relay itself.

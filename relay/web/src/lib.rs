@@ -17,6 +17,7 @@ pub mod status;
 mod ws;
 
 use crate::about::About;
+pub use api::series;
 use assets::Assets;
 use nodeglass_access::base_path::BasePath;
 use nodeglass_access::hosts::AllowedHosts;
@@ -25,6 +26,8 @@ use nodeglass_actions::ActionService;
 use nodeglass_auth::authenticator::Authenticator;
 use nodeglass_live::Hub;
 use nodeglass_notify::NotificationCounts;
+use nodeglass_remote_write::Counts as RemoteWriteCounts;
+use nodeglass_remote_write::promql::PromQl;
 use nodeglass_share::Shares;
 use nodeglass_store::{AuditRecorder, JobStore};
 pub use router::router;
@@ -58,4 +61,8 @@ pub struct WebState {
     pub assets: Arc<Assets>,
     /// Delivery of notices.
     pub notifications: NotificationCounts,
+    /// Delivery of the metrics by remote write, if configured.
+    pub remote_write: Option<RemoteWriteCounts>,
+    /// Storage of the site for ranges that the relay does not keep, if configured.
+    pub long_term: Option<PromQl>,
 }

@@ -1,6 +1,6 @@
 //! `GET /status`: how the relay itself is doing, as JSON for the owner's scripts and monitoring.
 
-use nodeglass_api::{ChannelStatus, ConnectionState, OwnLoad, ProbeStatus};
+use nodeglass_api::{ChannelStatus, ConnectionState, OwnLoad, ProbeStatus, RemoteWriteStatus};
 use nodeglass_live::OVERVIEW_INTERVAL_MS;
 use nodeglass_platform::{cpu_time, memory};
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
@@ -44,6 +44,8 @@ pub struct StatusReport {
     pub notices: Vec<Text>,
     /// Delivery of notices about findings and jobs, by channel; empty if no channel is configured.
     pub notifications: Vec<ChannelStatus>,
+    /// Delivery of the metrics by remote write; `null` if it is not configured.
+    pub remote_write: Option<RemoteWriteStatus>,
 }
 
 /// A node without a connection.
@@ -161,6 +163,7 @@ impl StatusReport {
             slurm: SlurmStatus::of(&overview.relay.jobs, now_ms),
             notices: overview.relay.notices.clone(),
             notifications: Vec::new(),
+            remote_write: None,
         }
     }
 }

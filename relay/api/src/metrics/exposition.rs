@@ -4,6 +4,7 @@
 //! without an allocation for each: the crates build a structure of every sample first, or write OpenMetrics only, which
 //! `promtool check metrics` does not read.
 
+use super::sink::{Kind, Labels, Sink, escape};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -11,19 +12,6 @@ use std::io::{self, Write};
 const CHUNK: usize = 64 << 10;
 /// Integers below this are exact in a float, and formatted as such several times as fast.
 const EXACT: f64 = (1_u64 << 53) as f64;
-
-/// The type of a family's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A quantity that rises and falls.
-    Gauge,
-    /// A count that only rises.
-    Counter,
-}
-
-/// Labels of a sample, as they are written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Labels(String);
 
 /// Writes families, each with its first sample.
 pub struct Exposition<'a> {
@@ -37,63 +25,11 @@ pub struct Exposition<'a> {
     head: String,
 }
 
-impl Labels {
-    /// Writes labels. Empty values are left out: for Prometheus, they are the same as no label.
-    pub fn new(labels: &[(&str, &str)]) -> Self {
-        let len = labels.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
-        let mut text = String::with_capacity(len);
-        for (name, value) in labels.iter().filter(|(_, value)| !value.is_empty()) {
-            text.push(if text.is_empty() { '{' } else { ',' });
-            text.push_str(name);
-            text.push_str("=\"");
-            escape(&mut text, value, true);
-            text.push('"');
-        }
-        if !text.is_empty() {
-            text.push('}');
-        }
-        Self(text)
-    }
-}
-
 impl<'a> Exposition<'a> {
     /// Writes to `out`.
     pub fn new(out: &'a mut dyn Write) -> Self {
         let chunk = String::with_capacity(CHUNK + (1 << 10));
         Self { out, chunk, result: Ok(()), name: String::new(), head: String::new() }
-    }
-
-    /// Starts a family.
-    pub fn family(&mut self, name: &str, help: &str, kind: Kind) {
-        self.name.clear();
-        self.name.push_str(name);
-        self.head.clear();
-        self.head.push_str("# HELP ");
-        self.head.push_str(name);
-        self.head.push(' ');
-        escape(&mut self.head, help, false);
-        let kind = if kind == Kind::Counter { "counter" } else { "gauge" };
-        // Writing to a string cannot fail.
-        let _ = write!(self.head, "\n# TYPE {name} {kind}\n");
-    }
-
-    /// Writes a sample of the current family, if it has a value.
-    pub fn sample(&mut self, labels: &Labels, value: Option<f64>) {
-        let Some(value) = value.filter(|_| self.result.is_ok()) else { return };
-        self.chunk.push_str(&self.head);
-        self.head.clear();
-        self.chunk.push_str(&self.name);
-        self.chunk.push_str(&labels.0);
-        // Writing to a string cannot fail.
-        let _ = match value {
-            whole if (0.0..EXACT).contains(&whole) && whole.fract() == 0.0 => {
-                writeln!(self.chunk, " {}", whole as u64)
-            }
-            value => writeln!(self.chunk, " {value}"),
-        };
-        if self.chunk.len() >= CHUNK {
-            self.pass_on();
-        }
     }
 
     /// Writes the rest.
@@ -113,13 +49,35 @@ impl<'a> Exposition<'a> {
     }
 }
 
-fn escape(text: &mut String, raw: &str, is_label: bool) {
-    for letter in raw.chars() {
-        match letter {
-            '\\' => text.push_str("\\\\"),
-            '\n' => text.push_str("\\n"),
-            '"' if is_label => text.push_str("\\\""),
-            letter => text.push(letter),
+impl Sink for Exposition<'_> {
+    fn family(&mut self, name: &str, help: &str, kind: Kind) {
+        self.name.clear();
+        self.name.push_str(name);
+        self.head.clear();
+        self.head.push_str("# HELP ");
+        self.head.push_str(name);
+        self.head.push(' ');
+        escape(&mut self.head, help, false);
+        let kind = if kind == Kind::Counter { "counter" } else { "gauge" };
+        // Writing to a string cannot fail.
+        let _ = write!(self.head, "\n# TYPE {name} {kind}\n");
+    }
+
+    fn sample(&mut self, labels: &Labels, value: Option<f64>) {
+        let Some(value) = value.filter(|_| self.result.is_ok()) else { return };
+        self.chunk.push_str(&self.head);
+        self.head.clear();
+        self.chunk.push_str(&self.name);
+        self.chunk.push_str(labels.text());
+        // Writing to a string cannot fail.
+        let _ = match value {
+            whole if (0.0..EXACT).contains(&whole) && whole.fract() == 0.0 => {
+                writeln!(self.chunk, " {}", whole as u64)
+            }
+            value => writeln!(self.chunk, " {value}"),
+        };
+        if self.chunk.len() >= CHUNK {
+            self.pass_on();
         }
     }
 }
@@ -178,12 +136,5 @@ mod tests {
         (0..CHUNK).for_each(|_| out.sample(&labels, Some(1.0)));
         assert!(out.finish().is_err());
         assert_eq!(client.0, 2);
-    }
-
-    #[test]
-    fn label_values_are_escaped_and_empty_ones_left_out() {
-        let labels = Labels::new(&[("a", "x\"y\\z\n"), ("b", ""), ("c", "é")]);
-        assert_eq!(labels.0, "{a=\"x\\\"y\\\\z\\n\",c=\"é\"}");
-        assert_eq!(Labels::new(&[("a", "")]).0, "");
     }
 }

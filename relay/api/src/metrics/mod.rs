@@ -6,11 +6,16 @@
 
 mod dcgm;
 mod exposition;
+mod sink;
 
-use super::{AffectedGpu, ChannelStatus, Finding, Gpu, Job, Node, ProbeStatus, Process, Snapshot, Timestamp};
-use exposition::{Exposition, Kind, Labels};
+use super::{
+    AffectedGpu, ChannelStatus, Finding, Gpu, Job, Node, ProbeStatus, Process, RemoteWriteStatus, Snapshot,
+    Timestamp,
+};
+use exposition::Exposition;
 use nodeglass_protocol::field::ValueKind;
 use nodeglass_protocol::{Field, GpuField, HostField, JobField, ProcessField};
+pub use sink::{Kind, Labels, Sink};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
@@ -79,6 +84,8 @@ pub struct RelayMetrics {
     pub probes: Vec<ProbeStatus>,
     /// Delivery of notices, by channel.
     pub notifications: Vec<ChannelStatus>,
+    /// Delivery of the metrics by remote write, if configured.
+    pub remote_write: Option<RemoteWriteStatus>,
 }
 
 /// Writes the metrics of a snapshot and the relay, for the selected collectors, in chunks of 64 KiB.
@@ -92,27 +99,54 @@ pub fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut out = Exposition::new(out);
+    each(snapshot, relay, collectors, &mut out);
+    out.finish()
+}
+
+/// Passes each series of a snapshot and the relay, for the selected collectors, to `out`.
+pub fn each(snapshot: &Snapshot, relay: &RelayMetrics, collectors: &[Collector], out: &mut dyn Sink) {
     let has = |collector| collectors.contains(&collector);
     let users: HashMap<u32, &str> = snapshot.jobs.iter().map(|job| (job.id, job.user.as_str())).collect();
     if has(Collector::Gpu) {
-        gpus(&mut out, snapshot, &users);
+        gpus(out, snapshot, &users);
     }
     if has(Collector::Node) {
-        nodes(&mut out, &snapshot.nodes);
+        nodes(out, &snapshot.nodes);
     }
     if has(Collector::Job) {
-        jobs(&mut out, snapshot, &users);
+        jobs(out, snapshot, &users);
     }
     if has(Collector::Finding) {
-        findings(&mut out, snapshot, &users);
+        findings(out, snapshot, &users);
     }
     if has(Collector::Process) {
-        processes(&mut out, snapshot);
+        processes(out, snapshot);
     }
     if has(Collector::Relay) {
-        relay_itself(&mut out, snapshot, relay);
+        relay_itself(out, snapshot, relay);
     }
-    out.finish()
+}
+
+/// A series of a field: its name, and the value that stands for one unit of the field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldSeries {
+    /// Name of the family.
+    pub name: String,
+    /// Value of the series per unit of the field.
+    pub per_unit: f64,
+}
+
+/// The series in which the values of a field of GPUs are.
+pub fn gpu_series(field: GpuField) -> Vec<FieldSeries> {
+    let dcgm =
+        dcgm::of(field).map(|dcgm| FieldSeries { name: dcgm.name.to_owned(), per_unit: dcgm.value(1) });
+    dcgm.into_iter().chain(host_series(field)).collect()
+}
+
+/// The series in which the values of a field of another kind of row are.
+pub fn host_series<F: Field>(field: F) -> Vec<FieldSeries> {
+    let metric = field.metric();
+    vec![FieldSeries { name: metric.prometheus_name(F::ROW_KIND), per_unit: metric.prometheus_value(1) }]
 }
 
 /// A GPU whose readings are of this moment, with its labels.
@@ -122,7 +156,7 @@ struct LabelledGpu<'a> {
     is_nvidia: bool,
 }
 
-fn gpus(out: &mut Exposition<'_>, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
+fn gpus(out: &mut dyn Sink, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
     let labelled =
         |gpu| LabelledGpu { gpu, labels: gpu_labels(gpu, users), is_nvidia: gpu.vendor == "nvidia" };
     let all: Vec<_> = snapshot.gpus.iter().map(labelled).collect();
@@ -153,7 +187,7 @@ fn gpus(out: &mut Exposition<'_>, snapshot: &Snapshot, users: &HashMap<u32, &str
 }
 
 /// Health of GPUs: counters that dcgm-exporter names against Prometheus' conventions have our names.
-fn health(out: &mut Exposition<'_>, current: &[&LabelledGpu<'_>]) {
+fn health(out: &mut dyn Sink, current: &[&LabelledGpu<'_>]) {
     type Value = fn(&super::Health) -> Option<u64>;
     let families: [(&str, &str, Kind, Value); 9] = [
         (
@@ -204,7 +238,7 @@ fn health(out: &mut Exposition<'_>, current: &[&LabelledGpu<'_>]) {
 }
 
 /// The last Xid error of each GPU, as dcgm-exporter has it: 0 if there was none.
-fn last_xids(out: &mut Exposition<'_>, snapshot: &Snapshot, current: &[&LabelledGpu<'_>]) {
+fn last_xids(out: &mut dyn Sink, snapshot: &Snapshot, current: &[&LabelledGpu<'_>]) {
     let events = snapshot.nodes.iter().flat_map(|node| &node.events);
     let last: HashMap<&str, u64> =
         events.filter_map(|event| Some((event.gpu.as_deref()?, event.xid?))).collect();
@@ -214,8 +248,8 @@ fn last_xids(out: &mut Exposition<'_>, snapshot: &Snapshot, current: &[&Labelled
     }
 }
 
-fn nodes<'a>(out: &mut Exposition<'_>, nodes: &'a [Node]) {
-    let labelled = |node: &'a Node| (node, Labels::new(&[("node", &node.name)]));
+fn nodes<'a>(out: &mut dyn Sink, nodes: &'a [Node]) {
+    let labelled = |node: &'a Node| (node, Labels::new(&[("node", &node.name)]).taken_at(current_time(node)));
     let all: Vec<(&'a Node, Labels)> = nodes.iter().map(labelled).collect();
     out.family("nodeglass_node_up", "Whether samples of the node arrive.", Kind::Gauge);
     for (node, labels) in &all {
@@ -233,7 +267,7 @@ fn nodes<'a>(out: &mut Exposition<'_>, nodes: &'a [Node]) {
     }
 }
 
-fn jobs(out: &mut Exposition<'_>, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
+fn jobs(out: &mut dyn Sink, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
     let active: Vec<(&Job, Labels)> = snapshot
         .jobs
         .iter()
@@ -283,7 +317,7 @@ fn jobs(out: &mut Exposition<'_>, snapshot: &Snapshot, users: &HashMap<u32, &str
             let labels =
                 [("job", usage.job.to_string()), ("user", user.to_owned()), ("node", node.name.clone())];
             let labels = labels.each_ref().map(|(name, value)| (*name, value.as_str()));
-            (usage, Labels::new(&labels))
+            (usage, Labels::new(&labels).taken_at(current_time(node)))
         })
         .collect();
     for field in JobField::ALL {
@@ -294,7 +328,7 @@ fn jobs(out: &mut Exposition<'_>, snapshot: &Snapshot, users: &HashMap<u32, &str
     }
 }
 
-fn processes(out: &mut Exposition<'_>, snapshot: &Snapshot) {
+fn processes(out: &mut dyn Sink, snapshot: &Snapshot) {
     let current: HashMap<&str, bool> =
         snapshot.nodes.iter().map(|node| (node.name.as_str(), node.connection.is_current())).collect();
     let shown = snapshot.processes.iter().filter(|process| current.get(process.node.as_str()) == Some(&true));
@@ -313,7 +347,7 @@ const MAX_SERIES: usize = 64;
 /// Active findings: one series for each GPU that they concern, without GPUs for each node, and without nodes for each
 /// job. Each label has a single value, so that rules can join and Alertmanager can group by it. Silenced ones have a
 /// second series with the same labels: `nodeglass_finding unless nodeglass_finding_silenced`.
-fn findings(out: &mut Exposition<'_>, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
+fn findings(out: &mut dyn Sink, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
     let owners: HashMap<&str, Vec<u32>> = snapshot
         .gpus
         .iter()
@@ -400,7 +434,7 @@ fn jobs_at(finding: &Finding, is_there: impl Fn(&u32) -> bool) -> Vec<Option<u32
     }
 }
 
-fn relay_itself(out: &mut Exposition<'_>, snapshot: &Snapshot, relay: &RelayMetrics) {
+fn relay_itself(out: &mut dyn Sink, snapshot: &Snapshot, relay: &RelayMetrics) {
     let none = Labels::new(&[]);
     let mut one = |name, help: &str, kind, labels: &Labels, value| {
         out.family(name, help, kind);
@@ -458,9 +492,54 @@ fn relay_itself(out: &mut Exposition<'_>, snapshot: &Snapshot, relay: &RelayMetr
             out.sample(&labels, Some(count as f64));
         }
     }
+    if let Some(status) = &relay.remote_write {
+        remote_write(out, status);
+    }
 }
 
-fn probes(out: &mut Exposition<'_>, probes: &[ProbeStatus]) {
+fn remote_write(out: &mut dyn Sink, status: &RemoteWriteStatus) {
+    out.family(
+        "nodeglass_remote_write_samples_total",
+        "Samples for remote write, and what became of them.",
+        Kind::Counter,
+    );
+    let outcomes = [("sent", status.sent), ("refused", status.refused), ("dropped", status.dropped)];
+    for (outcome, count) in outcomes {
+        out.sample(&Labels::new(&[("outcome", outcome)]), Some(count as f64));
+    }
+    let families = [
+        (
+            "nodeglass_remote_write_pending_samples",
+            "Samples that wait for the server.",
+            Kind::Gauge,
+            status.pending,
+        ),
+        (
+            "nodeglass_remote_write_pending_bytes",
+            "Size of the samples that wait for the server.",
+            Kind::Gauge,
+            status.pending_bytes,
+        ),
+        (
+            "nodeglass_remote_write_sent_bytes_total",
+            "Bytes of accepted requests.",
+            Kind::Counter,
+            status.sent_bytes,
+        ),
+        (
+            "nodeglass_remote_write_retries_total",
+            "Requests that failed and are repeated.",
+            Kind::Counter,
+            status.retries,
+        ),
+    ];
+    for (name, help, kind, value) in families {
+        out.family(name, help, kind);
+        out.sample(&Labels::default(), Some(value as f64));
+    }
+}
+
+fn probes(out: &mut dyn Sink, probes: &[ProbeStatus]) {
     let labelled = |probe: &ProbeStatus| match probe.job {
         Some(job) => Labels::new(&[("node", &probe.node), ("job", &job.to_string())]),
         None => Labels::new(&[("node", &probe.node)]),
@@ -492,7 +571,12 @@ fn gpu_labels(gpu: &Gpu, users: &HashMap<u32, &str>) -> Labels {
         ("model", gpu.name.as_deref().unwrap_or_default()),
     ];
     labels.extend(profile.map(|profile| ("mig_profile", profile)));
-    Labels::new(&labels)
+    Labels::new(&labels).taken_at(gpu.sampled_at.filter(|_| gpu.connection.is_current()))
+}
+
+/// When the readings of a node were taken, unless it is silent.
+fn current_time(node: &Node) -> Option<Timestamp> {
+    node.sampled_at.filter(|_| node.connection.is_current())
 }
 
 fn process_labels(process: &Process) -> Labels {
@@ -510,7 +594,7 @@ fn process_labels(process: &Process) -> Labels {
 }
 
 /// Starts the family of a metric of the catalogue.
-fn family_of<F: Field>(out: &mut Exposition<'_>, field: F) {
+fn family_of<F: Field>(out: &mut dyn Sink, field: F) {
     let metric = field.metric();
     let kind = if metric.kind == ValueKind::Counter { Kind::Counter } else { Kind::Gauge };
     out.family(&metric.prometheus_name(F::ROW_KIND), &metric.prometheus_help(), kind);

@@ -4,14 +4,15 @@ use super::destination;
 use super::error::WebhookError;
 use super::tls::{self, Trust};
 use super::url::WebhookUrl;
-use hyper::body::{Body, Incoming};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use nodeglass_protocol::Text;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -53,23 +54,27 @@ impl Client {
         Self { trust: Trust::Only(certificate), ..Self::new() }
     }
 
-    /// Makes one attempt. Success is a status 2xx; the rest of the answer is not read.
+    /// Makes one attempt. Success is a status 2xx. Returns the beginning of the answer, at most `max_answer` bytes.
     ///
     /// # Errors
     /// [`WebhookError`].
     pub(super) async fn post(
         &self,
         url: &WebhookUrl,
-        body: Vec<u8>,
+        headers: HeaderMap,
+        body: Bytes,
+        max_answer: usize,
         remaining: Duration,
-    ) -> Result<(), WebhookError> {
+    ) -> Result<Vec<u8>, WebhookError> {
         let limit = self.time_limit.min(remaining);
         let attempt = async {
             let stream = connect(url, &destination::resolve(url).await?).await?;
+            let request = request(url, headers, body)?;
             if url.is_tls() {
-                exchange(tls::connect(url.host(), &self.trust, stream).await?, url, body).await
+                let stream = tls::connect(url.host(), &self.trust, stream).await?;
+                exchange(stream, url, request, max_answer).await
             } else {
-                exchange(stream, url, body).await
+                exchange(stream, url, request, max_answer).await
             }
         };
         let late = || WebhookError::TimedOut(url.host().to_string(), limit.as_secs());
@@ -90,25 +95,35 @@ async fn connect(url: &WebhookUrl, addresses: &[SocketAddr]) -> Result<TcpStream
     Err(WebhookError::Connect(url.host().to_string(), why))
 }
 
+fn request(url: &WebhookUrl, headers: HeaderMap, body: Bytes) -> Result<Request<Full<Bytes>>, WebhookError> {
+    let mut request = Request::post(url.target())
+        .header(HOST, url.authority())
+        .header(USER_AGENT, concat!("nodeglass/", env!("CARGO_PKG_VERSION")))
+        .header(CONTENT_LENGTH, body.len())
+        .body(Full::new(body))
+        .map_err(|error| WebhookError::Encode(error.to_string()))?;
+    request.headers_mut().extend(headers);
+    Ok(request)
+}
+
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     url: &WebhookUrl,
-    body: Vec<u8>,
-) -> Result<(), WebhookError> {
+    request: Request<Full<Bytes>>,
+    max_answer: usize,
+) -> Result<Vec<u8>, WebhookError> {
     let unreadable = |error: hyper::Error| WebhookError::Answer(url.host().to_string(), error.to_string());
     let mut builder = http1::Builder::new();
     builder.max_buf_size(MAX_HEAD);
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(unreadable)?;
-    let request = Request::post(url.target())
-        .header(HOST, url.authority())
-        .header(USER_AGENT, concat!("nodeglass/", env!("CARGO_PKG_VERSION")))
-        .header(CONTENT_TYPE, "application/json")
-        .header(CONTENT_LENGTH, body.len())
-        .body(String::from_utf8(body).map_err(|error| WebhookError::Encode(error.to_string()))?)
-        .map_err(|error| WebhookError::Encode(error.to_string()))?;
     let answer = async {
         let response = sender.send_request(request).await.map_err(unreadable)?;
-        check_status(url, response).await
+        let body = check_status(url, response).await?;
+        let mut answer = Vec::new();
+        if max_answer > 0 {
+            read_up_to(body, max_answer, &mut answer).await.map_err(unreadable)?;
+        }
+        Ok(answer)
     };
     // The connection ends with this function, even if the server sends more.
     tokio::pin!(connection);
@@ -125,18 +140,21 @@ async fn exchange(
     }
 }
 
-/// Converts the status to a result.
-async fn check_status(url: &WebhookUrl, response: Response<Incoming>) -> Result<(), WebhookError> {
+/// Converts the status to a result, with the body of a success.
+async fn check_status(url: &WebhookUrl, response: Response<Incoming>) -> Result<Incoming, WebhookError> {
     let (host, status) = (url.host().to_string(), response.status());
     if status.is_success() {
-        return Ok(());
+        return Ok(response.into_body());
     }
     if status.is_redirection() {
         return Err(WebhookError::Redirect(host, status.as_u16()));
     }
     let after =
         response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.trim().parse().ok());
-    let text = timeout(TEXT_LIMIT, read_prefix(response.into_body())).await.unwrap_or_default();
+    let mut text = Vec::new();
+    // What has arrived until then, or until it fails, is shown.
+    let _ = timeout(TEXT_LIMIT, read_up_to(response.into_body(), MAX_TEXT, &mut text)).await;
+    let text = Text::from_bytes(&text).as_str().chars().take(SHOWN).collect();
     Err(WebhookError::Status {
         host,
         status: status.as_u16(),
@@ -145,19 +163,14 @@ async fn check_status(url: &WebhookUrl, response: Response<Incoming>) -> Result<
     })
 }
 
-/// The beginning of a text, without what a terminal would interpret.
-async fn read_prefix(mut body: Incoming) -> String {
-    let mut bytes = Vec::new();
-    while bytes.len() < MAX_TEXT {
-        match std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-            Some(Ok(frame)) => {
-                if let Ok(data) = frame.into_data() {
-                    let room = MAX_TEXT - bytes.len();
-                    bytes.extend_from_slice(&data[..data.len().min(room)]);
-                }
-            }
-            Some(Err(_)) | None => break,
+/// Reads the beginning of a body.
+async fn read_up_to(mut body: Incoming, max: usize, bytes: &mut Vec<u8>) -> Result<(), hyper::Error> {
+    while bytes.len() < max {
+        let Some(frame) = body.frame().await else { break };
+        if let Ok(data) = frame?.into_data() {
+            let room = max - bytes.len();
+            bytes.extend_from_slice(&data[..data.len().min(room)]);
         }
     }
-    Text::from_bytes(&bytes).as_str().chars().take(SHOWN).collect()
+    Ok(())
 }

@@ -10,8 +10,10 @@ mod retry;
 mod tls;
 mod url;
 
+use bytes::Bytes;
 use client::Client;
 pub use error::WebhookError;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use nodeglass_report::Chat;
 use retry::{Decision, Retries};
 use serde::Serialize;
@@ -100,10 +102,12 @@ impl Webhook {
         payload: &Payload,
     ) -> Result<(), WebhookError> {
         let body = serde_json::to_vec(payload).map_err(|error| WebhookError::Encode(error.to_string()))?;
+        let (body, headers) = (Bytes::from(body), json_headers());
         let deadline = Instant::now() + TOTAL_LIMIT;
         let remaining = || deadline.saturating_duration_since(Instant::now());
         loop {
-            let Err(error) = client.post(&self.url, body.clone(), remaining()).await else { return Ok(()) };
+            let attempt = client.post(&self.url, headers.clone(), body.clone(), 0, remaining());
+            let Err(error) = attempt.await else { return Ok(()) };
             match retries.decide(&error) {
                 Decision::GiveUp => return Err(error),
                 Decision::RetryAfter(pause) if pause + SHORTEST_ATTEMPT > remaining() => return Err(error),
@@ -114,6 +118,23 @@ impl Webhook {
             }
         }
     }
+}
+
+fn json_headers() -> HeaderMap {
+    HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))])
+}
+
+/// Posts once to a URL of the owner. Returns the beginning of the answer, at most `max_answer` bytes.
+///
+/// # Errors
+/// [`WebhookError`].
+pub async fn post_once(
+    url: &WebhookUrl,
+    headers: HeaderMap,
+    body: Bytes,
+    max_answer: usize,
+) -> Result<Vec<u8>, WebhookError> {
+    Client::new().post(url, headers, body, max_answer, TOTAL_LIMIT).await
 }
 
 #[cfg(test)]

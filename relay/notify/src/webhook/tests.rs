@@ -130,7 +130,8 @@ fn payload() -> Payload {
 /// One attempt.
 async fn post(url: &WebhookUrl, client: &Client) -> Result<(), WebhookError> {
     let body = serde_json::to_vec(&payload()).unwrap();
-    tokio::time::timeout(LONG, client.post(url, body, LONG)).await.expect("the time limit of the client")
+    let attempt = client.post(url, json_headers(), body.into(), 0, LONG);
+    tokio::time::timeout(LONG, attempt).await.expect("the time limit of the client").map(drop)
 }
 
 const OK: Way = Way::Answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");

@@ -75,6 +75,13 @@ impl WebhookUrl {
         &self.target
     }
 
+    /// The same server at a path below this URL's.
+    #[must_use]
+    pub fn join(&self, path: &str) -> Self {
+        let base = self.target.split('?').next().unwrap_or_default().trim_end_matches('/');
+        Self { target: format!("{base}{path}"), ..self.clone() }
+    }
+
     /// The value of `Host`.
     pub(super) fn authority(&self) -> String {
         let default = if self.is_tls { 443 } else { 80 };

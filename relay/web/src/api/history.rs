@@ -1,6 +1,7 @@
 //! Ranges of the history over HTTP.
 
 use super::caller::Caller;
+use super::long_term::{self, LongRange};
 use super::{Problem, named_job, reply};
 use crate::WebState;
 use axum::extract::rejection::QueryRejection;
@@ -21,11 +22,15 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const DEFAULT_MS: u64 = 3_600_000;
 /// Longest range, in ms: what is kept.
 const MAX_MS: u64 = 8 * 86_400_000;
+/// Age from which a range is read from the long-term storage, and the longest range that it is asked for.
+const LONG_TERM_MS: u64 = 7 * 86_400_000;
+const MAX_LONG_MS: u64 = 400 * 86_400_000;
 /// Maximum number of metrics of a kind.
 const MAX_METRICS: usize = 16;
 /// Maximum number of values in a response.
-const MAX_VALUES: usize = 3_000_000;
-const TOO_MANY_VALUES: &str = "too many values: choose a job or node, fewer metrics, or longer steps";
+pub(super) const MAX_VALUES: usize = 3_000_000;
+pub(super) const TOO_MANY_VALUES: &str =
+    "too many values: choose a job or node, fewer metrics, or longer steps";
 /// Largest number that counts as s since 1970; larger ones are ms.
 const MAX_SECONDS: u64 = 100_000_000_000;
 
@@ -68,17 +73,28 @@ pub async fn history(
     let to_ms = query.to.as_deref().map_or(Ok(now_ms), |to| moment(to, now_ms))?.min(now_ms);
     let from_ms =
         query.from.as_deref().map_or(Ok(to_ms.saturating_sub(DEFAULT_MS)), |from| moment(from, now_ms))?;
-    if from_ms >= to_ms || to_ms - from_ms > MAX_MS {
-        return Err(
-            Problem::bad_request("the range must end after its start, and be at most 8 days long").into()
-        );
-    }
     let gpu_fields = fields::<GpuField>(query.metric.as_deref().unwrap_or("util_pct"))?;
     let host_fields = fields::<HostField>(query.host_metric.as_deref().unwrap_or_default())?;
     let relay_ms = |wall_ms: u64| wall_ms.saturating_add_signed(wall_ahead_ms.saturating_neg());
     let step_ms = query.step.as_deref().map_or(Ok(0), step_ms)?;
     let (viewer, mut charge) = caller.begin(&web).await?;
+    // Guests see what the relay itself keeps: a share says nothing about the storage of a site.
+    let long_term = web.long_term.as_ref().filter(|_| !viewer.is_guest());
+    let max_ms = if long_term.is_some() { MAX_LONG_MS } else { MAX_MS };
+    if from_ms >= to_ms || to_ms - from_ms > max_ms {
+        let days = max_ms / 86_400_000;
+        let why = format!("the range must end after its start, and be at most {days} days long");
+        return Err(Problem::bad_request(why).into());
+    }
     let topic = named_job::topic(&web, &viewer, &mut charge, query.job, query.node).await?;
+    if let Some(server) = long_term.filter(|_| now_ms.saturating_sub(from_ms) > LONG_TERM_MS) {
+        let range = LongRange { from_ms, to_ms, step_ms };
+        let history = long_term::read(server, &topic, &range, (&gpu_fields, &host_fields)).await?;
+        charge.restart();
+        let body = reply::body(&history);
+        charge.sends(body.len());
+        return Ok(reply::json(&headers, body));
+    }
     let query = RangeQuery {
         topic,
         from_ms: relay_ms(from_ms),

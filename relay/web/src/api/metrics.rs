@@ -2,7 +2,7 @@
 
 use super::Problem;
 use super::caller::Caller;
-use super::everything::everything;
+use super::everything::{everything, picture};
 use crate::WebState;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -19,6 +19,8 @@ use nodeglass_platform::memory;
 use nodeglass_protocol::Picture;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::JobsHealth;
+use nodeglass_remote_write::Counts as RemoteWriteCounts;
+use nodeglass_share::Viewer;
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -49,7 +51,18 @@ async fn relay_metrics(web: &WebState, picture: &Picture, wall_ahead_ms: i64) ->
         started_at: Some(moment(CLOCK_STARTS_AT_MS)),
         probes: web.hub.probe_usages().await.unwrap_or_default(),
         notifications: web.notifications.list(),
+        remote_write: web.remote_write.as_ref().map(RemoteWriteCounts::status),
     }
+}
+
+/// What the metrics of the owner are made from; `None` while the relay ends or is overloaded.
+pub async fn series(web: &WebState) -> Option<(Snapshot, RelayMetrics)> {
+    let (picture, _) = picture(web, Viewer::Owner).await.ok()?;
+    let wall_ahead_ms = web.about.clock.displayed_wall_ahead_ms();
+    let relay = relay_metrics(web, &picture, wall_ahead_ms).await;
+    // A picture of a thousand nodes takes a while to convert.
+    let converted = tokio::task::spawn_blocking(move || Snapshot::new(&picture, wall_ahead_ms));
+    Some((converted.await.ok()?, relay))
 }
 
 /// Metrics in Prometheus' text format. A share's key shows the metrics of what the share shows.

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use nodeglass_protocol::Picture;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::ServerMessage;
+use nodeglass_remote_write::Counts as RemoteWriteCounts;
 use nodeglass_share::Viewer;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -29,7 +30,8 @@ pub async fn status(State(web): State<WebState>, _: Reader) -> Result<Json<Statu
     let report = StatusReport::new(web.about.build.clone(), &picture, ProcessStatus::read(), probes, now_ms);
     let slow_sampling = own_load.slower_sampling.clone().or(report.slow_sampling);
     let notifications = web.notifications.list();
-    Ok(Json(StatusReport { notifications, slow_sampling, own_load, ..report }))
+    let remote_write = web.remote_write.as_ref().map(RemoteWriteCounts::status);
+    Ok(Json(StatusReport { notifications, remote_write, slow_sampling, own_load, ..report }))
 }
 
 /// Whether the relay is ready: its list of jobs is known, and not older than it should be. Without authentication, so

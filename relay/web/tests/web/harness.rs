@@ -180,6 +180,8 @@ impl TestRelay {
             proxies: proxies.clone(),
             assets: Arc::new(assets),
             notifications: Default::default(),
+            remote_write: None,
+            long_term: None,
         };
         let serving =
             tokio::spawn(nodeglass_web::serve(listeners, nodeglass_web::router(state), proxies, ending));

@@ -192,6 +192,8 @@ impl Relay {
             base,
             proxies: Arc::new(Proxies::new(vec![Proxy::User(PROXY)])),
             notifications: Default::default(),
+            remote_write: None,
+            long_term: None,
         };
         let answer = self.runtime.block_on(nodeglass_web::router(state).oneshot(request));
         let open: Vec<_> = self.shares.watch().borrow().shares.iter().map(|share| share.id.clone()).collect();

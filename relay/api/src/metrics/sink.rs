@@ -1,0 +1,99 @@
+//! Receives the series of the metrics: families, their samples, and the labels of these.
+
+use super::Timestamp;
+use std::sync::Arc;
+
+/// The type of a family's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A quantity that rises and falls.
+    Gauge,
+    /// A count that only rises.
+    Counter,
+}
+
+/// Receives families in order, each followed by its samples.
+pub trait Sink {
+    /// Starts a family.
+    fn family(&mut self, name: &str, help: &str, kind: Kind);
+
+    /// Adds a sample of the current family, if it has a value.
+    fn sample(&mut self, labels: &Labels, value: Option<f64>);
+}
+
+/// Labels of the samples of a row, without those whose value is empty: for Prometheus, they are the same as no label.
+/// Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels {
+    /// As the text format has them.
+    text: Arc<str>,
+    pairs: Arc<[(&'static str, String)]>,
+    taken_at: Option<Timestamp>,
+}
+
+impl Labels {
+    /// Labels by name and value.
+    pub fn new(labels: &[(&'static str, &str)]) -> Self {
+        let len = labels.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
+        let mut text = String::with_capacity(len);
+        let mut pairs = Vec::with_capacity(labels.len());
+        for (name, value) in labels.iter().filter(|(_, value)| !value.is_empty()) {
+            text.push(if text.is_empty() { '{' } else { ',' });
+            text.push_str(name);
+            text.push_str("=\"");
+            escape(&mut text, value, true);
+            text.push('"');
+            pairs.push((*name, (*value).to_owned()));
+        }
+        if !text.is_empty() {
+            text.push('}');
+        }
+        Self { text: text.into(), pairs: pairs.into(), taken_at: None }
+    }
+
+    /// States when the readings of the row were taken.
+    #[must_use]
+    pub fn taken_at(self, taken_at: Option<Timestamp>) -> Self {
+        Self { taken_at, ..self }
+    }
+
+    /// Labels in the text format, with braces.
+    pub fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// Names and values.
+    pub fn pairs(&self) -> &Arc<[(&'static str, String)]> {
+        &self.pairs
+    }
+
+    /// When the readings of the row were taken; `None` if its values are those of now.
+    pub fn time(&self) -> Option<Timestamp> {
+        self.taken_at
+    }
+}
+
+/// Appends a help text or a label's value as the text format has it.
+pub(super) fn escape(text: &mut String, raw: &str, is_label: bool) {
+    for letter in raw.chars() {
+        match letter {
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            '"' if is_label => text.push_str("\\\""),
+            letter => text.push(letter),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_values_are_escaped_and_empty_ones_left_out() {
+        let labels = Labels::new(&[("a", "x\"y\\z\n"), ("b", ""), ("c", "é")]);
+        assert_eq!(&**labels.text(), "{a=\"x\\\"y\\\\z\\n\",c=\"é\"}");
+        assert_eq!(labels.pairs()[..], [("a", "x\"y\\z\n".to_owned()), ("c", "é".to_owned())]);
+        assert_eq!(Labels::new(&[("a", "")]).text().len(), 0);
+    }
+}

@@ -1,0 +1,105 @@
+//! Credentials for a server, read from a file that only its owner can read.
+
+use base64ct::{Base64, Encoding};
+use hyper::header::HeaderValue;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Maximum size of the file in bytes.
+const MAX_BYTES: u64 = 16 * 1024;
+
+/// The value of `Authorization`. Not shown.
+#[derive(Clone, Debug)]
+pub struct Credentials(HeaderValue);
+
+/// Error of reading credentials. Reads well after the name of a setting.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// The file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// Others can read it.
+    #[error("{} can be read by others (mode {mode:04o}); run `chmod 600` on it", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It has another form.
+    #[error("{} must have one line: USER:PASSWORD, or Bearer TOKEN", .0.display())]
+    Form(PathBuf),
+}
+
+impl Credentials {
+    /// Reads a file with one line: `USER:PASSWORD` for basic authentication, or `Bearer TOKEN`.
+    ///
+    /// # Errors
+    /// [`CredentialsError`].
+    pub fn read(path: &Path) -> Result<Self, CredentialsError> {
+        let fail = |source| CredentialsError::Io { path: path.to_owned(), source };
+        let found = fs::metadata(path).map_err(fail)?;
+        let mode = found.permissions().mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            return Err(CredentialsError::Open { path: path.to_owned(), mode });
+        }
+        if found.len() > MAX_BYTES || !found.is_file() {
+            return Err(CredentialsError::Form(path.to_owned()));
+        }
+        let text = fs::read_to_string(path).map_err(fail)?;
+        Self::parse(text.trim_end_matches(['\r', '\n']))
+            .ok_or_else(|| CredentialsError::Form(path.to_owned()))
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let value = match line.strip_prefix("Bearer ") {
+            Some(token) => format!("Bearer {}", token.trim()),
+            None => {
+                line.split_once(':').map(|_| format!("Basic {}", Base64::encode_string(line.as_bytes())))?
+            }
+        };
+        let mut value = HeaderValue::try_from(value).ok()?;
+        value.set_sensitive(true);
+        Some(Self(value))
+    }
+
+    /// The value of `Authorization`.
+    pub fn header(&self) -> HeaderValue {
+        self.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_a_password_or_a_token_and_never_shown() {
+        let basic = Credentials::parse("alice:s3:cret").unwrap();
+        assert_eq!(basic.header(), "Basic YWxpY2U6czM6Y3JldA==");
+        assert_eq!(Credentials::parse("Bearer t0ken").unwrap().header(), "Bearer t0ken");
+        assert!(!format!("{basic:?}").contains("YWxp"), "{basic:?}");
+        for wrong in ["", "t0ken", "a:b\nc:d\n\u{7f}", "Bearer a\nb"] {
+            let parsed = Credentials::parse(wrong);
+            assert!(parsed.is_none() || wrong.starts_with("a:"), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("auth");
+        fs::write(&path, "alice:s3cret\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(Credentials::read(&path), Err(CredentialsError::Open { mode: 0o644, .. })));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(Credentials::read(&path).unwrap().header(), "Basic YWxpY2U6czNjcmV0");
+    }
+}
