@@ -66,6 +66,36 @@ pub fn power_parts(watts: u64, limit: Option<u64>) -> (String, String) {
     (kilo(watts), limit.map_or("kW".to_owned(), |limit| format!("/ {} kW", kilo(limit))))
 }
 
+/// Formats bytes with a suitable unit and at most four digits: `812 MiB`, `70.8 GiB`, `1.2 TiB`, `2.5 PiB`.
+pub fn bytes(bytes: u64) -> String {
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+    const TIB: u64 = 1 << 40;
+    const PIB: u64 = 1 << 50;
+    let in_tenths = |unit: u64| match bytes as f64 / unit as f64 {
+        many @ 999.95.. => (many.round() as u64).to_string(),
+        few => tenths(few),
+    };
+    match bytes {
+        0..KIB => format!("{bytes} B"),
+        KIB..MIB => format!("{} KiB", bytes / KIB),
+        MIB..GIB => format!("{} MiB", bytes / MIB),
+        GIB..TIB if bytes.is_multiple_of(GIB) => format!("{} GiB", bytes / GIB),
+        GIB..TIB => format!("{} GiB", in_tenths(GIB)),
+        TIB..PIB => format!("{} TiB", in_tenths(TIB)),
+        _ => format!("{} PiB", in_tenths(PIB)),
+    }
+}
+
+/// Shortens a text to `max` characters, of which the last one is then an ellipsis.
+pub fn shortened(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    text.chars().take(max.saturating_sub(1)).chain(['…']).collect()
+}
+
 /// Groups digits by three: `1,412`.
 pub fn grouped(value: u64) -> String {
     let digits = value.to_string();

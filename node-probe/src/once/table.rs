@@ -3,11 +3,15 @@
 
 use super::NodeReport;
 use nodeglass_protocol::field::{Field, Vendors};
+use nodeglass_protocol::gpu::{FactReading, Problem};
 use nodeglass_protocol::probe::{
     GpuFacts, GpuHealth, GpuSample, HostSample, ProcessSample, SourceState, SourceStatus,
 };
 use nodeglass_protocol::{GpuField, Reading, Text, Vendor};
+use nodeglass_rules::text::shortened;
+use nodeglass_rules::throttle::{self, reason};
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io::IsTerminal,
@@ -401,7 +405,7 @@ impl Line {
         if room == 0 {
             return;
         }
-        let text = cut(&cell.text, room);
+        let text = shortened(&cell.text, room);
         let length = text.chars().count();
         let padding = width.min(room).saturating_sub(length);
         let (before, after) = if is_right { (padding, 0) } else { (0, padding) };
@@ -445,48 +449,32 @@ fn indented(is_first: bool, part: &str) -> String {
     if is_first { part.to_owned() } else { format!("{INDENT}{part}") }
 }
 
-/// Truncates a text to `width` characters.
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
-}
-
-/// Clock event reasons that indicate a problem, and the power cap, which is normal under load.
-const REASONS: [(u64, &str, Tone); 6] = [
-    (0x40, "slowed by heat", Tone::Alarm),
-    (0x80, "slowed by the power supply", Tone::Alarm),
-    (0x20, "slowed by heat (driver)", Tone::Alarm),
-    (0x8, "slowed by the hardware", Tone::Alarm),
-    (0x4, "at its power limit", Tone::Plain),
-    (0x1, "idle", Tone::Dim),
-];
-
-/// Returns the throttle state, the most severe reason first.
+/// Returns the problems of a GPU and the reasons that lower its clocks, the most severe first.
 fn state(gpu: &GpuSample, health: Option<&GpuHealth>) -> Cell {
-    let mut flags: Vec<(Tone, String)> = Vec::new();
-    let is_set = |reading: fn(&GpuHealth) -> &Reading<bool>| {
-        health.is_some_and(|health| reading(health).value() == Some(&true))
-    };
-    if let Some(errors) = gpu.ecc_uncorrected.value().filter(|errors| **errors > 0) {
-        flags.push((Tone::Alarm, format!("{errors} uncorrected memory errors")));
-    }
-    if is_set(|health| &health.remap_failed) {
-        flags.push((Tone::Alarm, "row remapping failed".into()));
-    }
-    if is_set(|health| &health.remap_pending) {
-        flags.push((Tone::Warn, "row remapping needs a reset".into()));
-    }
-    if is_set(|health| &health.retired_pending) {
-        flags.push((Tone::Warn, "page retirement needs a reset".into()));
-    }
+    let errors = gpu.ecc_uncorrected.value().filter(|errors| **errors > 0);
+    let errors = errors.map(|errors| (Tone::Alarm, format!("{errors} uncorrected memory errors")));
+    let problems = health.into_iter().flat_map(|health| {
+        let set = GpuHealth::readings()
+            .iter()
+            .filter(|row| matches!(row.reading(health), FactReading::Flag(Reading::Value(true))));
+        set.filter_map(|row| match row.problem? {
+            Problem::Error(_) => Some((Tone::Alarm, row.title.to_lowercase())),
+            Problem::Warning(_) => Some((Tone::Warn, row.title.to_lowercase())),
+        })
+    });
     let reasons = gpu.throttle_reasons.value().copied().unwrap_or(0);
+    let is_set = |bits: u32| reasons & u64::from(bits) != 0;
     // Hardware slowdown is also set together with its specific reasons.
-    let reasons = if reasons & 0xc0 != 0 { reasons & !0x8 } else { reasons };
-    let named = REASONS.iter().filter(|(bit, ..)| reasons & bit != 0);
-    flags.extend(named.map(|(_, name, tone)| (*tone, (*name).to_owned())));
-    let tone = flags.iter().map(|(tone, _)| *tone).max().unwrap_or_default();
+    let is_specific = is_set(reason::HW_THERMAL | reason::HW_POWER_BRAKE);
+    let named = throttle::REASONS.iter().filter(|reason| is_set(reason.bit));
+    let named = named.filter(|reason| reason.bit != reason::HW_SLOWDOWN || !is_specific);
+    let named = named.map(|reason| {
+        let tone = if reason.is_normal { Tone::Plain } else { Tone::Alarm };
+        (tone, reason.name.to_owned())
+    });
+    let mut flags: Vec<(Tone, String)> = errors.into_iter().chain(problems).chain(named).collect();
+    flags.sort_by_key(|(tone, _)| Reverse(*tone));
+    let tone = flags.first().map(|(tone, _)| *tone).unwrap_or_default();
     let texts: Vec<_> = flags.into_iter().map(|(_, text)| text).collect();
     Cell { text: texts.join(", "), tone, spans: false }
 }
