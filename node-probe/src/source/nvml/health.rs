@@ -10,7 +10,7 @@ use crate::clock;
 use crate::source::calls::CallTracker;
 use crate::source::limits::check_rate;
 use crate::source::plausible;
-use nodeglass_protocol::gpu::{GpuHealth, NvLink, Vgpu, VgpuLicense};
+use nodeglass_protocol::gpu::{GpuHealth, NvLink, Vgpu};
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, RetirementCause};
@@ -49,26 +49,11 @@ pub fn of(handle: &DeviceHandle<'_>, device_state: &mut DeviceState<'_>) -> GpuH
 }
 
 fn lost(why: Text) -> GpuHealth {
-    let (count, state) = (Reading::Failed(why.clone().into()), Reading::Failed(why.into()));
-    GpuHealth {
-        ecc_life_corrected: count.clone(),
-        ecc_life_uncorrected: count.clone(),
-        retired_corrected: count.clone(),
-        retired_uncorrected: count.clone(),
-        retired_pending: state.clone(),
-        remapped_corrected: count.clone(),
-        remapped_uncorrected: count.clone(),
-        remap_pending: state.clone(),
-        remap_failed: state,
-        pcie_gen: count.clone(),
-        pcie_width: count.clone(),
-        pcie_replays: count.clone(),
-        bar1_used_bytes: count.clone(),
-        bar1_total_bytes: count,
-        nvlinks: Vec::new(),
-        vgpus: Vec::new(),
-        license: VgpuLicense::default(),
+    let mut health = GpuHealth::default();
+    for reading in GpuHealth::readings() {
+        reading.clear(&mut health, Reading::Failed(why.clone().into()));
     }
+    health
 }
 
 fn query_all(device: &Device<'_>, queries: &mut QueryCache) -> GpuHealth {
