@@ -235,27 +235,7 @@ pub fn format_value(unit: Unit, value: u64) -> String {
     }
 }
 
-/// Formats bytes with a suitable unit and at most four digits: `812 MiB`, `70.8 GiB`, `1.2 TiB`, `2.5 PiB`.
-pub fn bytes(bytes: u64) -> String {
-    const KIB: u64 = 1 << 10;
-    const MIB: u64 = 1 << 20;
-    const GIB: u64 = 1 << 30;
-    const TIB: u64 = 1 << 40;
-    const PIB: u64 = 1 << 50;
-    let in_tenths = |unit: u64| match bytes as f64 / unit as f64 {
-        many @ 999.95.. => (many.round() as u64).to_string(),
-        few => text::tenths(few),
-    };
-    match bytes {
-        0..KIB => format!("{bytes} B"),
-        KIB..MIB => format!("{} KiB", bytes / KIB),
-        MIB..GIB => format!("{} MiB", bytes / MIB),
-        GIB..TIB if bytes.is_multiple_of(GIB) => format!("{} GiB", bytes / GIB),
-        GIB..TIB => format!("{} GiB", in_tenths(GIB)),
-        TIB..PIB => format!("{} TiB", in_tenths(TIB)),
-        _ => format!("{} PiB", in_tenths(PIB)),
-    }
-}
+pub use text::bytes;
 
 /// Formats a rate with a suitable unit.
 pub fn rate(bytes_s: u64) -> String {

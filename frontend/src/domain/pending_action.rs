@@ -1,9 +1,13 @@
 //! Actions that await confirmation. Each names its target exactly.
 
+use crate::domain::text;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::ProcessPicture;
 use nodeglass_protocol::request::{JobAction, ProcessRef, Request, Signal};
+
+/// Maximum length of a command line in a question, in characters.
+const MAX_COMMAND: usize = 81;
 
 /// An action that the user may confirm.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +76,8 @@ pub fn for_process(process: &ProcessPicture, node: &NodeName) -> Vec<(&'static s
     let facts = &process.facts;
     let Some(started_ms) = facts.started_ms.value().copied() else { return Vec::new() };
     let command = facts.args.value().or(facts.command.value());
-    let name = command.map_or(String::new(), |command| format!(": {}", truncated(command.as_str())));
+    let name = command
+        .map_or(String::new(), |command| format!(": {}", text::shortened(command.as_str(), MAX_COMMAND)));
     let action = |(key, signal, offer_label, confirm_label, effect)| {
         let request = Request::Signal {
             node: node.clone(),
@@ -107,15 +112,6 @@ pub fn for_process(process: &ProcessPicture, node: &NodeName) -> Vec<(&'static s
     ]
     .map(action)
     .into()
-}
-
-/// Shortens a command line to fit into a question.
-fn truncated(command: &str) -> String {
-    const LONGEST: usize = 80;
-    if command.chars().count() <= LONGEST {
-        return command.to_owned();
-    }
-    command.chars().take(LONGEST).chain(['…']).collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Advice for the next submission, each with its numbers and the line that would have fitted.
 
 use super::totals::{GpuTotals, NodeTotals};
-use super::units::{amount_bytes, duration};
 use super::{Advice, Report};
 use nodeglass_protocol::Text;
+use nodeglass_rules::text::{bytes, exact_span as duration};
 
 /// Shorter runs cause no advice, in s,
 const MIN_ELAPSED_S: u64 = 600;
@@ -66,7 +66,7 @@ fn memory(report: &Report, nodes: &[NodeTotals]) -> Option<Advice> {
     }
     // A fifth more than the peak, in whole GiB.
     let fits_gib = peak.saturating_add(peak / 5).div_ceil(1 << 30);
-    let (peak, requested) = (amount_bytes(peak as f64), amount_bytes(requested as f64));
+    let (peak, requested) = (bytes(peak), bytes(requested));
     Some(advice(
         format!("The job used at most {peak} of the {requested} of memory requested per node."),
         format!("#SBATCH --mem={fits_gib}G"),

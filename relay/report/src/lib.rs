@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 pub use text::{markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
-pub use units::{aligned, amount_bytes, duration};
+pub use units::aligned;
 pub use usage::usage;
 
 /// Maximum number of jobs with sums; further ones have none.

@@ -1,12 +1,13 @@
 //! Reports as text for a terminal and as Markdown for a ticket.
 
-use super::units::{aligned, amount_bytes, duration};
+use super::units::aligned;
 use super::{Accounting, GpuReport, Report, Totals};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::note::Note;
 use nodeglass_rules::gpu_hours::GpuHours;
 use nodeglass_rules::number::precise;
+use nodeglass_rules::text::{bytes, exact_span as duration};
 use std::fmt::Write as _;
 
 /// A report as text. `note` is a sentence about where it comes from, if that is not obvious.
@@ -34,23 +35,14 @@ pub fn text(report: &Report, note: Option<&str>) -> String {
             }
         }
     }
-    if !report.findings.is_empty() {
-        out.push_str("\nFindings\n");
-        let times: Vec<_> = report.findings.iter().map(|finding| time_of(finding.since_ms, report)).collect();
-        let width = times.iter().map(|time| time.chars().count()).max().unwrap_or(0);
-        for (finding, time) in report.findings.iter().zip(times) {
-            let _ = writeln!(out, "  {time:>width$}  {}", finding_text(finding));
-            for line in stands(finding) {
+    for (title, entries) in timed(report) {
+        let _ = writeln!(out, "\n{title}");
+        let width = entries.iter().map(|entry| entry.time.chars().count()).max().unwrap_or(0);
+        for Entry { time, text, lines } in entries {
+            let _ = writeln!(out, "  {time:>width$}  {text}");
+            for line in lines {
                 let _ = writeln!(out, "  {:width$}  {line}", "");
             }
-        }
-    }
-    if !report.notes.is_empty() {
-        out.push_str("\nNotes\n");
-        let times: Vec<_> = report.notes.iter().map(|note| time_of(note.at_ms, report)).collect();
-        let width = times.iter().map(|time| time.chars().count()).max().unwrap_or(0);
-        for (note, time) in report.notes.iter().zip(times) {
-            let _ = writeln!(out, "  {time:>width$}  {}", note_text(note));
         }
     }
     if report.lacks_notes {
@@ -90,26 +82,43 @@ pub fn markdown(report: &Report, note: Option<&str>) -> String {
             let _ = writeln!(out, "* {}{line}", escaped(advice.text.as_str()));
         }
     }
-    if !report.findings.is_empty() {
-        out.push_str("\n### Findings\n\n");
-        for finding in &report.findings {
-            let time = time_of(finding.since_ms, report);
-            let _ = writeln!(out, "* {time}: {}", escaped(&finding_text(finding)));
-            for line in stands(finding) {
+    for (title, entries) in timed(report) {
+        let _ = write!(out, "\n### {title}\n\n");
+        for Entry { time, text, lines } in entries {
+            let _ = writeln!(out, "* {time}: {}", escaped(&text));
+            for line in lines {
                 let _ = writeln!(out, "  * {}", escaped(&line));
             }
-        }
-    }
-    if !report.notes.is_empty() {
-        out.push_str("\n### Notes\n\n");
-        for note in &report.notes {
-            let _ = writeln!(out, "* {}: {}", time_of(note.at_ms, report), escaped(&note_text(note)));
         }
     }
     if report.lacks_notes {
         let _ = write!(out, "\n{LACKS_NOTES}\n");
     }
     out
+}
+
+/// A finding or a note of a report.
+struct Entry {
+    time: String,
+    text: String,
+    /// The places of the processes when a finding began, a line for each group.
+    lines: Vec<String>,
+}
+
+/// Returns the findings and the notes, each with its title, unless there are none.
+fn timed(report: &Report) -> impl Iterator<Item = (&'static str, Vec<Entry>)> {
+    let finding = |finding: &Finding| Entry {
+        time: time_of(finding.since_ms, report),
+        text: finding_text(finding),
+        lines: finding.capture.iter().flat_map(|capture| capture.lines()).collect(),
+    };
+    let note =
+        |note: &Note| Entry { time: time_of(note.at_ms, report), text: note_text(note), lines: Vec::new() };
+    let parts = [
+        ("Findings", report.findings.iter().map(finding).collect::<Vec<_>>()),
+        ("Notes", report.notes.iter().map(note).collect()),
+    ];
+    parts.into_iter().filter(|(_, entries)| !entries.is_empty())
 }
 
 /// A time, in ms since 1970, from the start of the job on: `after 2 h 05 min`.
@@ -119,11 +128,6 @@ fn time_of(at_ms: u64, report: &Report) -> String {
         None | Some(..0) => "before the start".to_owned(),
         Some(after_s) => format!("after {}", duration(after_s.unsigned_abs())),
     }
-}
-
-/// Returns the places of the processes when the finding began, a line for each group.
-fn stands(finding: &Finding) -> impl Iterator<Item = String> + '_ {
-    finding.capture.iter().flat_map(|capture| capture.lines())
 }
 
 /// Returns a finding with its duration: `GPU 3 is too hot, for 12 min`.
@@ -226,8 +230,9 @@ fn distribution(bins: &[f64; 10]) -> String {
 
 fn moved(one: Option<f64>, other: Option<f64>, words: [&str; 2]) -> Option<String> {
     let parts = [one, other].into_iter().zip(words);
-    let parts: Vec<_> =
-        parts.filter_map(|(bytes, word)| Some(format!("{} {word}", amount_bytes(bytes?)))).collect();
+    let parts: Vec<_> = parts
+        .filter_map(|(amount, word)| Some(format!("{} {word}", bytes(amount?.max(0.0) as u64))))
+        .collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
@@ -253,7 +258,7 @@ fn accounting(stated: &Accounting) -> String {
     parts.extend(signal.map(|signal| format!("signal {signal}")));
     // Steps that succeeded are not listed.
     parts.extend(step_exit_code.filter(|code| *code > 0).map(|code| format!("exit code {code} of a step")));
-    parts.extend(max_rss_bytes.map(|bytes| format!("MaxRSS {} of one task", amount_bytes(bytes as f64))));
+    parts.extend(max_rss_bytes.map(|peak| format!("MaxRSS {} of one task", bytes(peak))));
     parts.extend(reason.as_ref().map(|reason| format!("reason {reason}")));
     parts.join(", ")
 }
@@ -276,8 +281,8 @@ fn gpu_table(report: &Report) -> Vec<Vec<String>> {
 }
 
 fn of(part: f64, whole: Option<u64>) -> String {
-    let whole = whole.map_or(String::new(), |whole| format!(" of {}", amount_bytes(whole as f64)));
-    format!("{}{whole}", amount_bytes(part))
+    let whole = whole.map_or(String::new(), |whole| format!(" of {}", bytes(whole)));
+    format!("{}{whole}", bytes(part.max(0.0) as u64))
 }
 
 /// Text that has no meaning in Markdown.

@@ -4,9 +4,12 @@ use crate::commands::job_columns::{COLUMNS, Column, Value};
 use nodeglass_api::Timestamp;
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::report::{Usage, UsageSums};
-use nodeglass_report::{NodeFault, Report, aligned, duration};
+use nodeglass_report::{NodeFault, Report, aligned};
 use nodeglass_rules::gpu_hours::GpuHours;
 use nodeglass_rules::{csv, text};
+
+/// Maximum length of the name of a job or project, in characters; the report has them whole.
+const MAX_NAME: usize = 28;
 
 /// Jobs, one a line; `time` converts s since 1970.
 pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> String {
@@ -24,10 +27,10 @@ pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> Strin
         let start_s = report.start_s.and_then(|start_s| u64::try_from(start_s).ok());
         vec![
             report.label.to_string(),
-            shortened(report.name.as_str()),
+            text::shortened(report.name.as_str(), MAX_NAME),
             state.to_owned(),
             start_s.map_or_else(dash, |start_s| time(start_s).seen_from(&now)),
-            duration(report.elapsed_s),
+            text::exact_span(report.elapsed_s),
             report.totals.gpus.to_string(),
             format!("{:.1}", report.totals.gpu_hours_allocated),
             report.totals.util_pct.map_or_else(dash, |util| format!("{util:.0} %")),
@@ -72,12 +75,14 @@ pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
         let noon_s = u64::try_from(week.monday_s).unwrap_or(0) + 43_200;
         sums(time(noon_s).date(), &week.sums)
     });
-    let projects =
-        usage.projects.iter().map(|project| sums(shortened(project.project.as_str()), &project.sums));
+    let projects = usage
+        .projects
+        .iter()
+        .map(|project| sums(text::shortened(project.project.as_str(), MAX_NAME), &project.sums));
     let jobs = usage.wasteful.iter().map(|job| {
         let util = job.util_pct.map_or_else(dash, |util| format!("{util:.0} %"));
         let unused = format!("{:.1}", job.gpu_hours_unused);
-        vec![job.label.to_string(), shortened(job.name.as_str()), unused, util]
+        vec![job.label.to_string(), text::shortened(job.name.as_str(), MAX_NAME), unused, util]
     });
     let mut out = format!("Your jobs of the last {days} days\n{}\n", GpuHours::from(&usage.total).sentence());
     if usage.total.jobs_unobserved > 0 {
@@ -146,15 +151,6 @@ fn sums(name: String, sums: &UsageSums) -> Vec<String> {
 fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>, texts: usize) -> String {
     let header = header.iter().map(|name| (*name).to_owned()).collect();
     aligned(&[header].into_iter().chain(rows).collect::<Vec<_>>(), texts)
-}
-
-/// Job names may be long; the report has them whole.
-fn shortened(name: &str) -> String {
-    const LETTERS: usize = 28;
-    match name.chars().count() {
-        0..=LETTERS => name.to_owned(),
-        _ => name.chars().take(LETTERS - 1).chain(['…']).collect(),
-    }
 }
 
 pub(super) fn or_empty(value: Option<impl ToString>) -> String {

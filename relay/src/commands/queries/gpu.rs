@@ -1,12 +1,13 @@
 //! `relay gpu`: everything about one GPU.
 
 use super::list::{command, gpu_mem, holders, model};
-use super::{Answer, gib, or_dash, table};
+use super::{Answer, or_dash, table};
 use anyhow::bail;
 use nodeglass_api::{Absence, Gpu, Link, Snapshot};
 use nodeglass_config::GpuArgs;
 use nodeglass_protocol::field::{Group, Unit, ValueKind};
 use nodeglass_protocol::{Field, GpuField};
+use nodeglass_rules::text::gib;
 use nodeglass_rules::throttle;
 
 /// Shortest beginning of a UUID that selects a GPU, in characters.

@@ -1,9 +1,10 @@
 //! `relay jobs`: jobs with what their GPUs do.
 
-use super::{Answer, clock, gib, or_dash, table, unknown_in_list};
+use super::{Answer, clock, or_dash, table, unknown_in_list};
 use nodeglass_api::{Job, JobProgress, Snapshot};
 use nodeglass_config::JobsArgs;
 use nodeglass_platform::local_time::LocalTime;
+use nodeglass_rules::text::{gib, shortened};
 
 const HEADER: [&str; 14] = [
     "JOBID",
@@ -64,7 +65,7 @@ fn row(job: &Job, now_s: u64) -> Vec<String> {
     vec![
         job.label.clone(),
         job.id.to_string(),
-        cut(&job.name),
+        shortened(&job.name, MAX_NAME),
         job.user.clone(),
         job.state.clone(),
         elapsed.map_or_else(String::new, clock),
@@ -91,11 +92,4 @@ fn progress_text(progress: &JobProgress, now_s: u64) -> String {
         (None, None) => format!("{} {:.0}", progress.label, progress.done),
     };
     format!("{done}{}", end.unwrap_or_default())
-}
-
-fn cut(name: &str) -> String {
-    match name.chars().count() > MAX_NAME {
-        true => name.chars().take(MAX_NAME - 1).chain(['…']).collect(),
-        false => name.to_owned(),
-    }
 }

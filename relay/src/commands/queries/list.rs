@@ -1,10 +1,11 @@
 //! `relay list`: GPUs by node, free or used, with who uses them since when; nvgpu's table.
 
-use super::{Answer, ago, gib, or_dash, table, unknown_in_list};
+use super::{Answer, ago, or_dash, table, unknown_in_list};
 use nodeglass_api::{Gpu, Job, Node, Process, Snapshot, Timestamp};
 use nodeglass_config::ListArgs;
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::{GpuField, ProcessField};
+use nodeglass_rules::text::gib;
 use std::collections::BTreeSet;
 
 const HEADER: [&str; 10] =

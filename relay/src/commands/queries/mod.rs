@@ -22,7 +22,7 @@ use nodeglass_app::Signals;
 use nodeglass_config::{Config, FindingsArgs, FindingsCommand, ListArgs, Query};
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::{LongText, NodeName};
-use nodeglass_rules::text::{aligned, tenths};
+use nodeglass_rules::text::aligned;
 use nodeglass_slurm::command::Commands;
 use serde::Serialize;
 use source::Source;
@@ -196,11 +196,6 @@ fn table(header: &[&str], mut rows: Vec<Vec<String>>, texts: usize) -> String {
     rows.insert(0, header.iter().map(|title| (*title).to_owned()).collect());
     let is_number = |column| column >= texts && column + 1 < header.len();
     aligned(&rows, is_number).into_iter().map(|line| line + "\n").collect()
-}
-
-/// A number of bytes in GiB, as `12.3`.
-fn gib(bytes: u64) -> String {
-    tenths(bytes as f64 / (1_u64 << 30) as f64)
 }
 
 /// A value, or a dash where there is none.

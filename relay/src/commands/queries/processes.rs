@@ -1,11 +1,12 @@
 //! `relay ps`: processes on GPUs.
 
 use super::list::{command, gpu_mem, seconds_since};
-use super::{Answer, clock, gib, or_dash, table, unknown_in_list};
+use super::{Answer, clock, or_dash, table, unknown_in_list};
 use nodeglass_api::{Process, RunState, Snapshot};
 use nodeglass_config::ListArgs;
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::ProcessField;
+use nodeglass_rules::text::gib;
 
 const HEADER: [&str; 12] =
     ["NODE", "GPU", "PID", "USER", "JOB", "RANK", "GPU GiB", "SM %", "CPU %", "RAM GiB", "TIME", "COMMAND"];
