@@ -1,7 +1,9 @@
 //! A GPU as a resource.
 
+use super::metrics::Kind;
 use super::node::vendor;
 use super::{Absence, Absences, Clock, ConnectionState, GpuReadings, Timestamp, text, value};
+use nodeglass_protocol::gpu::NvLink;
 use nodeglass_protocol::picture::{Evidence, GpuFacts, GpuHealth, GpuPicture, NodePicture};
 use nodeglass_protocol::process::ProcessGap;
 use nodeglass_protocol::unattributed::LEAST_BYTES;
@@ -115,42 +117,106 @@ pub struct GpuJob {
     pub evidence: String,
 }
 
-/// Health of a GPU.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Health {
-    /// Lifetime corrected ECC errors.
-    pub ecc_corrected: Option<u64>,
-    /// Lifetime uncorrected ECC errors.
-    pub ecc_uncorrected: Option<u64>,
-    /// Pages retired for corrected errors.
-    pub retired_corrected: Option<u64>,
-    /// Pages retired for uncorrected errors.
-    pub retired_uncorrected: Option<u64>,
-    /// Whether page retirements are pending a reboot.
-    pub retired_pending: Option<bool>,
-    /// Rows remapped for corrected errors.
-    pub remapped_corrected: Option<u64>,
-    /// Rows remapped for uncorrected errors.
-    pub remapped_uncorrected: Option<u64>,
-    /// Whether a row remapping is pending a reset.
-    pub remap_pending: Option<bool>,
-    /// Whether a row remapping failed.
-    pub remap_failed: Option<bool>,
-    /// PCIe link.
-    pub pcie: PcieLink,
-    /// NVLinks, by number.
-    pub nvlinks: Vec<Link>,
+/// Defines a part of the health of a GPU, a row per property: its reading in [`GpuHealth`], or how it follows from that,
+/// and its metric for Prometheus, if it has one: name, kind and help.
+macro_rules! health {
+    (
+        $(#[$of_struct:meta])*
+        $name:ident {
+            $($(#[$of_field:meta])* $field:ident: $type:ty = $reading:ident
+                $(, metric $metric:literal, $kind:ident, $help:literal)?;)*
+            $(@ $(#[$of_rest:meta])* $rest:ident: $rest_type:ty = $make:expr;)*
+        }
+    ) => {
+        $(#[$of_struct])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+        pub struct $name {
+            $($(#[$of_field])* pub $field: Option<$type>,)*
+            $($(#[$of_rest])* pub $rest: $rest_type,)*
+        }
+
+        impl $name {
+            pub(crate) const METRICS: &[Metric<Self>] = &[$($(Metric {
+                name: $metric,
+                help: $help,
+                kind: Kind::$kind,
+                value: |health| health.$field.map(u64::from),
+            },)?)*];
+
+            fn new(health: &GpuHealth) -> Self {
+                Self { $($field: value(&health.$reading),)* $($rest: $make(health),)* }
+            }
+        }
+    };
 }
 
-/// Current PCIe link of a GPU.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PcieLink {
-    /// Generation.
-    pub generation: Option<u64>,
-    /// Width in lanes.
-    pub width: Option<u64>,
-    /// Replays since the driver was loaded.
-    pub replays: Option<u64>,
+/// A metric of the health of a GPU.
+pub(crate) struct Metric<T> {
+    /// Its name. Counters that dcgm-exporter names against Prometheus' conventions have ours.
+    pub name: &'static str,
+    /// Its help.
+    pub help: &'static str,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its value, if it is known.
+    pub value: fn(&T) -> Option<u64>,
+}
+
+health! {
+    /// Health of a GPU.
+    Health {
+        /// Lifetime corrected ECC errors.
+        ecc_corrected: u64 = ecc_life_corrected;
+        /// Lifetime uncorrected ECC errors.
+        ecc_uncorrected: u64 = ecc_life_uncorrected;
+        /// Pages retired for corrected errors.
+        retired_corrected: u64 = retired_corrected;
+        /// Pages retired for uncorrected errors.
+        retired_uncorrected: u64 = retired_uncorrected;
+        /// Whether page retirements are pending a reboot.
+        retired_pending: bool = retired_pending;
+        /// Rows remapped for corrected errors.
+        remapped_corrected: u64 = remapped_corrected,
+            metric "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", Gauge, "Rows remapped for correctable errors.";
+        /// Rows remapped for uncorrected errors.
+        remapped_uncorrected: u64 = remapped_uncorrected,
+            metric "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", Gauge, "Rows remapped for uncorrectable errors.";
+        /// Whether a row remapping is pending a reset.
+        remap_pending: bool = remap_pending,
+            metric "DCGM_FI_DEV_ROW_REMAP_PENDING", Gauge, "Whether a remapping is pending a reset.";
+        /// Whether a row remapping failed.
+        remap_failed: bool = remap_failed,
+            metric "DCGM_FI_DEV_ROW_REMAP_FAILURE", Gauge, "Whether remapping of rows has failed.";
+        @
+        /// PCIe link.
+        pcie: PcieLink = PcieLink::new;
+        @
+        /// NVLinks, by number.
+        nvlinks: Vec<Link> = |health: &GpuHealth| health.nvlinks.iter().map(Link::new).collect();
+    }
+}
+
+health! {
+    /// Current PCIe link of a GPU.
+    PcieLink {
+        /// Generation.
+        generation: u64 = pcie_gen, metric "DCGM_FI_DEV_PCIE_LINK_GEN", Gauge, "Current PCIe generation.";
+        /// Width in lanes.
+        width: u64 = pcie_width, metric "DCGM_FI_DEV_PCIE_LINK_WIDTH", Gauge, "Current PCIe link width in lanes.";
+        /// Replays since the driver was loaded.
+        replays: u64 = pcie_replays,
+            metric "nodeglass_gpu_pcie_replays_total", Counter, "PCIe replays since the driver was loaded.";
+    }
+}
+
+impl Health {
+    /// Returns the number of NVLinks that are up, or down; `None` if the state of none is known.
+    pub(crate) fn nvlinks(&self, up: bool) -> Option<u64> {
+        let known = self.nvlinks.iter().filter_map(|link| link.up);
+        let (count, matching) =
+            known.fold((0_u64, 0), |(all, matching), is_up| (all + 1, matching + u64::from(is_up == up)));
+        (count > 0).then_some(matching)
+    }
 }
 
 /// One NVLink.
@@ -289,35 +355,15 @@ impl GpuJob {
     }
 }
 
-impl Health {
-    fn new(health: &GpuHealth) -> Self {
+impl Link {
+    fn new(link: &NvLink) -> Self {
         Self {
-            ecc_corrected: value(&health.ecc_life_corrected),
-            ecc_uncorrected: value(&health.ecc_life_uncorrected),
-            retired_corrected: value(&health.retired_corrected),
-            retired_uncorrected: value(&health.retired_uncorrected),
-            retired_pending: value(&health.retired_pending),
-            remapped_corrected: value(&health.remapped_corrected),
-            remapped_uncorrected: value(&health.remapped_uncorrected),
-            remap_pending: value(&health.remap_pending),
-            remap_failed: value(&health.remap_failed),
-            pcie: PcieLink {
-                generation: value(&health.pcie_gen),
-                width: value(&health.pcie_width),
-                replays: value(&health.pcie_replays),
-            },
-            nvlinks: health
-                .nvlinks
-                .iter()
-                .map(|link| Link {
-                    link: link.link,
-                    up: value(&link.up),
-                    remote: text(&link.remote),
-                    rx_mib_s: value(&link.rx_mib_s),
-                    tx_mib_s: value(&link.tx_mib_s),
-                    errors: value(&link.errors),
-                })
-                .collect(),
+            link: link.link,
+            up: value(&link.up),
+            remote: text(&link.remote),
+            rx_mib_s: value(&link.rx_mib_s),
+            tx_mib_s: value(&link.tx_mib_s),
+            errors: value(&link.errors),
         }
     }
 }

@@ -8,6 +8,7 @@ mod dcgm;
 mod exposition;
 mod sink;
 
+use super::gpu::{Health, PcieLink};
 use super::{
     AffectedGpu, ChannelStatus, Finding, Gpu, Job, Node, ProbeStatus, Process, RemoteWriteStatus, Snapshot,
     Timestamp,
@@ -186,54 +187,23 @@ fn gpus(out: &mut dyn Sink, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
     last_xids(out, snapshot, &current);
 }
 
-/// Health of GPUs: counters that dcgm-exporter names against Prometheus' conventions have our names.
+/// Health of GPUs: the rows of [`Health`] with a metric, and the NVLinks.
 fn health(out: &mut dyn Sink, current: &[&LabelledGpu<'_>]) {
-    type Value = fn(&super::Health) -> Option<u64>;
-    let families: [(&str, &str, Kind, Value); 9] = [
-        (
-            "nodeglass_gpu_pcie_replays_total",
-            "PCIe replays since the driver was loaded.",
-            Kind::Counter,
-            |health| health.pcie.replays,
-        ),
-        ("DCGM_FI_DEV_PCIE_LINK_GEN", "Current PCIe generation.", Kind::Gauge, |health| {
-            health.pcie.generation
-        }),
-        ("DCGM_FI_DEV_PCIE_LINK_WIDTH", "Current PCIe link width in lanes.", Kind::Gauge, |health| {
-            health.pcie.width
-        }),
-        (
-            "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
-            "Rows remapped for correctable errors.",
-            Kind::Gauge,
-            |health| health.remapped_corrected,
-        ),
-        (
-            "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
-            "Rows remapped for uncorrectable errors.",
-            Kind::Gauge,
-            |health| health.remapped_uncorrected,
-        ),
-        ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed.", Kind::Gauge, |health| {
-            health.remap_failed.map(u64::from)
-        }),
-        ("DCGM_FI_DEV_ROW_REMAP_PENDING", "Whether a remapping is pending a reset.", Kind::Gauge, |health| {
-            health.remap_pending.map(u64::from)
-        }),
-        ("nodeglass_gpu_nvlinks_up", "NVLinks that are up.", Kind::Gauge, |health| {
-            let known = health.nvlinks.iter().any(|link| link.up.is_some());
-            known.then(|| health.nvlinks.iter().filter(|link| link.up == Some(true)).count() as u64)
-        }),
-        ("nodeglass_gpu_nvlinks_down", "NVLinks that are down.", Kind::Gauge, |health| {
-            let known = health.nvlinks.iter().any(|link| link.up.is_some());
-            known.then(|| health.nvlinks.iter().filter(|link| link.up == Some(false)).count() as u64)
-        }),
-    ];
-    for (name, help, kind, value) in families {
+    let mut family = |name: &str, help: &str, kind, value: &dyn Fn(&Health) -> Option<u64>| {
         out.family(name, help, kind);
         for one in current {
             out.sample(&one.labels, value(&one.gpu.health).map(|value| value as f64));
         }
+    };
+    for metric in PcieLink::METRICS {
+        family(metric.name, metric.help, metric.kind, &|health| (metric.value)(&health.pcie));
+    }
+    for metric in Health::METRICS {
+        family(metric.name, metric.help, metric.kind, &metric.value);
+    }
+    let states = [("nodeglass_gpu_nvlinks_up", "up", true), ("nodeglass_gpu_nvlinks_down", "down", false)];
+    for (name, state, is_up) in states {
+        family(name, &format!("NVLinks that are {state}."), Kind::Gauge, &|health| health.nvlinks(is_up));
     }
 }
 
@@ -309,7 +279,12 @@ fn jobs(out: &mut dyn Sink, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
         out.family(name, help, Kind::Gauge);
         active.iter().for_each(|(job, labels)| out.sample(labels, value(job)));
     }
-    let current = snapshot.nodes.iter().filter(|node| node.connection.is_current());
+    job_usages(out, &snapshot.nodes, users);
+}
+
+/// What each job uses on each of its nodes.
+fn job_usages(out: &mut dyn Sink, nodes: &[Node], users: &HashMap<u32, &str>) {
+    let current = nodes.iter().filter(|node| node.connection.is_current());
     let usages: Vec<_> = current
         .flat_map(|node| node.jobs.iter().map(move |usage| (node, usage)))
         .map(|(node, usage)| {
@@ -435,43 +410,24 @@ fn jobs_at(finding: &Finding, is_there: impl Fn(&u32) -> bool) -> Vec<Option<u32
 }
 
 fn relay_itself(out: &mut dyn Sink, snapshot: &Snapshot, relay: &RelayMetrics) {
-    let none = Labels::new(&[]);
-    let mut one = |name, help: &str, kind, labels: &Labels, value| {
+    use Kind::{Counter, Gauge};
+    out.family("nodeglass_build_info", "Version of the relay, always 1.", Gauge);
+    out.sample(&Labels::new(&[("version", &relay.version), ("build", &relay.build)]), Some(1.0));
+    let (frames, rss) = (Some(relay.coalesced as f64), relay.rss_bytes.map(|bytes| bytes as f64));
+    let (slurm_at, started_at) = (relay.slurm_at.map(seconds), relay.started_at.map(seconds));
+    #[rustfmt::skip]
+    let families = [
+        ("nodeglass_relay_viewers", "Connected pages.", Gauge, Some(f64::from(relay.viewers))),
+        ("nodeglass_relay_coalesced_frames_total", "Frames that slow viewers missed.", Counter, frames),
+        ("nodeglass_relay_slurm_last_success_timestamp_seconds", "Time of the last job list of SLURM.", Gauge, slurm_at),
+        ("process_cpu_seconds_total", "CPU time of the relay.", Counter, Some(relay.cpu_s)),
+        ("process_resident_memory_bytes", "Memory of the relay in RAM.", Gauge, rss),
+        ("process_start_time_seconds", "Start time of the relay.", Gauge, started_at),
+    ];
+    for (name, help, kind, value) in families {
         out.family(name, help, kind);
-        out.sample(labels, value);
-    };
-    let build = Labels::new(&[("version", &relay.version), ("build", &relay.build)]);
-    one("nodeglass_build_info", "Version of the relay, always 1.", Kind::Gauge, &build, Some(1.0));
-    one("nodeglass_relay_viewers", "Connected pages.", Kind::Gauge, &none, Some(f64::from(relay.viewers)));
-    one(
-        "nodeglass_relay_coalesced_frames_total",
-        "Frames that slow viewers missed.",
-        Kind::Counter,
-        &none,
-        Some(relay.coalesced as f64),
-    );
-    one(
-        "nodeglass_relay_slurm_last_success_timestamp_seconds",
-        "Time of the last job list of SLURM.",
-        Kind::Gauge,
-        &none,
-        relay.slurm_at.map(seconds),
-    );
-    one("process_cpu_seconds_total", "CPU time of the relay.", Kind::Counter, &none, Some(relay.cpu_s));
-    one(
-        "process_resident_memory_bytes",
-        "Memory of the relay in RAM.",
-        Kind::Gauge,
-        &none,
-        relay.rss_bytes.map(|bytes| bytes as f64),
-    );
-    one(
-        "process_start_time_seconds",
-        "Start time of the relay.",
-        Kind::Gauge,
-        &none,
-        relay.started_at.map(seconds),
-    );
+        out.sample(&Labels::default(), value);
+    }
     let mut states: BTreeMap<&str, u32> = BTreeMap::new();
     snapshot.nodes.iter().for_each(|node| *states.entry(node.connection.name()).or_default() += 1);
     out.family("nodeglass_relay_nodes", "Nodes by the state of their connection.", Kind::Gauge);
