@@ -1,8 +1,12 @@
-//! The list of types in PROTOCOL.md is generated from the sources of the protocol, which rustfmt has formatted.
+//! The list of types in PROTOCOL.md is generated from the sources of the protocol.
 
 use super::{read, relative, sources};
 use nodeglass_protocol::finding::FindingKind;
+use quote::ToTokens;
 use std::fmt::Write as _;
+use syn::ext::IdentExt;
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Field, Fields, GenericArgument, Item, PathArguments, Type, Variant};
 
 /// Maximum number of characters in a line of the list.
 const WIDTH: usize = 116;
@@ -13,8 +17,7 @@ pub(super) fn list() -> String {
     let mut out = String::new();
     for file in sources().iter().filter(|file| relative(file).starts_with("protocol/src/")) {
         let text = read(file);
-        // Tests come last in a file and are not part of the wire.
-        let mut types = types(text.split("#[cfg(test)]").next().unwrap_or_default());
+        let mut types = types(&text);
         if relative(file).ends_with("model/finding.rs") {
             // A macro defines it.
             let kinds: Vec<_> = FindingKind::ALL.iter().map(|kind| kind.name()).collect();
@@ -29,120 +32,100 @@ pub(super) fn list() -> String {
     format!("```text\n{}```\n", out.trim_start())
 }
 
-/// The descriptions of the encoded types of a file.
+/// The descriptions of the encoded types of a file. Its tests are a module, and not part of the wire.
 fn types(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("#[derive(") {
-        rest = &rest[at..];
-        let (attributes, item) = attributes(rest);
-        let is_encoded = attributes.iter().any(|attribute| {
-            attribute.starts_with("derive(")
-                && (attribute.contains("Serialize") || attribute.contains("Deserialize"))
-        });
-        let description = is_encoded.then(|| describe(&attributes, item)).flatten();
-        found.extend(description.filter(|description| !description.contains('$')));
-        rest = item;
-    }
-    found
+    let file = syn::parse_file(text).expect("the sources of the protocol are Rust");
+    file.items.iter().filter_map(describe).collect()
 }
 
-/// Describes a type, as `Name { field: Type, … }`, `Name = Type` or `Name = variant | …`.
-fn describe(attributes: &[&str], item: &str) -> Option<String> {
-    let item = item.strip_prefix("pub ").or_else(|| item.strip_prefix("pub(crate) ")).unwrap_or(item);
-    let (kind, item) = item.split_once(' ')?;
-    let end = item.find(['{', '(', ';'])?;
+/// Describes an encoded type, as `Name { field: Type, … }`, `Name = Type` or `Name = variant | …`.
+fn describe(item: &Item) -> Option<String> {
+    let (attributes, ident, generics) = match item {
+        Item::Struct(item) => (&item.attrs, &item.ident, &item.generics),
+        Item::Enum(item) => (&item.attrs, &item.ident, &item.generics),
+        _ => return None,
+    };
+    let is_encoded = has(attributes, "derive", "Serialize") || has(attributes, "derive", "Deserialize");
     // A lifetime belongs to an encoder, whose type is the owned one.
-    let (name, body) = (item[..end].split(" where").next()?.trim(), &item[end..]);
-    let serde = |name: &str| attributes.iter().any(|a| a.starts_with("serde(") && a.contains(name));
-    match (kind, body.as_bytes()[0]) {
-        _ if name.contains('\'') => None,
-        ("struct", b'{') => {
-            let fields: Vec<_> = members(inside(body))
-                .iter()
-                .map(|(own, field)| self::field(own, field, serde("default")))
-                .collect();
-            Some(format!("{name} {{ {} }}", fields.join(", ")))
-        }
-        ("struct", b'(') => {
-            let fields: Vec<_> = members(inside(body)).iter().map(|(_, field)| type_name(field)).collect();
-            Some(format!("{name} = {}", fields.join(", ")))
-        }
-        ("enum", b'{') => {
-            let in_snake_case = serde("snake_case");
-            let variants: Vec<_> = members(inside(body))
-                .iter()
-                .map(|(_, variant)| self::variant(variant, in_snake_case))
-                .collect();
-            Some(format!("{name} = {}", variants.join(" | ")))
+    if !is_encoded || generics.lifetimes().next().is_some() {
+        return None;
+    }
+    let parameters = listed(&generics.params, |one| tokens(one).replace(" :", ":"));
+    let name = if parameters.is_empty() { ident.to_string() } else { format!("{ident}<{parameters}>") };
+    match item {
+        Item::Struct(item) => match &item.fields {
+            Fields::Named(_) => {
+                Some(format!("{name}{}", fields(&item.fields, has(attributes, "serde", "default"))))
+            }
+            Fields::Unnamed(unnamed) => {
+                Some(format!("{name} = {}", listed(&unnamed.unnamed, |field| type_name(&field.ty))))
+            }
+            Fields::Unit => None,
+        },
+        Item::Enum(item) => {
+            let in_snake_case = has(attributes, "serde", "snake_case");
+            let variant = |variant: &Variant| {
+                let name = variant.ident.to_string();
+                let name = if in_snake_case { snake_case(&name) } else { name };
+                format!("{name}{}", fields(&variant.fields, false))
+            };
+            Some(format!("{name} = {}", item.variants.iter().map(variant).collect::<Vec<_>>().join(" | ")))
         }
         _ => None,
     }
 }
 
-/// `name: Type`, or `name?: Type` if JSON may lack it.
-fn field(attributes: &[&str], field: &str, all_default: bool) -> String {
-    let (name, kind) = field.split_once(':').unwrap_or((field, ""));
-    let is_optional = all_default
-        || kind.trim_start().starts_with("Option<")
-        || attributes.iter().any(|a| a.starts_with("serde(") && a.contains("default"));
-    let mark = if is_optional { "?" } else { "" };
-    format!("{}{mark}: {}", type_name(name).trim_start_matches("r#"), type_name(kind))
+/// Returns whether an attribute with a name contains a word.
+fn has(attributes: &[Attribute], name: &str, word: &str) -> bool {
+    attributes
+        .iter()
+        .any(|attribute| attribute.path().is_ident(name) && tokens(&attribute.meta).contains(word))
 }
 
-/// `name`, `name(Type)` or `name { field: Type }`.
-fn variant(text: &str, in_snake_case: bool) -> String {
-    let end = text.find(['(', '{', ' ']).unwrap_or(text.len());
-    let name = if in_snake_case { snake_case(&text[..end]) } else { text[..end].to_owned() };
-    let content = text[end..].trim_start();
-    match content.as_bytes().first() {
-        Some(b'(') => {
-            let types: Vec<_> = members(inside(content)).iter().map(|(_, kind)| type_name(kind)).collect();
-            format!("{name}({})", types.join(", "))
+/// The fields of a structure or variant: ` { name: Type, name?: Type }` where JSON may lack the second one, or `(Type)`.
+fn fields(fields: &Fields, all_default: bool) -> String {
+    match fields {
+        Fields::Unit => String::new(),
+        Fields::Unnamed(fields) => format!("({})", listed(&fields.unnamed, |field| type_name(&field.ty))),
+        Fields::Named(fields) => {
+            let field = |field: &Field| {
+                let kind = type_name(&field.ty);
+                let is_optional =
+                    all_default || kind.starts_with("Option<") || has(&field.attrs, "serde", "default");
+                let name = field.ident.as_ref().map(IdentExt::unraw);
+                format!("{}{}: {kind}", name.to_token_stream(), if is_optional { "?" } else { "" })
+            };
+            format!(" {{ {} }}", listed(&fields.named, field))
         }
-        Some(b'{') => {
-            let fields: Vec<_> =
-                members(inside(content)).iter().map(|(own, field)| self::field(own, field, false)).collect();
-            format!("{name} {{ {} }}", fields.join(", "))
-        }
-        _ => name,
     }
 }
 
-/// A type without visibility, module paths, and boxes, which are not part of the encoding.
-fn type_name(text: &str) -> String {
-    let text = text
-        .trim()
-        .trim_start_matches("pub ")
-        .trim_start_matches("pub(crate) ")
-        .trim_start_matches("pub(super) ");
-    let mut out = String::new();
-    let mut word = String::new();
-    for c in text.chars() {
-        match c {
-            _ if c.is_alphanumeric() || c == '_' || c == '#' => word.push(c),
-            ':' => word.clear(),
-            _ => {
-                out.push_str(&std::mem::take(&mut word));
-                out.push(c);
-            }
+/// A type without module paths, and without boxes, which are not part of the encoding.
+fn type_name(kind: &Type) -> String {
+    match kind {
+        Type::Path(path) => {
+            let Some(last) = path.path.segments.last() else { return String::new() };
+            let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+                return last.ident.to_string();
+            };
+            let inner = listed(&arguments.args, |argument| match argument {
+                GenericArgument::Type(kind) => type_name(kind),
+                other => tokens(other),
+            });
+            if last.ident == "Box" { inner } else { format!("{}<{inner}>", last.ident) }
         }
+        Type::Tuple(tuple) => format!("({})", listed(&tuple.elems, type_name)),
+        Type::Array(array) => format!("[{}; {}]", type_name(&array.elem), tokens(&array.len)),
+        other => tokens(other),
     }
-    out.push_str(&word);
-    while let Some(at) = out.find("Box<") {
-        let end = at
-            + out[at..]
-                .char_indices()
-                .scan(0_i32, |depth, (at, c)| {
-                    *depth += i32::from(c == '<') - i32::from(c == '>');
-                    Some((at, c, *depth))
-                })
-                .find(|(_, c, depth)| *c == '>' && *depth == 0)
-                .map_or(0, |(at, ..)| at);
-        out.remove(end);
-        out.replace_range(at..at + 4, "");
-    }
-    out
+}
+
+fn listed<'a, T: 'a, P>(items: &'a Punctuated<T, P>, text: impl Fn(&'a T) -> String) -> String {
+    items.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+fn tokens(part: &impl ToTokens) -> String {
+    part.to_token_stream().to_string()
 }
 
 fn snake_case(name: &str) -> String {
@@ -154,65 +137,6 @@ fn snake_case(name: &str) -> String {
         out.extend(c.to_lowercase());
     }
     out
-}
-
-/// The text between the first bracket and its counterpart.
-fn inside(text: &str) -> &str {
-    let mut depth = 0_usize;
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' | '{' | '[' => depth += 1,
-            ')' | '}' | ']' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return &text[1..at];
-        }
-    }
-    text
-}
-
-/// The fields or variants of a body, each with its attributes.
-fn members(body: &str) -> Vec<(Vec<&str>, String)> {
-    let mut found = Vec::new();
-    let mut rest = skip_comments(body);
-    while !rest.is_empty() {
-        let (attributes, item) = attributes(rest);
-        let mut depth = 0_usize;
-        let end = item.char_indices().find(|(_, c)| {
-            match c {
-                '(' | '{' | '[' | '<' => depth += 1,
-                ')' | '}' | ']' | '>' => depth -= 1,
-                _ => {}
-            }
-            *c == ',' && depth == 0
-        });
-        let end = end.map_or(item.len(), |(at, _)| at);
-        let text = item[..end].lines().map(str::trim).filter(|line| !line.starts_with("//"));
-        found.push((attributes, text.collect::<Vec<_>>().join(" ").trim().to_owned()));
-        rest = skip_comments(item[end..].trim_start_matches(','));
-    }
-    found
-}
-
-/// The attributes at the begin of a text without `#[` and `]`, and what follows them.
-fn attributes(text: &str) -> (Vec<&str>, &str) {
-    let mut attributes = Vec::new();
-    let mut rest = skip_comments(text);
-    while let Some(after) = rest.strip_prefix('#') {
-        let attribute = inside(after);
-        attributes.push(attribute);
-        rest = skip_comments(&after[attribute.len() + 2..]);
-    }
-    (attributes, rest)
-}
-
-fn skip_comments(text: &str) -> &str {
-    let mut rest = text.trim_start();
-    while rest.starts_with("//") {
-        rest = rest.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
-    }
-    rest
 }
 
 /// Appends an entry in lines of limited length, which continue with an indent.
