@@ -1,4 +1,6 @@
-//! Access policy: filters what a share's holder is sent, before it is encoded.
+//! Access policy: filters what the holder of a share or a person of a site is sent, before it is encoded.
+
+mod extent;
 
 use nodeglass_fleet::Fleet;
 use nodeglass_history::{Span, VisibleNode};
@@ -13,7 +15,7 @@ use nodeglass_protocol::picture::{
     RelayStatus,
 };
 use nodeglass_protocol::request::AuditEntry;
-use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms, Sharing};
+use nodeglass_protocol::share::{HiddenParts, Scope, Sharing};
 use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading, Row, Text};
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -26,16 +28,28 @@ pub enum Viewer {
     /// The owner, who sees everything.
     #[default]
     Owner,
-    /// A guest. Guests with equal visibility share an encoding.
+    /// Anyone else. Guests with equal visibility share an encoding.
     Guest(Arc<Visibility>),
 }
 
-/// The scope of a share, and the parts that it hides.
+/// The jobs and nodes that a guest may see, and the parts of them that are hidden.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Visibility {
-    scope: Scope,
+    extent: Extent,
     hidden: HiddenParts,
-    owner: Text,
+    /// The owner of the share, or the person.
+    user: Text,
+    /// Whether the viewer is `user`, from whom only logs of their own jobs are hidden.
+    is_user: bool,
+}
+
+/// The jobs and nodes that a guest may see.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Extent {
+    /// Those of a share; for an administrator everything.
+    Scope(Scope),
+    /// The jobs of a person, and those of these accounts.
+    Person { accounts: BTreeSet<Text> },
 }
 
 /// A node as a viewer sees it. Filtered lazily: most nodes do not change in most updates.
@@ -59,10 +73,11 @@ impl Viewer {
             Topic::Job(id) => visibility.shows_job(*id, jobs),
             Topic::Node(name) => visibility.shows_node(name, jobs),
         };
-        let shown = |node: &&NodePicture| match topic {
+        let current = visibility.current_nodes(jobs);
+        let shown = |node: &&NodePicture| match (topic, &current) {
+            (Topic::Overview | Topic::Node(_), Some(current)) => current.contains(&node.name),
             // The last picture of a job may contain nodes that are in use by others now.
-            Topic::Job(_) => visibility.shows_job_node(&node.name),
-            Topic::Overview | Topic::Node(_) => visibility.shows_node(&node.name, jobs),
+            (Topic::Job(_), _) | (_, None) => visibility.shows_job_node(&node.name),
         };
         is_visible.then(|| {
             nodes
@@ -226,7 +241,9 @@ impl<'a> NodeView<'a> {
     pub fn long_history(&self) -> VisibleNode {
         let spans = |gpu: &GpuPicture| match self.guest {
             None => Some(Span::ALL),
-            Some((visibility, fleet)) => visibility.shows_gpu(gpu).then(|| visibility.gpu_span(gpu, fleet)),
+            Some((visibility, fleet)) => {
+                visibility.shows_gpu(gpu, fleet.jobs()).then(|| visibility.gpu_span(gpu, fleet))
+            }
         };
         let host = match self.guest {
             None => Some(Span::ALL),
@@ -247,23 +264,6 @@ impl<'a> NodeView<'a> {
 }
 
 impl Visibility {
-    /// Returns the visibility that these terms grant of the jobs of `owner`.
-    pub fn new(terms: &ShareTerms, owner: Text) -> Self {
-        Self { scope: terms.scope.clone(), hidden: terms.hidden, owner }
-    }
-
-    /// Returns whether a job is in scope.
-    pub fn shows_job(&self, id: JobId, jobs: &[Job]) -> bool {
-        match &self.scope {
-            Scope::Jobs(shown) => shown.contains(&id),
-            Scope::Nodes(shown) => jobs
-                .iter()
-                .filter(|job| job.id == id)
-                .any(|job| job.nodes.iter().any(|node| shown.contains(node))),
-            Scope::All => jobs.iter().any(|job| job.id == id),
-        }
-    }
-
     /// Returns whether logs are shown at all.
     pub fn shows_logs(&self) -> bool {
         !self.hidden.logs
@@ -282,11 +282,12 @@ impl Visibility {
                 self.shows_job(job, jobs) && node.as_ref().is_none_or(|node| self.shows_job_node(node))
             }
             (None, Some(node)) => {
-                matches!(&self.scope, Scope::Nodes(shown) if shown.contains(node)) || self.scope == Scope::All
+                self.shared_nodes().is_some_and(|shown| shown.contains(node)) || self.covers_all()
             }
-            (None, None) => self.scope == Scope::All,
+            (None, None) => self.covers_all(),
         };
-        is_in_scope && !self.hidden.notes
+        let author = note.job.and_then(|id| jobs.iter().find(|job| job.id == id)).map(|job| &job.user);
+        is_in_scope && !self.hidden_of(author).notes
     }
 
     /// A finding as a guest sees it; `None` if it is hidden. It is shown only if everything that its texts name is: its
@@ -320,7 +321,7 @@ impl Visibility {
             // Names a process.
             FindingKind::StuckProcess if !self.shows_processes_on(&finding.gpus, fleet) => return None,
             // SLURM's explanation may name other jobs.
-            FindingKind::PendingForever if self.scope != Scope::All => {
+            FindingKind::PendingForever if !self.covers_all() => {
                 finding.advice = finding.kind.advice().into();
             }
             _ => {}
@@ -337,22 +338,6 @@ impl Visibility {
         })
     }
 
-    /// Returns whether a node's current state is in scope.
-    fn shows_node(&self, name: &NodeName, jobs: &[Job]) -> bool {
-        match &self.scope {
-            Scope::Jobs(shown) => {
-                jobs.iter().any(|job| job.is_active() && shown.contains(&job.id) && job.nodes.contains(name))
-            }
-            Scope::Nodes(shown) => shown.contains(name),
-            Scope::All => true,
-        }
-    }
-
-    /// Returns whether a node of a job in scope is in scope.
-    fn shows_job_node(&self, name: &NodeName) -> bool {
-        !matches!(&self.scope, Scope::Nodes(shown) if !shown.contains(name))
-    }
-
     /// When a GPU in scope is visible.
     fn gpu_span(&self, gpu: &GpuPicture, fleet: &Fleet) -> Span {
         let owns = |job: &&Job| gpu.owners.iter().any(|owner| owner.job == job.id);
@@ -361,15 +346,16 @@ impl Visibility {
 
     /// When the whole host is visible, if it is.
     fn host_span(&self, name: &NodeName, fleet: &Fleet) -> Option<Span> {
-        let here = || fleet.jobs().iter().filter(|job| job.nodes.contains(name));
-        self.shows_host(name, fleet).then(|| self.span_of(here(), fleet))
+        self.shows_host(name, fleet).then(|| self.span_of(self.jobs_with_host(name, fleet), fleet))
     }
 
-    /// The time from the first start to the last end of those jobs that are shared; everything if the
+    /// The time from the first start to the last end of those jobs that are in scope; everything if the
     /// scope is not jobs.
     fn span_of<'a>(&self, jobs: impl Iterator<Item = &'a Job>, fleet: &Fleet) -> Span {
-        let Scope::Jobs(shown) = &self.scope else { return Span::ALL };
-        jobs.filter(|job| shown.contains(&job.id)).fold(Span::NONE, |span, job| {
+        if !self.is_of_jobs() {
+            return Span::ALL;
+        }
+        jobs.filter(|job| self.covers(job)).fold(Span::NONE, |span, job| {
             let from_ms = job.start.map_or(u64::MAX, |start| fleet.relay_ms(start));
             let to_ms = job.ended.map_or(u64::MAX, |ended| fleet.relay_ms(ended));
             Span { from_ms: span.from_ms.min(from_ms), to_ms: span.to_ms.max(to_ms) }
@@ -380,36 +366,45 @@ impl Visibility {
     /// the node, as they would otherwise reveal other users' jobs. The job's own usage is in
     /// [`NodePicture::uses`].
     pub fn shows_host(&self, name: &NodeName, fleet: &Fleet) -> bool {
-        let Scope::Jobs(shown) = &self.scope else { return true };
-        let here = |job: &&Job| job.is_active() && shown.contains(&job.id) && job.nodes.contains(name);
-        fleet.jobs().iter().filter(here).any(|job| has_every_cpu(job, fleet))
+        !self.is_of_jobs() || self.jobs_with_host(name, fleet).next().is_some()
     }
 
-    /// For a shared job only its own GPUs; a GPU without a known owner is hidden.
-    fn shows_gpu(&self, gpu: &GpuPicture) -> bool {
-        match &self.scope {
-            Scope::Jobs(shown) => gpu.owners.iter().any(|owner| shown.contains(&owner.job)),
-            Scope::Nodes(_) | Scope::All => true,
-        }
+    /// The jobs in scope that have the whole host now. Between an earlier one and these, it may have been another
+    /// user's.
+    fn jobs_with_host<'a>(&self, name: &NodeName, fleet: &'a Fleet) -> impl Iterator<Item = &'a Job> {
+        let here = |job: &&Job| job.is_active() && self.covers(job) && job.nodes.contains(name);
+        fleet.jobs().iter().filter(here).filter(|job| has_every_cpu(job, fleet))
+    }
+
+    /// Of jobs only their own GPUs; a GPU without a known owner is hidden.
+    fn shows_gpu(&self, gpu: &GpuPicture, jobs: &[Job]) -> bool {
+        !self.is_of_jobs() || gpu.owners.iter().any(|owner| self.shows_job(owner.job, jobs))
     }
 
     /// For a shared job only its own processes; other users' processes only if shown. An unknown user
-    /// counts as another.
+    /// counts as another. A person sees those that the owner of a job in scope runs in it.
     pub fn shows_process(&self, process: &ProcessFacts, jobs: &[Job]) -> bool {
-        let own = process.user.value() == Some(&self.owner);
-        let in_scope = match &self.scope {
-            Scope::Jobs(shown) => process.job.is_some_and(|job| shown.contains(&job)),
-            Scope::Nodes(_) | Scope::All => {
-                own.then_some(process.job).flatten().is_none_or(|job| self.shows_job(job, jobs))
+        let user = process.user.value();
+        let own = user == Some(&self.user);
+        match &self.extent {
+            Extent::Person { .. } => {
+                let is_its = |job: &Job| Some(job.id) == process.job && Some(&job.user) == user;
+                jobs.iter().any(|job| is_its(job) && self.covers(job))
             }
-        };
-        in_scope && (own || !self.hidden.other_users)
+            Extent::Scope(Scope::Jobs(shown)) => {
+                process.job.is_some_and(|job| shown.contains(&job)) && (own || !self.hidden.other_users)
+            }
+            Extent::Scope(_) => {
+                own.then_some(process.job).flatten().is_none_or(|job| self.shows_job(job, jobs))
+                    && (own || !self.hidden.other_users)
+            }
+        }
     }
 
     /// Returns whether unattributed memory is shown: only where every process is, as it would otherwise
     /// reveal how much memory hidden processes hold. A page may still compute what the visible ones leave.
     fn shows_unattributed(&self) -> bool {
-        !self.hidden.other_users && !matches!(self.scope, Scope::Jobs(_))
+        !self.hidden.other_users && !self.is_of_jobs()
     }
 
     /// A job as a viewer sees it; `None` if it is hidden.
@@ -417,18 +412,18 @@ impl Visibility {
         if !self.shows_job(job.id, std::slice::from_ref(job)) {
             return None;
         }
-        let mut job = job.clone();
-        if self.hidden.paths {
+        let (mut job, hidden) = (job.clone(), self.hidden_of(Some(&job.user)));
+        if hidden.paths {
             (job.workdir, job.stdout, job.stderr) = (None, None, None);
         }
-        if self.hidden.paths || self.hidden.arguments {
+        if hidden.paths || hidden.arguments {
             job.command = None;
         }
-        if self.scope != Scope::All && job.dependency.is_some() {
+        if !self.covers_all() && job.dependency.is_some() {
             // Both name other jobs.
             (job.dependency, job.reason_text) = (None, None);
         }
-        if let Scope::Nodes(shown) = &self.scope {
+        if let Some(shown) = self.shared_nodes() {
             job.nodes.retain(|node| shown.contains(node));
             job.gpus.retain(|gpus| shown.contains(&gpus.node));
             job.batch_host = job.batch_host.filter(|node| shown.contains(node));
@@ -439,7 +434,7 @@ impl Visibility {
     fn node(&self, raw: &NodePicture, fleet: &Fleet) -> NodePicture {
         let (jobs, host) = (fleet.jobs(), self.shows_host(&raw.name, fleet));
         let gpus: Vec<_> =
-            raw.gpus.iter().filter(|gpu| self.shows_gpu(gpu)).map(|gpu| self.gpu(gpu, jobs)).collect();
+            raw.gpus.iter().filter(|gpu| self.shows_gpu(gpu, jobs)).map(|gpu| self.gpu(gpu, jobs)).collect();
         let processes = raw.processes.iter().filter(|process| self.shows_process(&process.facts, jobs));
         NodePicture {
             name: raw.name.clone(),
@@ -471,7 +466,7 @@ impl Visibility {
     /// Returns the visible history: of a shared job only the time in which it ran there, because the GPU may have
     /// been another user's before.
     fn history(&self, history: &History, raw: &NodePicture, fleet: &Fleet) -> History {
-        let shown = history.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+        let shown = history.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu, fleet.jobs()));
         let gpus = shown.map(|(traces, gpu)| {
             let Span { from_ms, to_ms } = self.gpu_span(gpu, fleet);
             traces.within(from_ms, to_ms)
@@ -492,10 +487,11 @@ impl Visibility {
 
     /// Removes what is hidden from the facts of a process.
     pub fn mask_process(&self, facts: &mut ProcessFacts, jobs: &[Job]) {
-        if self.hidden.arguments {
+        let hidden = self.hidden_of(facts.user.value());
+        if hidden.arguments {
             facts.args = Reading::NotYet;
         }
-        if self.hidden.paths {
+        if hidden.paths {
             facts.cwd = Reading::NotYet;
             // A program's name may be a path, followed by other text.
             facts.command = std::mem::take(&mut facts.command).map(|command| base_name(&command));
@@ -521,14 +517,14 @@ impl Visibility {
         let mut facts = raw.head.facts.clone();
         if let Some(facts) = &mut facts {
             facts.scratch = facts.scratch.take().filter(|_| !self.hidden.paths);
-            facts.topology = self.topology(&facts.topology, &raw.gpus);
+            facts.topology = self.topology(&facts.topology, &raw.gpus, jobs);
         }
         let shown = |event: &&GpuEvent| match &event.gpu {
             Some(uuid) => raw.gpus.iter().any(|gpu| {
                 let is_in_time = || self.gpu_span(gpu, fleet).contains(event.at_ms);
-                gpu.facts.uuid == *uuid && self.shows_gpu(gpu) && is_in_time()
+                gpu.facts.uuid == *uuid && self.shows_gpu(gpu, jobs) && is_in_time()
             }),
-            None => !matches!(self.scope, Scope::Jobs(_)),
+            None => !self.is_of_jobs(),
         };
         NodeHead {
             link,
@@ -539,7 +535,7 @@ impl Visibility {
             events: raw.head.events.iter().filter(shown).map(|event| self.event(event)).collect(),
             interval_ms: raw.head.interval_ms,
             // Which machines belong together is the owner's arrangement, and may name people.
-            group: raw.head.group.clone().filter(|_| self.scope == Scope::All),
+            group: raw.head.group.clone().filter(|_| self.covers_all()),
             without_gpus: raw
                 .head
                 .without_gpus
@@ -561,12 +557,12 @@ impl Visibility {
     }
 
     /// The rows and columns of visible GPUs.
-    fn topology(&self, topology: &[Vec<GpuPath>], gpus: &[GpuPicture]) -> Vec<Vec<GpuPath>> {
+    fn topology(&self, topology: &[Vec<GpuPath>], gpus: &[GpuPicture], jobs: &[Job]) -> Vec<Vec<GpuPath>> {
         let of_shown = |row: &[GpuPath]| {
-            let paths = row.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+            let paths = row.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu, jobs));
             paths.map(|(path, _)| *path).collect::<Vec<_>>()
         };
-        let rows = topology.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+        let rows = topology.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu, jobs));
         rows.map(|(row, _)| of_shown(row)).collect()
     }
 }

@@ -6,9 +6,10 @@ use nodeglass_fleet::{Event, NodeEvent, NoteChange};
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::finding::FindingSeverity;
 use nodeglass_protocol::host::HostSample;
+use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::note::{NoteId, NoteSource};
 use nodeglass_protocol::probe::ProbeLine;
-use nodeglass_protocol::share::HiddenParts;
+use nodeglass_protocol::share::{HiddenParts, ShareTerms};
 
 const NOTHING: HiddenParts =
     HiddenParts { arguments: false, paths: false, other_users: false, logs: false, notes: false };
@@ -360,4 +361,107 @@ fn t09_each_topic_and_share_has_its_notes() {
     assert_eq!(ids(&viewer(Scope::All, NOTHING), &job(1)), [1, 3, 4, 5]);
     let hidden = HiddenParts { notes: true, ..NOTHING };
     assert_eq!(ids(&viewer(Scope::All, hidden), &job(1)), [0; 0]);
+}
+
+/// A viewer who is a person of a site.
+fn person(user: &str, accounts: &[&str]) -> Viewer {
+    let accounts = accounts.iter().map(|account| Text::new(account)).collect();
+    Viewer::Guest(Arc::new(Visibility::of_person(user.into(), accounts)))
+}
+
+// Job 1 is alice's, of account ml; job 2 is bob's, of ml; job 3 is carol's, of bio. Each has its user's process.
+fn site() -> Fleet {
+    let mut fleet = Fleet::new();
+    let of = |id, user: &str, account: &str, gpu: u32| Job {
+        user: user.into(),
+        account: Some(account.into()),
+        workdir: Some(format!("/home/{user}").as_str().into()),
+        command: Some("train.sh".into()),
+        ..scene::job(id, &[("n1", &[gpu])])
+    };
+    jobs(&mut fleet, vec![of(1, "alice", "ml", 0), of(2, "bob", "ml", 1), of(3, "carol", "bio", 2)], 0);
+    line(&mut fleet, "n1", hello("n1", &[0, 1, 2]), 0);
+    let idle = (scene::name("n2"), nodeglass_fleet::Host { group: None, target: 0 });
+    fleet.handle(Event::Hosts { hosts: [idle].into(), notices: Vec::new() }, 0);
+    line(&mut fleet, "n2", hello("n2", &[0]), 0);
+    line(&mut fleet, "n1", sample(1, &[10, 20, 30]), 1_000);
+    let lists = (1..=3).zip(["alice", "bob", "carol"]).map(|(id, user)| {
+        let ProbeLine::Processes(mut list) = process("n1", id - 1, id, Some(id)) else { unreachable!() };
+        list.processes[0].facts.user = Reading::Value(user.into());
+        list.processes[0].facts.args = Reading::Value("--lr 3".into());
+        list.processes.remove(0)
+    });
+    let list = nodeglass_protocol::probe::ProcessList { processes: lists.collect(), ..Default::default() };
+    line(&mut fleet, "n1", ProbeLine::Processes(list), 1_500);
+    fleet
+}
+
+#[test]
+fn t09_a_person_sees_their_own_jobs_and_those_of_their_accounts_without_details() {
+    let fleet = site();
+    let seen = |viewer: &Viewer| {
+        let listed = viewer.jobs(&fleet);
+        let nodes = viewer.nodes(&fleet, &Topic::Overview).unwrap();
+        let pids: Vec<_> = nodes
+            .iter()
+            .flat_map(|node| node.now().processes.clone())
+            .map(|process| (process.facts.pid, process.facts.args.value().is_some()))
+            .collect();
+        let jobs: Vec<_> = listed.iter().map(|job| (job.id.0, job.workdir.is_some())).collect();
+        (jobs, nodes.iter().flat_map(gpus).collect::<Vec<_>>(), pids)
+    };
+    let own = (vec![(1, true)], vec!["GPU-n1-0".to_owned()], vec![(1, true)]);
+    assert_eq!(seen(&person("alice", &[])), own);
+    let (jobs, gpus, pids) = seen(&person("alice", &["ml"]));
+    assert_eq!((jobs, gpus.len(), pids), (vec![(1, true), (2, false)], 2, vec![(1, true), (2, false)]));
+    assert_eq!(seen(&person("dave", &[])), (vec![], vec![], vec![]));
+    let admin = Viewer::Guest(Arc::new(Visibility::of_admin("alice".into())));
+    let (jobs, gpus, pids) = seen(&admin);
+    assert_eq!(jobs, [(1, true), (2, false), (3, false)]);
+    assert_eq!((gpus.len(), pids), (4, vec![(1, true), (2, false), (3, false)]), "idle nodes as well");
+    let carol = person("carol", &["bio"]);
+    for id in [1, 2] {
+        assert!(!carol.has_topic(&fleet, &Topic::Job(JobId(id))), "{id}");
+    }
+    assert!(!carol.has_topic(&fleet, &Topic::Node(scene::name("n2"))), "an idle node");
+    for viewer in [person("alice", &["ml"]), admin] {
+        let Viewer::Guest(visibility) = viewer else { unreachable!() };
+        assert!(!visibility.shows_logs(), "the relay does not read files on behalf of others");
+    }
+}
+
+/// SLURM gives a name to each job; what has none, or a foreign one, is of nobody.
+#[test]
+fn t09_nothing_is_seen_of_a_process_of_another_user_inside_a_job() {
+    let mut fleet = site();
+    for user in [Reading::Value("bob".into()), Reading::NotYet, Reading::Failed("gone".into())] {
+        let ProbeLine::Processes(mut list) = process("n1", 0, 9, Some(1)) else { unreachable!() };
+        list.processes[0].facts.user = user.clone();
+        line(&mut fleet, "n1", ProbeLine::Processes(list), 2_000);
+        let alice = person("alice", &["ml"]);
+        let nodes = alice.nodes(&fleet, &Topic::Overview).unwrap();
+        assert!(nodes.iter().all(|node| node.now().processes.is_empty()), "{user:?}");
+    }
+}
+
+#[test]
+fn t09_of_a_host_nothing_is_seen_of_the_time_between_two_jobs() {
+    let mut fleet = Fleet::new();
+    let of = |id, user: &str, start, ended| Job {
+        user: user.into(),
+        start: Some(start),
+        ended,
+        state: if ended.is_some() { JobState::Ended("COMPLETED".into()) } else { JobState::Running },
+        cpus: Some(u32::from(u16::MAX)),
+        ..scene::job(id, &[("n1", &[0])])
+    };
+    let first = of(1, "alice", 1_000, Some(1_002));
+    jobs(&mut fleet, vec![of(3, "alice", 1_006, None), first, of(2, "bob", 1_002, Some(1_006))], 0);
+    line(&mut fleet, "n1", hello("n1", &[0]), 0);
+    let both = viewer(Scope::Jobs(vec![JobId(1), JobId(3)]), NOTHING);
+    for viewer in [person("alice", &[]), both] {
+        let nodes = viewer.nodes(&fleet, &Topic::Overview).unwrap();
+        let history = nodes[0].long_history();
+        assert_eq!(history.host.map(|span| span.from_ms), Some(6_000));
+    }
 }

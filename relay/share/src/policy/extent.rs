@@ -1,0 +1,98 @@
+//! Which jobs and nodes are in scope, and what is hidden of whom.
+
+use super::{Extent, Visibility};
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
+use nodeglass_protocol::{JobId, NodeName, Text};
+use std::collections::BTreeSet;
+
+/// What is hidden from people of their own jobs: the account of a site's relay is not theirs, and must not read files
+/// on their behalf.
+const HIDDEN_FROM_ONESELF: HiddenParts =
+    HiddenParts { arguments: false, paths: false, other_users: true, logs: true, notes: false };
+
+impl Visibility {
+    /// Returns the visibility that these terms grant of the jobs of `owner`.
+    pub fn new(terms: &ShareTerms, owner: Text) -> Self {
+        let extent = Extent::Scope(terms.scope.clone());
+        Self { extent, hidden: terms.hidden, user: owner, is_user: false }
+    }
+
+    /// Returns the visibility of a person: their own jobs, and those of `accounts` without arguments, paths, logs and
+    /// notes.
+    pub fn of_person(user: Text, accounts: BTreeSet<Text>) -> Self {
+        let hidden = HiddenParts { notes: true, ..HiddenParts::default() };
+        Self { extent: Extent::Person { accounts }, hidden, user, is_user: true }
+    }
+
+    /// Returns the visibility of an administrator: everything, without arguments, paths, logs and notes of others.
+    pub fn of_admin(user: Text) -> Self {
+        let hidden = HiddenParts { other_users: false, notes: true, ..HiddenParts::default() };
+        Self { extent: Extent::Scope(Scope::All), hidden, user, is_user: true }
+    }
+
+    /// Returns whether a job is in scope. Of a person, this is a matter of the job list: a job without an owner in it
+    /// is hidden.
+    pub fn shows_job(&self, id: JobId, jobs: &[Job]) -> bool {
+        match &self.extent {
+            Extent::Scope(Scope::Jobs(shown)) => shown.contains(&id),
+            _ => jobs.iter().any(|job| job.id == id && self.covers(job)),
+        }
+    }
+
+    /// Returns whether a job of the job list is in scope.
+    pub(super) fn covers(&self, job: &Job) -> bool {
+        match &self.extent {
+            Extent::Scope(Scope::Jobs(shown)) => shown.contains(&job.id),
+            Extent::Scope(Scope::Nodes(shown)) => job.nodes.iter().any(|node| shown.contains(node)),
+            Extent::Scope(Scope::All) => true,
+            Extent::Person { accounts } => {
+                job.user == self.user
+                    || job.account.as_ref().is_some_and(|account| accounts.contains(account))
+            }
+        }
+    }
+
+    /// Returns whether everything is in scope.
+    pub(super) fn covers_all(&self) -> bool {
+        self.extent == Extent::Scope(Scope::All)
+    }
+
+    /// Returns whether single jobs are in scope, not the nodes on which they run.
+    pub(super) fn is_of_jobs(&self) -> bool {
+        matches!(self.extent, Extent::Scope(Scope::Jobs(_)) | Extent::Person { .. })
+    }
+
+    /// The nodes of a share of nodes.
+    pub(super) fn shared_nodes(&self) -> Option<&[NodeName]> {
+        match &self.extent {
+            Extent::Scope(Scope::Nodes(shown)) => Some(shown),
+            _ => None,
+        }
+    }
+
+    /// Returns what is hidden of the jobs and processes of a user.
+    pub(super) fn hidden_of(&self, user: Option<&Text>) -> HiddenParts {
+        if self.is_user && user == Some(&self.user) { HIDDEN_FROM_ONESELF } else { self.hidden }
+    }
+
+    /// Returns whether a node's current state is in scope.
+    pub(super) fn shows_node(&self, name: &NodeName, jobs: &[Job]) -> bool {
+        if self.is_of_jobs() {
+            return jobs.iter().any(|job| self.covers(job) && job.is_active() && job.nodes.contains(name));
+        }
+        self.shows_job_node(name)
+    }
+
+    /// Returns whether a node of a job in scope is in scope.
+    pub(super) fn shows_job_node(&self, name: &NodeName) -> bool {
+        self.shared_nodes().is_none_or(|shown| shown.contains(name))
+    }
+
+    /// The nodes on which jobs in scope run; `None` if the scope is not jobs. For many nodes at once: a site has
+    /// thousands of nodes and of jobs.
+    pub(super) fn current_nodes<'a>(&self, jobs: &'a [Job]) -> Option<BTreeSet<&'a NodeName>> {
+        let active = || jobs.iter().filter(|job| job.is_active() && self.covers(job));
+        self.is_of_jobs().then(|| active().flat_map(|job| &job.nodes).collect())
+    }
+}
