@@ -339,8 +339,12 @@ impl TopicFeed {
             }
         }
         if changes.jobs {
-            sent.jobs = self.viewer.jobs(fleet);
-            out.push(Change::Jobs(sent.jobs.clone()));
+            let jobs = self.viewer.jobs(fleet);
+            // Most changes on a shared cluster concern jobs that this guest does not see.
+            if sent.jobs != jobs {
+                sent.jobs = jobs;
+                out.push(Change::Jobs(sent.jobs.clone()));
+            }
         }
         if changes.audit_log && !self.viewer.is_guest() {
             sent.audit_log = self.viewer.audit_log(fleet).to_vec();

@@ -69,11 +69,26 @@ fn jobs_on(list: Vec<(u32, Vec<usize>)>, gpu: impl Fn(u32) -> u32) -> Vec<Job> {
             on.sort();
             on.dedup();
             let gpus = [gpu(id)];
-            scene::job(id, &on.iter().map(|n| (NODES[*n], &gpus[..])).collect::<Vec<_>>())
+            let on: Vec<_> = on.iter().map(|node| (NODES[*node], &gpus[..])).collect();
+            Job {
+                user: user_of(Some(id)).into(),
+                account: Some(if id == 3 { "bio" } else { "ml" }.into()),
+                ..scene::job(id, &on)
+            }
         })
         .collect();
     list.dedup_by_key(|job| job.id);
     list
+}
+
+/// The user of a job; of none, an administrator.
+fn user_of(job: Option<u32>) -> &'static str {
+    match job {
+        Some(1) => "alice",
+        Some(2) => "bobby",
+        Some(_) => "carol",
+        None => "root",
+    }
 }
 
 fn perform(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
@@ -89,7 +104,9 @@ fn perform(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
         Action::Sample(node, utils) => line(fleet, NODES[node], sample(mono_s, &utils), *now_ms),
         Action::Replay(node, back, utils) => line(fleet, NODES[node], replay(mono_s - back, &utils), *now_ms),
         Action::Process(node, gpu, job) => {
-            line(fleet, NODES[node], process(NODES[node], gpu, 7, job), *now_ms)
+            let ProbeLine::Processes(mut list) = process(NODES[node], gpu, 7, job) else { unreachable!() };
+            list.processes[0].facts.user = Reading::Value(user_of(job).into());
+            line(fleet, NODES[node], ProbeLine::Processes(list), *now_ms)
         }
         Action::ProcessReadings(node, gib) => line(fleet, NODES[node], process_readings(gib << 30), *now_ms),
         Action::Health(node, cards) => line(fleet, NODES[node], with_problems(&cards), *now_ms),

@@ -64,15 +64,18 @@ fn a_guest_receives_the_history_of_a_host_that_another_node_makes_visible() {
     assert_eq!(subscriber.picture.nodes[0].history, truth.nodes[0].history);
 }
 
-/// Performs an action, with a canary wherever there is something to hide.
-fn perform_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
+/// Performs an action, with a canary wherever there is something to hide. `others` is part of every text of jobs other
+/// than the first and of their processes.
+fn perform_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Action, others: &str) {
+    let of = |job: u32| if job == 1 { "" } else { others };
     match what {
         Action::Jobs(list) => {
             *now_ms += 137;
             let list = jobs_on(list, |id| id - 1).into_iter().map(|job| {
-                let path: LongText = "/canary-path".into();
+                let path: LongText = format!("/canary-path-{}{}", job.id, of(job.id.0)).as_str().into();
                 Job {
-                    name: format!("canary-job-{}", job.id).into(),
+                    name: format!("canary-job-{}{}", job.id, of(job.id.0)).into(),
+                    qos: Some(format!("canary-qos-{}{}", job.id, of(job.id.0)).into()),
                     workdir: Some(path.clone()),
                     command: Some(path.clone()),
                     stdout: Some(path),
@@ -95,10 +98,12 @@ fn perform_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
             *now_ms += 137;
             let ProbeLine::Processes(mut list) = process(NODES[node], gpu, 7, job) else { unreachable!() };
             let facts = &mut list.processes[0].facts;
+            facts.user = Reading::Value(user_of(job).into());
+            let others = job.map_or(others, of);
             let job = job.map_or("none".to_owned(), |job| job.to_string());
-            facts.command = Reading::Value(format!("canary-command-{job}").into());
-            facts.args = Reading::Value("canary-arguments".into());
-            facts.cwd = Reading::Value("/canary-path".into());
+            facts.command = Reading::Value(format!("canary-command-{job}{others}").into());
+            facts.args = Reading::Value(format!("canary-arguments-{job}{others}").into());
+            facts.cwd = Reading::Value(format!("/canary-path-{job}{others}").into());
             line(fleet, NODES[node], ProbeLine::Processes(list), *now_ms);
         }
         Action::Down(node) => {
@@ -112,10 +117,15 @@ fn perform_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
 
 /// Everything that is sent to a guest who subscribes to this topic, in both forms.
 fn sent(topic: Topic, viewer: Viewer, story: Vec<Action>) -> Vec<u8> {
+    sent_beside(topic, viewer, story, "")
+}
+
+/// As [`sent`], beside jobs of others with this text.
+fn sent_beside(topic: Topic, viewer: Viewer, story: Vec<Action>, others: &str) -> Vec<u8> {
     let (mut fleet, mut now_ms, mut all) = (Fleet::new(), 10_000, Vec::new());
     let mut feed: Option<TopicFeed> = None;
     for what in story {
-        perform_with_canaries(&mut fleet, &mut now_ms, what);
+        perform_with_canaries(&mut fleet, &mut now_ms, what, others);
         fleet.handle(Event::Tick, now_ms);
         let changes = fleet.take_changes();
         if let Some(out) = feed.as_mut().and_then(|feed| feed.advance(&fleet, &changes, now_ms, true)) {
@@ -154,6 +164,23 @@ fn scopes() -> impl Strategy<Value = Scope> {
     ]
 }
 
+fn person(user: &str, accounts: &[&str]) -> Viewer {
+    let accounts = accounts.iter().map(|account| nodeglass_protocol::Text::new(account)).collect();
+    Viewer::Guest(Arc::new(Visibility::of_person(user.into(), accounts)))
+}
+
+/// People of a site: with and without accounts, with and without jobs, and an administrator.
+fn people() -> impl Strategy<Value = Viewer> {
+    let viewers = [
+        person("alice", &[]),
+        person("alice", &["ml"]),
+        person("carol", &["bio"]),
+        person("dave", &[]),
+        Viewer::Guest(Arc::new(Visibility::of_admin("alice".into()))),
+    ];
+    (0..viewers.len()).prop_map(move |index| viewers[index].clone())
+}
+
 fn story() -> impl Strategy<Value = Vec<Action>> {
     proptest::collection::vec(actions(), 1..50)
 }
@@ -182,6 +209,42 @@ proptest! {
     }
 
     #[test]
+    fn t09_a_person_never_receives_a_byte_about_another_users_job(topic in topics(), story in story()) {
+        let bytes = sent(topic.clone(), person("alice", &[]), story.clone());
+        let hidden = HIDDEN.into_iter().filter(|canary| !["canary-arguments", "canary-path"].contains(canary));
+        let of_others = ["canary-arguments-2", "canary-path-2", "canary-qos-2", "canary-qos-3", "bobby", "carol"];
+        for canary in hidden.chain(of_others) {
+            prop_assert!(!holds(&bytes, canary), "{canary}");
+        }
+        let beside = sent_beside(topic, person("alice", &[]), story, "-that-is-longer");
+        prop_assert!(bytes == beside, "what others call their jobs changes what alice receives");
+    }
+
+    #[test]
+    fn t09_members_of_an_account_receive_no_details_of_others(topic in topics(), story in story()) {
+        let bytes = sent(topic.clone(), person("alice", &["ml"]), story.clone());
+        let details = ["canary-arguments-2", "canary-path-2", "canary-note-2", "canary-why", "canary-deed"];
+        let of_carol = ["canary-job-3", "canary-command-3", "canary-note-3", "canary-qos-3", "carol"];
+        for canary in details.into_iter().chain(of_carol) {
+            prop_assert!(!holds(&bytes, canary), "{canary}");
+        }
+        let admin = Viewer::Guest(Arc::new(Visibility::of_admin("alice".into())));
+        let bytes = sent(topic, admin, story);
+        for canary in ["canary-arguments-2", "canary-arguments-none", "canary-path-2", "canary-path-3", "canary-note-2", "canary-note-0"] {
+            prop_assert!(!holds(&bytes, canary), "{canary}");
+        }
+    }
+
+    #[test]
+    fn every_person_has_the_filtered_picture(
+        topic in topics(),
+        viewer in people(),
+        story in proptest::collection::vec((actions(), proptest::bool::weighted(0.2), proptest::bool::weighted(0.1)), 1..60)
+    ) {
+        check_convergence(topic, viewer, story);
+    }
+
+    #[test]
     fn every_guest_has_the_filtered_picture(
         topic in topics(),
         scope in scopes(),
@@ -189,6 +252,37 @@ proptest! {
     ) {
         check_convergence(topic, guest(scope, HiddenParts::default()), story);
     }
+}
+
+/// The search for canaries would find them: a person is sent every one of their own job, and of those of others what an
+/// account or an administrator sees.
+#[test]
+fn t09_people_receive_the_details_of_their_own_jobs() {
+    let story = vec![
+        Action::Jobs(vec![(1, vec![0]), (2, vec![0])]),
+        Action::Hello(0, 3),
+        Action::Sample(0, vec![1, 2, 3]),
+        Action::Process(0, 0, Some(1)),
+        Action::Process(0, 1, Some(2)),
+        Action::Note(Some(1), 1),
+    ];
+    let bytes = |viewer: &Viewer| {
+        let of = |topic| sent(topic, viewer.clone(), story.clone());
+        [of(Topic::Overview), of(Topic::Node(scene::name("n1"))), of(Topic::Job(JobId(1)))].concat()
+    };
+    let admin = Viewer::Guest(Arc::new(Visibility::of_admin("alice".into())));
+    for viewer in [person("alice", &[]), person("alice", &["ml"]), admin] {
+        let bytes = bytes(&viewer);
+        for canary in ["canary-job-1", "canary-qos-1", "canary-path-1", "canary-arguments-1", "canary-note-1"]
+        {
+            assert!(holds(&bytes, canary), "{canary} {viewer:?}");
+        }
+        let sees_bob = viewer != person("alice", &[]);
+        for canary in ["canary-job-2", "canary-command-2", "bobby"] {
+            assert_eq!(holds(&bytes, canary), sees_bob, "{canary} {viewer:?}");
+        }
+    }
+    assert!(!holds(&bytes(&person("dave", &[])), "canary"));
 }
 
 /// The search for canaries would find them: the owner is sent every one.
