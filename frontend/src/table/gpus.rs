@@ -7,7 +7,7 @@ use crate::domain::deviation::Deviation;
 use crate::domain::text;
 use crate::domain::throttle::REASONS;
 use crate::domain::{flags, ownership};
-use nodeglass_protocol::gpu::{Described, FactKind, FactReading, GpuFacts, TableColumn};
+use nodeglass_protocol::gpu::{Described, FactKind, FactReading, GpuFacts, GpuHealth, TableColumn};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture, ProcessGap};
 use nodeglass_protocol::{Cell, GpuField as F, Vendor};
 use std::sync::LazyLock;
@@ -50,19 +50,22 @@ type Def = ColumnDef<Read, F>;
 enum Read {
     Row(fn(&GpuRow<'_>) -> Value),
     Fact(&'static Described<GpuFacts>),
+    Health(&'static Described<GpuHealth>),
 }
 
 impl Read {
     fn value(self, row: &GpuRow<'_>) -> Value {
-        let fact = match self {
+        let reading = match self {
             Self::Row(read) => return read(row),
-            Self::Fact(fact) => fact,
+            Self::Fact(fact) => fact.reading(&row.gpu.facts),
+            Self::Health(health) => health.reading(&row.gpu.health),
         };
-        match fact.reading(&row.gpu.facts) {
+        match reading {
             FactReading::Text(reading) => Value::text_reading(reading),
             FactReading::Number(reading) => Value::number_reading(reading),
             FactReading::Flag(reading) => Value::bool_reading(reading, "on", "off"),
-            FactReading::Counter(_) | FactReading::Virtualization(_) => Value::NONE,
+            FactReading::Counter(reading) => Value::count_reading(reading),
+            FactReading::Virtualization(_) => Value::NONE,
         }
     }
 }
@@ -71,17 +74,20 @@ fn computed(column: Column, read: fn(&GpuRow<'_>) -> Value) -> Def {
     definition::computed(column, Read::Row(read))
 }
 
-/// Returns the columns of facts as the catalogue describes them.
-fn facts() -> impl Iterator<Item = Def> {
-    GpuFacts::readings().iter().filter_map(|fact| {
-        let TableColumn { id, title, width, about, aliases } = fact.column?;
-        let unit = match fact.kind {
+/// Returns the columns of facts or health as the catalogue describes them.
+fn described<T>(
+    readings: &'static [Described<T>],
+    read: fn(&'static Described<T>) -> Read,
+) -> impl Iterator<Item = Def> {
+    readings.iter().filter_map(move |reading| {
+        let TableColumn { id, title, width, about, aliases } = reading.column?;
+        let unit = match reading.kind {
             FactKind::Id => CellUnit::Id,
-            FactKind::Amount => CellUnit::Count,
+            FactKind::Amount | FactKind::Count => CellUnit::Count,
             _ => CellUnit::Text,
         };
         let column = Column::new(id, title, unit, width, about).aliases(aliases);
-        Some(definition::computed(column, Read::Fact(fact)))
+        Some(definition::computed(column, read(reading)))
     })
 }
 
@@ -216,24 +222,8 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             pcie_link,
         ),
         computed(text_column("nvlinks", "NVLinks", 78, "links that are up, of all"), nvlinks),
-        computed(count("replays", "Replays", "PCIe replays since the driver was loaded"), |row| {
-            Value::count_reading(&row.gpu.health.pcie_replays)
-        }),
         metric(F::EccUncorrected),
         metric(F::EccCorrected),
-        computed(count("ecc_life_bad", "Life bad", "uncorrected memory errors of its whole life"), |row| {
-            Value::count_reading(&row.gpu.health.ecc_life_uncorrected)
-        }),
-        computed(
-            count("ecc_life_mended", "Life corr.", "corrected memory errors of its whole life"),
-            |row| Value::count_reading(&row.gpu.health.ecc_life_corrected),
-        ),
-        computed(count("retired", "Retired", "memory pages retired for an uncorrected error"), |row| {
-            Value::count_reading(&row.gpu.health.retired_uncorrected)
-        }),
-        computed(count("remapped", "Remapped", "memory rows remapped for an uncorrected error"), |row| {
-            Value::count_reading(&row.gpu.health.remapped_uncorrected)
-        }),
         computed(
             text_column(
                 "remap",
@@ -256,7 +246,9 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             Value::text(row.gpu.facts.uuid.to_string())
         }),
     ];
-    with_catalogue(columns.into_iter().chain(facts()).collect())
+    let health = described(GpuHealth::readings(), Read::Health);
+    let facts = described(GpuFacts::readings(), Read::Fact);
+    with_catalogue(columns.into_iter().chain(health).chain(facts).collect())
 });
 
 /// Returns the columns in their default order.

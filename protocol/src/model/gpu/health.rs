@@ -1,6 +1,6 @@
 //! The health of a GPU, and the description of each of its readings.
 
-use super::described::{Described, FactKind, FactReading, Problem, Section, described};
+use super::described::{Described, FactKind, FactReading, Problem, Section, TableColumn, described};
 use super::{NvLink, Vgpu, VgpuLicense};
 use crate::Reading;
 use serde::{Deserialize, Serialize};
@@ -101,13 +101,17 @@ impl GpuHealth {
 
 #[rustfmt::skip]
 static READINGS: &[Described<GpuHealth>] = &[
-    described!(ecc_life_uncorrected: Counter, Count, Errors, "Uncorrected, lifetime"),
-    described!(ecc_life_corrected: Counter, Count, Errors, "Corrected, lifetime"),
-    described!(retired_uncorrected: Counter, Count, Errors, "Pages retired, uncorrected"),
+    described!(ecc_life_uncorrected: Counter, Count, Errors, "Uncorrected, lifetime",
+        column = TableColumn::new("ecc_life_bad", "Life bad", 76, "uncorrected memory errors of its whole life")),
+    described!(ecc_life_corrected: Counter, Count, Errors, "Corrected, lifetime",
+        column = TableColumn::new("ecc_life_mended", "Life corr.", 76, "corrected memory errors of its whole life")),
+    described!(retired_uncorrected: Counter, Count, Errors, "Pages retired, uncorrected",
+        column = TableColumn::new("retired", "Retired", 76, "memory pages retired for an uncorrected error")),
     described!(retired_corrected: Counter, Count, Errors, "Pages retired, corrected"),
     described!(retired_pending: Flag, State, Errors, "Page retirement pending",
         problem = Problem::Warning("the node needs a reboot; until then the page is used")),
-    described!(remapped_uncorrected: Counter, Count, Errors, "Rows remapped, uncorrected", problem = Problem::Warning("")),
+    described!(remapped_uncorrected: Counter, Count, Errors, "Rows remapped, uncorrected", problem = Problem::Warning(""),
+        column = TableColumn::new("remapped", "Remapped", 76, "memory rows remapped for an uncorrected error")),
     described!(remapped_corrected: Counter, Count, Errors, "Rows remapped, corrected"),
     described!(remap_pending: Flag, State, Errors, "Row remap pending",
         problem = Problem::Warning("takes effect at the next reset of the GPU")),
@@ -115,7 +119,8 @@ static READINGS: &[Described<GpuHealth>] = &[
         problem = Problem::Error("the GPU must be replaced")),
     described!(pcie_gen: Counter, Pcie, None, "PCIe generation"),
     described!(pcie_width: Counter, Pcie, None, "PCIe width"),
-    described!(pcie_replays: Counter, Count, None, "PCIe replays"),
+    described!(pcie_replays: Counter, Count, None, "PCIe replays",
+        column = TableColumn::new("replays", "Replays", 76, "PCIe replays since the driver was loaded")),
     described!(bar1_used_bytes: Counter, Bytes, None, "BAR1 in use"),
     described!(bar1_total_bytes: Counter, Bytes, None, "BAR1"),
 ];
