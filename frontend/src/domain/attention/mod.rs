@@ -169,6 +169,16 @@ fn sorted(mut found: Vec<Folded<'_>>, jobs: &[Job]) -> Vec<Item> {
     found.iter().filter_map(|folded| Item::of(folded, jobs)).collect()
 }
 
+impl GpuTrace {
+    /// The trace of the first GPU of a finding, if the finding names its metric.
+    fn of(finding: &Finding) -> Option<Self> {
+        let gpu = finding.gpus.first()?;
+        let name = gpu.metric.as_ref()?;
+        let field = GpuField::ALL.iter().find(|field| field.metric().name == name.as_str())?;
+        Some(Self { node: gpu.node.clone(), gpu: gpu.uuid.clone(), field: *field })
+    }
+}
+
 impl Item {
     /// The item of a finding and of those folded into it; `None` if it concerns none of the jobs.
     fn of(folded: &Folded<'_>, jobs: &[Job]) -> Option<Self> {
@@ -187,11 +197,6 @@ impl Item {
             let names: Vec<String> = affected.iter().map(|job| job_names::within(job)).collect();
             evidence.push(format!("affects {}", names.join(", ")));
         }
-        let trace = finding.gpus.first().and_then(|gpu| {
-            let name = gpu.metric.as_ref()?;
-            let field = GpuField::ALL.iter().find(|field| field.metric().name == name.as_str())?;
-            Some(GpuTrace { node: gpu.node.clone(), gpu: gpu.uuid.clone(), field: *field })
-        });
         let gpu = match finding.gpus.as_slice() {
             [gpu] => Some(gpu.uuid.clone()),
             _ => None,
@@ -221,7 +226,7 @@ impl Item {
             },
             silenced_until_ms: finding.silenced_until_ms,
             target: Target { route, gpu },
-            trace,
+            trace: GpuTrace::of(finding),
         })
     }
 
