@@ -143,17 +143,34 @@ impl ReadNodes {
     }
 }
 
-/// Returns the model of a job's GPUs, if known: `A100-SXM4-80GB`; of several models the first, and `…`.
-pub fn gpu_model(job: &Job, picture: &Picture) -> Option<String> {
+/// Maximum number of models that are listed.
+const LISTED_MODELS: usize = 4;
+
+/// Returns the models of a job's GPUs behind their number, if known: ` × A100-SXM4-80GB`, or the number of each
+/// model: `: 2 × H100, 4 × TPU v5e`.
+pub fn gpu_models(job: &Job, picture: &Picture) -> Option<String> {
     let nodes = job_nodes(job, picture);
     let gpus = nodes.iter().flat_map(|node| {
         let node = &picture.nodes[*node];
         node.gpus.iter().filter(|gpu| belongs_to_job(node, gpu, Some(job.id)))
     });
-    let mut names = gpus.filter_map(|gpu| gpu.facts.name.value());
-    let first = names.next()?;
-    let more = if names.any(|name| name != first) { " …" } else { "" };
-    Some(format!("{}{more}", crate::text::model(first.as_str())))
+    let mut models: Vec<(&str, usize)> = Vec::new();
+    for name in gpus.filter_map(|gpu| gpu.facts.name.value()) {
+        match models.iter_mut().find(|(model, _)| *model == name.as_str()) {
+            Some((_, count)) => *count += 1,
+            None => models.push((name.as_str(), 1)),
+        }
+    }
+    match &models[..] {
+        [] => None,
+        [(model, _)] => Some(format!(" × {}", crate::text::model(model))),
+        several => {
+            let listed = several.iter().take(LISTED_MODELS);
+            let listed = listed.map(|(model, count)| format!("{count} × {}", crate::text::model(model)));
+            let more = if several.len() > LISTED_MODELS { ", …" } else { "" };
+            Some(format!(": {}{more}", listed.collect::<Vec<_>>().join(", ")))
+        }
+    }
 }
 
 /// Returns the global ranks of the programs on a GPU, each once, the lowest first.

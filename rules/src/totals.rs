@@ -16,31 +16,33 @@ pub struct Totals {
     pub at_end: bool,
     /// Sum of utilisations in %, and their number.
     util: (u64, u64),
-    /// Memory used and in total, in bytes, of the GPUs that report both.
+    /// Memory used and in total, in bytes.
     pub mem: Part,
-    /// Power and limits in W, of the GPUs that report both.
+    /// Power and limits in W.
     pub power: Part,
     /// The highest temperature, in °C.
     pub hottest_c: Option<u64>,
 }
 
-/// A used amount and its maximum.
+/// A used amount and its maximum, of those that report the amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// The used amount; `None` if unknown.
     pub used: Option<u64>,
-    /// The maximum; `None` if unknown.
+    /// The maximum; `None` if it is unknown for any of them, because the fraction would look too large.
     pub whole: Option<u64>,
+    /// Number of those that report the amount.
+    pub count: usize,
 }
 
 impl Part {
-    /// Adds a reading. One without a maximum, such as power without a limit, still counts.
+    /// Adds a reading and its maximum, either of which may be missing.
     fn add(&mut self, used: Option<u64>, whole: Option<u64>) {
-        let sum = |a: Option<u64>, b: Option<u64>| a.map_or(b, |a| Some(a + b.unwrap_or(0)));
-        if used.is_some() {
-            self.used = sum(self.used, used);
-            self.whole = sum(self.whole, whole);
-        }
+        let Some(used) = used else { return };
+        let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.saturating_add(b));
+        self.whole = if self.count == 0 { whole } else { sum(self.whole, whole) };
+        self.used = sum(self.used.or(Some(0)), Some(used));
+        self.count += 1;
     }
 }
 
@@ -68,20 +70,25 @@ impl Totals {
 
     /// Returns how many GPUs the totals cover: `16`, or `12 of 16` if some are left out.
     pub fn counted(&self) -> String {
-        match self.old {
-            0 => text::grouped(self.gpus as u64),
-            old => {
-                format!("{} of {}", text::grouped((self.gpus - old) as u64), text::grouped(self.gpus as u64))
-            }
-        }
+        of(self.gpus - self.old, self.gpus)
     }
 
     /// Returns the title of the mean utilisation, which the vendor of the devices calls `name`.
     pub fn util_title(&self, name: &str) -> String {
         let when = if self.at_end { " at the end" } else { "" };
-        match self.gpus {
-            0 | 1 => format!("{name}{when}"),
-            _ => format!("{name}{when}, mean of {}", self.counted()),
+        match (self.gpus, self.util.1 as usize) {
+            (0 | 1, _) | (_, 0) => format!("{name}{when}"),
+            (all, count) => format!("{name}{when}, mean of {}", of(count, all)),
+        }
+    }
+
+    /// Returns the title of one of its sums, with the number of GPUs that report it, unless all do:
+    /// `Power, 5 of 9 GPUs`.
+    pub fn part_title(&self, name: &str, part: Part) -> String {
+        match part.count {
+            0 => name.to_owned(),
+            count if count == self.gpus => name.to_owned(),
+            count => format!("{name}, {} GPUs", of(count, self.gpus)),
         }
     }
 
@@ -89,6 +96,12 @@ impl Totals {
     pub fn util_pct(&self) -> Option<u64> {
         (self.util.1 > 0).then(|| (self.util.0 + self.util.1 / 2) / self.util.1)
     }
+}
+
+/// A number of all: `5 of 9`, or `9`.
+fn of(count: usize, all: usize) -> String {
+    let [count, all] = [count, all].map(|number| text::grouped(number as u64));
+    if count == all { all } else { format!("{count} of {all}") }
 }
 
 /// Totals over several hosts.
@@ -147,13 +160,25 @@ mod tests {
 
     #[test]
     fn totals_of_an_ended_job_are_those_of_its_end() {
-        let sums =
-            |gpus: usize, at_end| Totals { gpus, at_end, ..Totals::default() }.util_title("Utilisation");
-        assert_eq!([sums(1, false), sums(8, false)], ["Utilisation", "Utilisation, mean of 8"]);
+        let title = |gpus: usize, at_end| {
+            let all = totals(&vec![gpu(Some(90)); gpus]);
+            Totals { at_end, ..all }.util_title("Utilisation")
+        };
+        assert_eq!([title(1, false), title(8, false)], ["Utilisation", "Utilisation, mean of 8"]);
         assert_eq!(
-            [sums(1, true), sums(8, true)],
+            [title(1, true), title(8, true)],
             ["Utilisation at the end", "Utilisation at the end, mean of 8"]
         );
+    }
+
+    #[test]
+    fn a_sum_states_how_many_gpus_it_covers_unless_it_is_all() {
+        let mut drawing = gpu(Some(90));
+        drawing.row.set(GpuField::Power, Cell::steps(300));
+        let totals = totals(&[drawing.clone(), drawing, gpu(None)]);
+        assert_eq!(totals.part_title("Power", totals.power), "Power, 2 of 3 GPUs");
+        assert_eq!(totals.part_title("GPU memory", totals.mem), "GPU memory");
+        assert_eq!(totals.util_title("Utilisation"), "Utilisation, mean of 2 of 3");
     }
 
     #[test]
@@ -174,6 +199,8 @@ mod tests {
         part.add(Some(300), None);
         assert_eq!((part.used, part.whole), (Some(300), None));
         part.add(Some(100), Some(400));
-        assert_eq!((part.used, part.whole), (Some(400), Some(400)));
+        assert_eq!((part.used, part.whole, part.count), (Some(400), None, 2), "nor has a sum with one");
+        part.add(None, Some(400));
+        assert_eq!(part.count, 2);
     }
 }

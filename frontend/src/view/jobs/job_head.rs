@@ -38,7 +38,7 @@ pub fn JobHead(
         let overview = page.fleet.overview().clone();
         Memo::new(move |_| {
             overview.nodes().track();
-            job.with(|job| overview.read(|picture| ownership::gpu_model(job.as_ref()?, picture)))
+            job.with(|job| overview.read(|picture| ownership::gpu_models(job.as_ref()?, picture)))
         })
     };
     let health = health_by(&page, &overview_scope(&page, id), job, entries);
@@ -104,7 +104,7 @@ fn Meta(
     let label = state_view(&job, health, is_listed);
     let gpus = match job.gpu_count {
         Some(gpus) => {
-            let model = move || model.get().map(|model| format!(" × {model}"));
+            let model = move || model.get();
             Some(
                 view! { <span>"GPUs " <b class="num">{text::grouped(gpus.into())}</b><b>{model}</b></span> }
                     .into_any(),

@@ -27,6 +27,8 @@ pub fn Tiles(scope: NodeScope) -> impl IntoView {
     });
     let title = move || totals.get().util_title(GraphMetric::UTIL.title_for(vendors.get()));
     let util_now = move || totals.get().util_pct().map(|pct| (pct.to_string(), "%".to_owned()));
+    let mem_title = move || totals.get().part_title("GPU memory", totals.get().mem);
+    let power_title = move || totals.get().part_title("Power", totals.get().power);
     let mem_now = move || totals.get().mem.used.map(|used| text::memory_parts(used, totals.get().mem.whole));
     let power_now =
         move || totals.get().power.used.map(|used| text::power_parts(used, totals.get().power.whole));
@@ -47,8 +49,8 @@ pub fn Tiles(scope: NodeScope) -> impl IntoView {
             (!host_only.get()).then(|| {
                 view! {
                     <Tile title=Signal::derive(title) now=Signal::derive(util_now) chart=chart(GpuField::Util, "hue-util")/>
-                    <Tile title="GPU memory" now=Signal::derive(mem_now) chart=chart(GpuField::MemUsed, "hue-mem")/>
-                    <Tile title="Power" now=Signal::derive(power_now) chart=chart(GpuField::Power, "hue-power")/>
+                    <Tile title=Signal::derive(mem_title) now=Signal::derive(mem_now) chart=chart(GpuField::MemUsed, "hue-mem")/>
+                    <Tile title=Signal::derive(power_title) now=Signal::derive(power_now) chart=chart(GpuField::Power, "hue-power")/>
                 }
             })
         }
