@@ -94,19 +94,21 @@ fn port(dir: &TempDir, pid: u32) -> Result<u16> {
     }
 }
 
+/// Subjects and payloads that have arrived.
+type Messages = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
 /// A client that speaks the text protocol of NATS.
 #[derive(Debug)]
 pub struct NatsClient {
     stream: TcpStream,
-    /// Subjects and payloads that have arrived.
-    messages: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    messages: Messages,
 }
 
 impl NatsClient {
     fn connect(port: u16) -> Result<Self> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.write_all(b"CONNECT {\"verbose\":false,\"headers\":true}\r\n")?;
-        let messages = Arc::<Mutex<Vec<_>>>::default();
+        let messages = Messages::default();
         let (found, reader) = (Arc::clone(&messages), stream.try_clone()?);
         let answers = stream.try_clone()?;
         std::thread::spawn(move || drop(receive(reader, answers, &found)));

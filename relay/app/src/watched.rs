@@ -21,6 +21,7 @@ use nodeglass_recording::{Player, PlayerControl};
 use nodeglass_slurm::command::Commands;
 use nodeglass_slurm::{JobSource, NoSlurm, Owners, Selection, Slurm, SlurmJobControl};
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -191,9 +192,6 @@ impl Watched {
     }
 }
 
-/// The id of all relays that share nodes over NATS. Probes of different users do not see each other.
-const SHARED_RELAY_ID: u64 = u64::from_be_bytes(*b"ng-nats1");
-
 /// The machines on which probes are started, which decides what the setting `auto` tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
@@ -338,10 +336,12 @@ fn selection(config: &Config) -> anyhow::Result<Selection> {
 }
 
 /// Identifies this run to probes, so that a new link takes over from a dead one. Not secret. Relays that share nodes over
-/// NATS have one id, so that the probe of one takes over from the probe of another, with its samples.
+/// NATS have one id for a cluster, so that the probe of one takes over from the probe of another, with its samples.
 fn relay_id(config: &Config) -> anyhow::Result<u64> {
     if !config.nats.is_empty() {
-        return Ok(SHARED_RELAY_ID);
+        let mut hasher = DefaultHasher::new();
+        ("nodeglass over NATS", &config.cluster).hash(&mut hasher);
+        return Ok(hasher.finish());
     }
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes)

@@ -11,7 +11,7 @@ use nodeglass_protocol::{NodeName, Text};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 /// Interest ends this long after it was last stated.
 pub(crate) const INTEREST_LIMIT: Duration = Duration::from_secs(10);
@@ -22,6 +22,8 @@ const MIN_INTERVAL_MS: u32 = 1_000;
 /// Minimum time between two replays, and between two complete samples on request.
 const REPLAY_GAP: Duration = Duration::from_secs(2);
 const SAMPLE_GAP: Duration = Duration::from_millis(200);
+/// Time limit for a probe to exit when this relay may no longer run it.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
 
 /// A message for the tap of a node.
 #[derive(Debug)]
@@ -96,7 +98,10 @@ impl Tap {
             tokio::select! {
                 // A request of another relay, or the loss of the lease.
                 Some(command) = commands.recv() => match command {
-                    Command::Yield(why) => break StreamEnd { broken: Some(why), ..StreamEnd::default() },
+                    Command::Yield(why) => {
+                        self.stop(&mut inner).await;
+                        break StreamEnd { broken: Some(why), ..StreamEnd::default() };
+                    }
                     Command::Interest(relay, sampling) => self.interest(relay, sampling),
                     Command::Request(request, reply) => self.request(&request, reply),
                 },
@@ -124,6 +129,13 @@ impl Tap {
         self.finish(&why);
         // The session may have gone first.
         let _ = pipes.end.send(end);
+    }
+
+    /// Lets the probe exit by itself, which is faster than the loss of its pipe.
+    async fn stop(&self, inner: &mut NodeStream) {
+        self.write_control(&Control::Stop);
+        let drained = async { while inner.stdout.recv().await.is_some() {} };
+        let _ = timeout(STOP_LIMIT, drained).await;
     }
 
     fn headers(&self, seq: u64) -> HeaderMap {
