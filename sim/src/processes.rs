@@ -5,6 +5,7 @@ use crate::cluster::schedule::Run;
 use crate::cluster::workload::Workload;
 use crate::gpu::facts::unit_uuid;
 use crate::gpu::readings::{LEFT_OVER_BYTES, ZOMBIE_BYTES, is_lost};
+use crate::gpu::vendor;
 use crate::scenario::file::{Behaviour, FaultKind};
 use crate::scenario::{JobScript, Scenario, ScenarioTime, Unit};
 use nodeglass_protocol::probe::{ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample};
@@ -104,6 +105,7 @@ fn process(scenario: &Scenario, node: usize, unit: &Unit, at: ScenarioTime) -> O
         gpu_mem_bytes: Reading::Value(memory),
         ..readings(scenario, node, unit, &worker, at)
     };
+    let now = vendor::process(vendor::of(&unit.model), now);
     Some(ProcessSample { facts: facts(scenario, node, unit, &worker), now })
 }
 

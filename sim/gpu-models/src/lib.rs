@@ -1,7 +1,7 @@
 //! Specifications of GPU models, for every crate that imitates them: the simulated cluster and the
 //! stand-in for NVIDIA's library.
 //!
-//! What NVML reports is copied from data sheets and from the output of `nvidia-smi -q`. The powers of
+//! What the driver reports is copied from data sheets and from the output of `nvidia-smi -q`. The powers of
 //! a loaded and of a waiting GPU come from recorded traces of H100, A100 and RTX 4090; for the other
 //! models they are estimates in proportion to the power limit.
 
@@ -10,7 +10,7 @@
 pub struct GpuModel {
     /// Name in scenarios, such as `h100`.
     pub id: &'static str,
-    /// As reported by `nvmlDeviceGetName`.
+    /// As reported by the driver (`nvmlDeviceGetName`).
     pub name: &'static str,
     /// Device memory, in MiB.
     pub mem_mib: u64,
@@ -124,6 +124,12 @@ pub enum Architecture {
     Hopper,
     /// 2024.
     Blackwell,
+    /// AMD, 2023.
+    Cdna3,
+    /// Intel, 2022, data centre.
+    XeHpc,
+    /// Google, 2023.
+    TpuV5e,
 }
 
 impl Architecture {
@@ -135,10 +141,13 @@ impl Architecture {
             Self::Ada => "Ada",
             Self::Hopper => "Hopper",
             Self::Blackwell => "Blackwell",
+            Self::Cdna3 => "gfx942",
+            Self::XeHpc => "Xe-HPC",
+            Self::TpuV5e => "TPU v5e",
         }
     }
 
-    /// `nvmlDeviceArchitecture_t`.
+    /// `nvmlDeviceArchitecture_t`; `NVML_DEVICE_ARCH_UNKNOWN` of other vendors.
     pub fn nvml(self) -> u32 {
         match self {
             Self::Turing => 6,
@@ -146,6 +155,7 @@ impl Architecture {
             Self::Ada => 8,
             Self::Hopper => 9,
             Self::Blackwell => 10,
+            Self::Cdna3 | Self::XeHpc | Self::TpuV5e => u32::MAX,
         }
     }
 }
@@ -189,7 +199,8 @@ impl GpuModel {
 }
 
 /// All models.
-pub const MODELS: [GpuModel; 10] = [H100, H200, GH200, B200, A100, L40S, T4, RTX_3090, RTX_4090, GB10];
+pub const MODELS: [GpuModel; 13] =
+    [H100, H200, GH200, B200, A100, L40S, T4, RTX_3090, RTX_4090, GB10, MI300X, MAX_1550, TPU_V5E];
 
 /// Thresholds of Hopper and data centre Blackwell.
 const HOPPER_LIMITS: TempLimits =
@@ -466,6 +477,66 @@ pub const GB10: GpuModel = GpuModel {
     pcie_width: 1,
     vbios: "9A.0B.15.00.00",
     ..H100
+};
+
+/// AMD Instinct MI300X, 192 GB HBM3, one partition.
+pub const MI300X: GpuModel = GpuModel {
+    id: "mi300x",
+    name: "AMD Instinct MI300X",
+    mem_mib: 196_592,
+    reserved_mib: 284,
+    mem_bus_bits: 8_192,
+    cap_w: 750.0,
+    cap_min_w: 0.0,
+    cap_max_w: 750.0,
+    bare_w: 140.0,
+    loaded_w: 165.0,
+    waiting_w: 210.0,
+    sm_idle_mhz: 132,
+    sm_max_mhz: 2_100,
+    mem_idle_mhz: 900,
+    mem_mhz: 1_300,
+    limits: Some(TempLimits { slowdown_c: 100, shutdown_c: 110, gpu_max_c: 100, mem_max_c: Some(105) }),
+    architecture: Architecture::Cdna3,
+    compute_capability: (9, 4),
+    multiprocessors: 304,
+    cores_each: 64,
+    slice_multiprocessors: 0,
+    gpm: false,
+    nvlink: Some(NvLinks { count: 7, generation: 4, speed_mb_s: 64_000 }),
+    vbios: "113-M3000100-103",
+    ..H100
+};
+
+/// Intel Data Center GPU Max 1550, 128 GB HBM2e.
+pub const MAX_1550: GpuModel = GpuModel {
+    id: "max1550",
+    name: "Intel Data Center GPU Max 1550",
+    mem_mib: 131_072,
+    reserved_mib: 512,
+    mem_bus_bits: 8_192,
+    cap_w: 600.0,
+    cap_max_w: 600.0,
+    bare_w: 110.0,
+    loaded_w: 135.0,
+    waiting_w: 170.0,
+    sm_idle_mhz: 900,
+    sm_max_mhz: 1_600,
+    architecture: Architecture::XeHpc,
+    nvlink: None,
+    limits: Some(TempLimits { slowdown_c: 105, shutdown_c: 125, gpu_max_c: 105, mem_max_c: Some(95) }),
+    ..MI300X
+};
+
+/// TPU v5e, 16 GB HBM2. Its library states neither power nor clocks; they only set the simulated load.
+pub const TPU_V5E: GpuModel = GpuModel {
+    id: "tpu-v5e",
+    name: "TPU v5e",
+    mem_mib: 16_384,
+    reserved_mib: 64,
+    mem_bus_bits: 0,
+    architecture: Architecture::TpuV5e,
+    ..MAX_1550
 };
 
 #[cfg(test)]

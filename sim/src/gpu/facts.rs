@@ -1,5 +1,6 @@
 //! The hello of a scripted node: its identity, GPUs and instances, and their topology.
 
+use crate::gpu::vendor;
 use crate::scenario::file::FaultKind;
 use crate::scenario::{NodeScript, Scenario, ScenarioTime, Unit};
 use nodeglass_gpu_models::{Architecture, GpuModel, Memory, TempLimits};
@@ -26,7 +27,7 @@ pub(crate) fn hello(scenario: &Scenario, node: usize, at: ScenarioTime) -> Hello
         mem_total_bytes: script.mem_bytes,
         user: scenario.user.clone(),
         pid: 40_000 + (boot.number(5) % 9_000) as u32,
-        sources: vec![if unloaded { no_driver() } else { driver(script) }],
+        sources: vec![if unloaded { no_driver(script) } else { driver(script) }],
         gpus: if unloaded { Vec::new() } else { facts(scenario, node) },
         topology: if unloaded { Vec::new() } else { topology(script) },
         cpu_model: cpu_model(&script.model).into(),
@@ -35,18 +36,24 @@ pub(crate) fn hello(scenario: &Scenario, node: usize, at: ScenarioTime) -> Hello
     }
 }
 
-fn no_driver() -> SourceState {
-    let reason = "the NVIDIA driver is not loaded: its kernel module is missing (NVML: Driver Not Loaded)";
-    SourceState::absent(Vendor::Nvidia, reason)
+fn no_driver(script: &NodeScript) -> SourceState {
+    let vendor = vendor::of(&script.model);
+    let name = vendor.name();
+    let detail = if vendor == Vendor::Nvidia { " (NVML: Driver Not Loaded)" } else { "" };
+    let reason = format!("the {name} driver is not loaded: its kernel module is missing{detail}");
+    SourceState::absent(vendor, reason)
 }
 
 fn driver(script: &NodeScript) -> SourceState {
+    let vendor = vendor::of(&script.model);
+    let only = |whether: bool, text: Text| if whether { Reading::Value(text) } else { Reading::Unsupported };
+    let is_nvidia = vendor == Vendor::Nvidia;
     let versions = SourceVersions {
-        driver: Reading::Value(script.driver.clone()),
-        library: Reading::Value(Text::new(format!("12.{}", script.driver))),
-        platform: Reading::Value(script.cuda.clone()),
+        driver: only(vendor != Vendor::Tpu, script.driver.clone()),
+        library: only(is_nvidia, Text::new(format!("12.{}", script.driver))),
+        platform: only(is_nvidia || vendor == Vendor::Amd, script.cuda.clone()),
     };
-    SourceState::ready(Vendor::Nvidia, versions)
+    SourceState::ready(vendor, versions)
 }
 
 /// The processor that servers with this GPU usually have.
@@ -72,7 +79,7 @@ fn facts(scenario: &Scenario, node: usize) -> Vec<GpuFacts> {
 fn unit_facts(scenario: &Scenario, node: usize, script: &NodeScript, unit: &Unit) -> GpuFacts {
     let index = unit.gpu as u32;
     let known = GpuFacts {
-        vendor: Vendor::Nvidia,
+        vendor: vendor::of(&unit.model),
         minor: Reading::Value(index),
         pci: Reading::Value(pci(unit.gpu)),
         unified_memory: unit.model.memory != Memory::Own,
@@ -82,7 +89,7 @@ fn unit_facts(scenario: &Scenario, node: usize, script: &NodeScript, unit: &Unit
         ..GpuFacts::new(unit_uuid(scenario, node, unit), index)
     };
     match unit.mig {
-        None => whole(scenario, node, script, unit, known),
+        None => vendor::facts(whole(scenario, node, script, unit, known)),
         Some(part) => GpuFacts {
             name: Reading::Value(Text::new(format!(
                 "{} MIG {}g.{}gb",
@@ -173,6 +180,9 @@ fn nearest(script: &NodeScript, gpu: usize) -> (u32, Text) {
 
 /// The paths between the GPUs.
 fn topology(script: &NodeScript) -> Vec<Vec<GpuPath>> {
+    if vendor::of(&script.model) != Vendor::Nvidia {
+        return Vec::new();
+    }
     let count = script.gpus();
     let path = |from: usize, to: usize| {
         if from == to {
@@ -198,7 +208,12 @@ pub(crate) fn pci(gpu: usize) -> Text {
 /// The identity of a GPU, which survives reboots.
 pub(crate) fn gpu_uuid(scenario: &Scenario, node: usize, gpu: usize) -> GpuUuid {
     let rng = scenario.rng.at(node as u64).at(gpu as u64);
-    GpuUuid::new(format!("GPU-{}", uuid(rng.number(6), rng.number(7))))
+    GpuUuid::new(match vendor::of(&scenario.nodes[node].model) {
+        Vendor::Unknown | Vendor::Nvidia => format!("GPU-{}", uuid(rng.number(6), rng.number(7))),
+        vendor @ (Vendor::Amd | Vendor::Intel | Vendor::Tpu) => {
+            format!("{}-{:016x}", vendor.name(), rng.number(6))
+        }
+    })
 }
 
 /// The identity of a GPU or instance.

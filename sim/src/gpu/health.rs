@@ -4,6 +4,7 @@ use crate::cluster::activity::activity;
 use crate::gpu::facts::pci;
 use crate::gpu::if_any;
 use crate::gpu::readings::is_lost;
+use crate::gpu::vendor;
 use crate::scenario::file::FaultKind;
 use crate::scenario::{NodeScript, Scenario, ScenarioTime, Unit};
 use nodeglass_gpu_models::Memory;
@@ -34,7 +35,7 @@ fn health(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuHealth
         .gres_index
         .is_some_and(|gres_index| !activity(scenario, node, gres_index, t_ms).workload.process);
     let bar1_mib = (model.mem_mib + 1).next_power_of_two();
-    GpuHealth {
+    let health = GpuHealth {
         vgpus: Vec::new(),
         license: license(script, unit, t_ms),
         ecc_life_corrected: if_any(model.ecc, rng.number(101) % 7 * (rng.number(102) % 5)),
@@ -53,7 +54,8 @@ fn health(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuHealth
         bar1_used_bytes: if_any(on_card, if idle { 2 << 20 } else { 66 << 20 }),
         bar1_total_bytes: if_any(on_card, bar1_mib << 20),
         nvlinks: nvlinks(scenario, node, unit, t_ms),
-    }
+    };
+    vendor::health(vendor::of(model), health)
 }
 
 /// The license of a GPU that is a vGPU.

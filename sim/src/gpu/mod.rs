@@ -5,6 +5,7 @@ pub(crate) mod facts;
 pub(crate) mod health;
 pub(crate) mod readings;
 pub(crate) mod traffic;
+pub(crate) mod vendor;
 
 use nodeglass_protocol::Reading;
 

@@ -5,7 +5,7 @@ use crate::cluster::schedule::Run;
 use crate::cluster::workload::{HW_POWER_BRAKE, HW_SLOWDOWN, POWER_CAP, Workload};
 use crate::gpu::energy;
 use crate::gpu::if_any;
-use crate::gpu::traffic;
+use crate::gpu::{traffic, vendor};
 use crate::host;
 use crate::scenario::file::{Behaviour, FaultKind};
 use crate::scenario::{JobScript, NodeScript, Scenario, ScenarioTime, Unit};
@@ -50,7 +50,9 @@ fn gpu_sample(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuSa
         return GpuSample { fault: Some("GPU is lost".into()), ..GpuSample::default() };
     }
     match (unit.gres_index, unit.mig) {
-        (Some(gres_index), None) => of_gpu(scenario, node, unit, gres_index, t_ms),
+        (Some(gres_index), None) => {
+            vendor::readings(vendor::of(&unit.model), of_gpu(scenario, node, unit, gres_index, t_ms))
+        }
         (Some(gres_index), Some(_)) => of_instance(scenario, node, unit, gres_index, t_ms),
         (None, _) => of_divided(scenario, node, unit, t_ms),
     }

@@ -13,7 +13,6 @@ use crate::scenario::{Scenario, ScenarioTime};
 use node::SimulatedNode;
 use node_probe::control::ControlLines;
 use node_probe::probe::engine::{Engine, Timeouts};
-use nodeglass_protocol::Vendor;
 use nodeglass_protocol::probe::{Bye, ProbeLine};
 use predecessor::Predecessor;
 use std::sync::Arc;
@@ -187,7 +186,8 @@ impl SimulatedProbe {
         let state = predecessor.into_state();
         let hello = crate::gpu::facts::hello(&scenario, node, now);
         let environment = SimulatedNode::new(scenario, node, now, &state.ring);
-        let engine = Engine::new(environment, &[Vendor::Nvidia], hello, state, Timeouts::default());
+        let vendors: Vec<_> = hello.sources.iter().map(|source| source.vendor).collect();
+        let engine = Engine::new(environment, &vendors, hello, state, Timeouts::default());
         self.state = State::Running(Box::new(engine));
         self.run_due_tasks();
     }

@@ -168,3 +168,23 @@ fn ranks_are_reported_and_other_users_details_are_hidden() {
         of(&scenario(&text.replace("submitted", "user = \"bob\"\nsubmitted")), "n2").swap_remove(1).facts;
     assert_eq!((theirs.rank, theirs.cwd, theirs.args), (None, Reading::NotYet, Reading::NotYet));
 }
+
+#[test]
+fn drivers_of_other_vendors_lack_readings_and_never_report_zero_instead() {
+    use nodeglass_protocol::Vendor;
+    let of = |model| {
+        let scenario = nodes(model, 2, &job(""));
+        let hello = scenario.hello(&node("n1"), at(60)).unwrap();
+        (hello.sources[0].vendor, hello.gpus[1].vendor, gpu(&scenario, "n1", 1, 60))
+    };
+    let (source, vendor, amd) = of("mi300x");
+    assert_eq!((source, vendor), (Vendor::Amd, Vendor::Amd));
+    assert!(value(&amd.hotspot_temp_c) > value(&amd.temp_c) && value(&amd.power_mw) > 0);
+    assert_eq!((amd.sm_active_pct, amd.enc_pct), (Reading::Unsupported, Reading::Unsupported));
+    let (_, vendor, intel) = of("max1550");
+    assert!(vendor == Vendor::Intel && value(&intel.energy_mj) > 0);
+    assert_eq!((intel.mem_util_pct, intel.nvlink_rx_bytes_s), (Reading::Unsupported, Reading::Unsupported));
+    let (_, vendor, mut tpu) = of("tpu-v5e");
+    assert!(vendor == Vendor::Tpu && value(&tpu.mem_used_bytes) > 0);
+    assert_eq!(tpu.readings_mut().filter(|reading| reading.value().is_some()).count(), 3);
+}
