@@ -1,4 +1,4 @@
-//! Columns of text.
+//! Aligns rows of text in columns, for a terminal.
 
 use nodeglass_rules::text;
 
