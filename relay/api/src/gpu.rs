@@ -1,8 +1,8 @@
 //! A GPU as a resource.
 
-use super::metrics::Kind;
 use super::node::vendor;
 use super::{Absence, Absences, Clock, ConnectionState, GpuReadings, Timestamp, text, value};
+use nodeglass_protocol::field::ValueKind;
 use nodeglass_protocol::gpu::NvLink;
 use nodeglass_protocol::picture::{Evidence, GpuFacts, GpuHealth, GpuPicture, NodePicture};
 use nodeglass_protocol::process::ProcessGap;
@@ -139,7 +139,7 @@ macro_rules! health {
             pub(crate) const METRICS: &[Metric<Self>] = &[$($(Metric {
                 name: $metric,
                 help: $help,
-                kind: Kind::$kind,
+                kind: ValueKind::$kind,
                 value: |health| health.$field.map(u64::from),
             },)?)*];
 
@@ -157,7 +157,7 @@ pub(crate) struct Metric<T> {
     /// Its help.
     pub help: &'static str,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Its value, if it is known.
     pub value: fn(&T) -> Option<u64>,
 }

@@ -14,7 +14,6 @@ use super::{
     Timestamp,
 };
 use exposition::Exposition;
-use nodeglass_protocol::field::ValueKind;
 use nodeglass_protocol::{Field, GpuField, HostField, JobField, ProcessField};
 pub use sink::{Kind, Labels, Sink};
 use std::collections::{BTreeMap, HashMap};
@@ -196,10 +195,10 @@ fn health(out: &mut dyn Sink, current: &[&LabelledGpu<'_>]) {
         }
     };
     for metric in PcieLink::METRICS {
-        family(metric.name, metric.help, metric.kind, &|health| (metric.value)(&health.pcie));
+        family(metric.name, metric.help, metric.kind.into(), &|health| (metric.value)(&health.pcie));
     }
     for metric in Health::METRICS {
-        family(metric.name, metric.help, metric.kind, &metric.value);
+        family(metric.name, metric.help, metric.kind.into(), &metric.value);
     }
     let states = [("nodeglass_gpu_nvlinks_up", "up", true), ("nodeglass_gpu_nvlinks_down", "down", false)];
     for (name, state, is_up) in states {
@@ -282,7 +281,7 @@ fn jobs(out: &mut dyn Sink, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
     job_usages(out, &snapshot.nodes, users);
 }
 
-/// What each job uses on each of its nodes.
+/// Usage of each job on each of its nodes.
 fn job_usages(out: &mut dyn Sink, nodes: &[Node], users: &HashMap<u32, &str>) {
     let current = nodes.iter().filter(|node| node.connection.is_current());
     let usages: Vec<_> = current
@@ -552,8 +551,7 @@ fn process_labels(process: &Process) -> Labels {
 /// Starts the family of a metric of the catalogue.
 fn family_of<F: Field>(out: &mut dyn Sink, field: F) {
     let metric = field.metric();
-    let kind = if metric.kind == ValueKind::Counter { Kind::Counter } else { Kind::Gauge };
-    out.family(&metric.prometheus_name(F::ROW_KIND), &metric.prometheus_help(), kind);
+    out.family(&metric.prometheus_name(F::ROW_KIND), &metric.prometheus_help(), metric.kind.into());
 }
 
 fn base_value<F: Field>(field: F, value: Option<u64>) -> Option<f64> {

@@ -1,6 +1,7 @@
 //! Receives the series of the metrics: families, their samples, and the labels of these.
 
 use super::Timestamp;
+use nodeglass_protocol::field::ValueKind;
 use std::sync::Arc;
 
 /// The type of a family's values.
@@ -10,6 +11,12 @@ pub enum Kind {
     Gauge,
     /// A count that only rises.
     Counter,
+}
+
+impl From<ValueKind> for Kind {
+    fn from(kind: ValueKind) -> Self {
+        if kind == ValueKind::Counter { Self::Counter } else { Self::Gauge }
+    }
 }
 
 /// Receives families in order, each followed by its samples.
