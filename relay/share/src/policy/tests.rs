@@ -365,7 +365,7 @@ fn t09_each_topic_and_share_has_its_notes() {
 
 /// A viewer who is a person of a site.
 fn person(user: &str, accounts: &[&str]) -> Viewer {
-    let accounts = accounts.iter().map(|account| Text::new(account)).collect();
+    let accounts = accounts.iter().map(Text::new).collect();
     Viewer::Guest(Arc::new(Visibility::of_person(user.into(), accounts)))
 }
 

@@ -165,7 +165,7 @@ fn scopes() -> impl Strategy<Value = Scope> {
 }
 
 fn person(user: &str, accounts: &[&str]) -> Viewer {
-    let accounts = accounts.iter().map(|account| nodeglass_protocol::Text::new(account)).collect();
+    let accounts = accounts.iter().map(nodeglass_protocol::Text::new).collect();
     Viewer::Guest(Arc::new(Visibility::of_person(user.into(), accounts)))
 }
 
