@@ -51,7 +51,7 @@ pub(super) struct Sources {
     /// The commands of SLURM, if it is a real one.
     commands: Option<Commands>,
     player: Option<(Box<Player>, PlayerControl)>,
-    /// What other relays watch, if only that is shown.
+    /// Jobs and nodes of other relays, if only those are shown.
     others: Option<watch::Receiver<RemoteJobs>>,
     /// Controls jobs.
     pub(super) job_control: JobControl,

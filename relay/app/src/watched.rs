@@ -37,7 +37,7 @@ pub enum Watched {
     Demo(ScriptedCluster),
     /// A recording, and how pages control it.
     Replay(Box<Player>, PlayerControl),
-    /// What other relays publish over NATS.
+    /// Jobs and nodes that other relays publish over NATS.
     Others(Box<Viewing>),
 }
 

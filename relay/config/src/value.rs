@@ -40,7 +40,7 @@ pub enum Watch {
     Demo(Script),
     /// A recording.
     Replay(PathBuf),
-    /// What the other relays of this cluster publish over NATS.
+    /// Jobs and nodes that the other relays of this cluster publish over NATS.
     Others(String),
 }
 

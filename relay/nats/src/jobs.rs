@@ -49,7 +49,7 @@ impl JobSource for PublishedJobs {
     }
 }
 
-/// What the relays of a cluster watch.
+/// The jobs and nodes that the relays of a cluster watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoteJobs {
     /// The jobs of all, or the reason for having no list; `None` while none has arrived.

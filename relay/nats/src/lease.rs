@@ -188,8 +188,8 @@ impl Leases {
         Claim::Unknown
     }
 
-    /// Whether another relay renewed its key recently; an unknown one may have, until the bucket has been watched for
-    /// long enough.
+    /// Returns whether another relay renewed its key recently. An unknown one counts as alive until the bucket has been
+    /// watched for [`EXPIRE`].
     fn is_alive(&self, relay: RelayId) -> bool {
         let shared = self.shared();
         let since = shared.relays.get(&relay).copied().or(shared.read_at);

@@ -112,7 +112,7 @@ impl Viewing {
         Arc::new(ViewLauncher(self.viewer.clone()))
     }
 
-    /// What the relays of the cluster watch.
+    /// The jobs and nodes that the relays of the cluster watch.
     pub fn jobs(&self) -> watch::Receiver<RemoteJobs> {
         self.jobs.clone()
     }

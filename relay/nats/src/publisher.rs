@@ -34,7 +34,7 @@ pub(crate) struct Publisher {
 struct Shared {
     /// Running taps.
     taps: BTreeMap<NodeName, mpsc::Sender<Command>>,
-    /// Why other nodes have none.
+    /// Reasons for which other nodes have none.
     failures: HashMap<NodeName, Text>,
     /// Relays that need the jobs.
     job_viewers: HashMap<RelayId, Instant>,

@@ -56,7 +56,7 @@ pub type RowKey = (String, String);
 /// Error of a query. Messages read well after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum PromQlError {
-    /// The server did not answer, or with an error.
+    /// The server did not respond, or responded with an error.
     #[error(transparent)]
     Request(#[from] WebhookError),
     /// The answer is too large.

@@ -111,7 +111,7 @@ struct Delivery {
     retry_at: Instant,
 }
 
-/// What ended a wait.
+/// The event that ended a wait.
 enum Next {
     Sent(Request, Result<Vec<u8>, WebhookError>),
     Round(Option<Round>),

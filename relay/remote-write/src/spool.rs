@@ -25,9 +25,11 @@ pub struct Spool {
     _lock: Option<File>,
     max_bytes: u64,
     waiting: VecDeque<Waiting>,
-    /// What remains of the round that is being sent, its number and its file.
+    /// Requests of the current round that have not been sent.
     current: VecDeque<Request>,
+    /// Number of the current round.
     current_number: u64,
+    /// File of the current round, if it is on disk.
     current_file: Option<PathBuf>,
     next_number: u64,
     /// Samples that were dropped and not reported yet.

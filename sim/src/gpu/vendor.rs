@@ -1,4 +1,4 @@
-//! What the drivers of other vendors than NVIDIA report: a part of what a model has.
+//! Readings that the drivers of other vendors than NVIDIA report: a part of those that a model has.
 
 use nodeglass_gpu_models::{Architecture, GpuModel};
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample, ProcessReadings};

@@ -1,4 +1,4 @@
-//! Which jobs and nodes are in scope, and what is hidden of whom.
+//! The extent of a viewer's access: the jobs and nodes in scope, and the parts that are hidden.
 
 use super::{Extent, Visibility};
 use nodeglass_protocol::job::Job;
@@ -6,8 +6,8 @@ use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::BTreeSet;
 
-/// What is hidden from people of their own jobs: the account of a site's relay is not theirs, and must not read files
-/// on their behalf.
+/// Parts of their own jobs that people do not see: the account of a site's relay is not theirs, and must not read files on
+/// their behalf.
 const HIDDEN_FROM_ONESELF: HiddenParts =
     HiddenParts { arguments: false, paths: false, other_users: true, logs: true, notes: false };
 

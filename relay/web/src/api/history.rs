@@ -1,7 +1,7 @@
 //! Ranges of the history over HTTP.
 
 use super::caller::Caller;
-use super::long_term::{self, LongRange};
+use super::long_term::{self, LongRange, MAX_VALUES, TOO_MANY_VALUES};
 use super::{Problem, named_job, reply};
 use crate::WebState;
 use axum::extract::rejection::QueryRejection;
@@ -27,10 +27,6 @@ const LONG_TERM_MS: u64 = 7 * 86_400_000;
 const MAX_LONG_MS: u64 = 400 * 86_400_000;
 /// Maximum number of metrics of a kind.
 const MAX_METRICS: usize = 16;
-/// Maximum number of values in a response.
-pub(super) const MAX_VALUES: usize = 3_000_000;
-pub(super) const TOO_MANY_VALUES: &str =
-    "too many values: choose a job or node, fewer metrics, or longer steps";
 /// Largest number that counts as s since 1970; larger ones are ms.
 const MAX_SECONDS: u64 = 100_000_000_000;
 

@@ -1,7 +1,6 @@
 //! Ranges that are older than the relay's own history, read from the long-term storage of the site.
 
 use super::Problem;
-use super::history::{MAX_VALUES, TOO_MANY_VALUES};
 use axum::http::StatusCode;
 use nodeglass_api::metrics::{FieldSeries, gpu_series, host_series};
 use nodeglass_api::{History, Series, Timestamp};
@@ -11,6 +10,11 @@ use nodeglass_remote_write::promql::{PromQl, Rows, Steps};
 use std::time::Duration;
 use tokio::time::timeout;
 
+/// Maximum number of values in a response.
+pub(super) const MAX_VALUES: usize = 3_000_000;
+/// Message for a request of more.
+pub(super) const TOO_MANY_VALUES: &str =
+    "too many values: choose a job or node, fewer metrics, or longer steps";
 /// Time limit for all queries of a range.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum number of steps, and the unit of their length in s.
@@ -37,7 +41,7 @@ impl LongRange {
 /// Reads what a topic has in a range.
 ///
 /// # Errors
-/// [`Problem`] if the storage does not answer, or with something else than series.
+/// [`Problem`] if the storage does not respond, or responds with something else than series.
 pub(super) async fn read(
     server: &PromQl,
     topic: &Topic,
@@ -58,7 +62,7 @@ pub(super) async fn read(
         let limit = TIMEOUT.as_secs();
         Problem::new(
             StatusCode::GATEWAY_TIMEOUT,
-            format!("the long-term storage did not answer within {limit} s"),
+            format!("the long-term storage did not respond within {limit} s"),
         )
     };
     let Reader { steps, series, .. } = timeout(TIMEOUT, all).await.unwrap_or_else(|_| Err(late()))?;

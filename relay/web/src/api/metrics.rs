@@ -55,7 +55,7 @@ async fn relay_metrics(web: &WebState, picture: &Picture, wall_ahead_ms: i64) ->
     }
 }
 
-/// What the metrics of the owner are made from; `None` while the relay ends or is overloaded.
+/// The state from which the owner's metrics are made; `None` while the relay ends or is overloaded.
 pub async fn series(web: &WebState) -> Option<(Snapshot, RelayMetrics)> {
     let (picture, _) = picture(web, Viewer::Owner).await.ok()?;
     let wall_ahead_ms = web.about.clock.displayed_wall_ahead_ms();
