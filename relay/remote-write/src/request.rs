@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use prost::Message;
+use std::borrow::Cow;
 
 /// Maximum number of samples in a request, as of Prometheus' `max_samples_per_send`.
 const MAX_SAMPLES: usize = 2_000;
@@ -79,13 +80,13 @@ impl RoundBuilder {
     pub(crate) fn push<'a>(
         &mut self,
         name: &'a str,
-        labels: impl Iterator<Item = (&'a str, &'a str)>,
+        labels: impl Iterator<Item = (&'static str, Cow<'a, str>)>,
         value: Option<f64>,
         at_ms: i64,
     ) {
-        let mut labels: Vec<Label> = std::iter::once(("__name__", name))
+        let mut labels: Vec<Label> = std::iter::once(("__name__", name.into()))
             .chain(labels)
-            .map(|(name, value)| Label { name: name.to_owned(), value: value.to_owned() })
+            .map(|(name, value)| Label { name: name.to_owned(), value: value.into_owned() })
             .collect();
         // The protocol requires this order.
         labels.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -139,7 +140,12 @@ pub(crate) mod tests {
     fn labels_are_in_order_and_a_request_is_bounded() {
         let mut builder = RoundBuilder::default();
         for number in 0..=MAX_SAMPLES {
-            builder.push("up", [("node", "n1"), ("gpu", "0")].into_iter(), Some(number as f64), 7);
+            builder.push(
+                "up",
+                [("node", "n1".into()), ("gpu", "0".into())].into_iter(),
+                Some(number as f64),
+                7,
+            );
         }
         let round = builder.finish();
         assert_eq!(round.requests.iter().map(|request| request.samples).collect::<Vec<_>>(), [2_000, 1]);

@@ -121,8 +121,7 @@ fn push(
     value: Option<f64>,
     at_ms: i64,
 ) {
-    let labels = labels.pairs().iter().map(|(name, value)| (*name, value.as_str()));
-    builder.push(name, labels.chain([("instance", instance)]), value, at_ms);
+    builder.push(name, labels.pairs().chain([("instance", instance.into())]), value, at_ms);
 }
 
 #[cfg(test)]

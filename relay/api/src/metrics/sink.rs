@@ -2,6 +2,8 @@
 
 use super::Timestamp;
 use nodeglass_protocol::field::ValueKind;
+use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The type of a family's values.
@@ -34,7 +36,8 @@ pub trait Sink {
 pub struct Labels {
     /// As the text format has them.
     text: Arc<str>,
-    pairs: Arc<[(&'static str, String)]>,
+    /// Names, and the place of each value in the text.
+    values: Arc<[(&'static str, Range<usize>)]>,
     taken_at: Option<Timestamp>,
 }
 
@@ -43,19 +46,20 @@ impl Labels {
     pub fn new(labels: &[(&'static str, &str)]) -> Self {
         let len = labels.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
         let mut text = String::with_capacity(len);
-        let mut pairs = Vec::with_capacity(labels.len());
+        let mut values = Vec::with_capacity(labels.len());
         for (name, value) in labels.iter().filter(|(_, value)| !value.is_empty()) {
             text.push(if text.is_empty() { '{' } else { ',' });
             text.push_str(name);
             text.push_str("=\"");
+            let begin = text.len();
             escape(&mut text, value, true);
+            values.push((*name, begin..text.len()));
             text.push('"');
-            pairs.push((*name, (*value).to_owned()));
         }
         if !text.is_empty() {
             text.push('}');
         }
-        Self { text: text.into(), pairs: pairs.into(), taken_at: None }
+        Self { text: text.into(), values: values.into(), taken_at: None }
     }
 
     /// States when the readings of the row were taken.
@@ -70,8 +74,8 @@ impl Labels {
     }
 
     /// Names and values.
-    pub fn pairs(&self) -> &Arc<[(&'static str, String)]> {
-        &self.pairs
+    pub fn pairs(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
+        self.values.iter().map(|(name, value)| (*name, unescape(&self.text[value.clone()])))
     }
 
     /// When the readings of the row were taken; `None` if its values are those of now.
@@ -92,6 +96,21 @@ pub(super) fn escape(text: &mut String, raw: &str, is_label: bool) {
     }
 }
 
+/// Returns the label's value that [`escape`] wrote.
+fn unescape(value: &str) -> Cow<'_, str> {
+    if !value.contains('\\') {
+        return Cow::Borrowed(value);
+    }
+    let (mut raw, mut letters) = (String::with_capacity(value.len()), value.chars());
+    while let Some(letter) = letters.next() {
+        raw.extend(match letter {
+            '\\' => letters.next().map(|escaped| if escaped == 'n' { '\n' } else { escaped }),
+            letter => Some(letter),
+        });
+    }
+    Cow::Owned(raw)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,7 +119,7 @@ mod tests {
     fn label_values_are_escaped_and_empty_ones_left_out() {
         let labels = Labels::new(&[("a", "x\"y\\z\n"), ("b", ""), ("c", "é")]);
         assert_eq!(&**labels.text(), "{a=\"x\\\"y\\\\z\\n\",c=\"é\"}");
-        assert_eq!(labels.pairs()[..], [("a", "x\"y\\z\n".to_owned()), ("c", "é".to_owned())]);
+        assert_eq!(labels.pairs().collect::<Vec<_>>(), [("a", "x\"y\\z\n".into()), ("c", "é".into())]);
         assert_eq!(Labels::new(&[("a", "")]).text().len(), 0);
     }
 }
