@@ -48,7 +48,10 @@ impl TestCase {
 /// # Errors
 /// If it is not a JUnit report.
 pub(crate) fn parse(xml: &str) -> Result<Vec<TestCase>> {
-    let document = Document::parse(xml).context("parse the test report")?;
+    // The output of a test may hold characters that XML cannot, which cargo-nextest does not replace.
+    let is_valid = |letter: char| !matches!(letter, '\u{fffe}' | '\u{ffff}');
+    let xml: String = xml.chars().map(|letter| if is_valid(letter) { letter } else { '\u{fffd}' }).collect();
+    let document = Document::parse(&xml).context("parse the test report")?;
     let cases = document.descendants().filter(|node| node.has_tag_name("testcase"));
     cases.map(|case| test_case(case).context("a test of the report is incomplete")).collect()
 }
@@ -119,6 +122,12 @@ mod tests {
         assert!(output.starts_with("test failure with exit code 101\nleft: 1 < 2"), "{output}");
         assert_eq!(cases[2].outcome, Outcome::Flaky { output: "Error: no list of jobs".into() });
         assert_eq!(cases[3].outcome, Outcome::Skipped { reason: "no chromium: none".into() });
+    }
+
+    #[test]
+    fn a_character_that_xml_has_not_is_replaced() {
+        let cases = parse(&REPORT.replace("no list of jobs", "no list\u{fffe} of jobs")).unwrap();
+        assert_eq!(cases[2].outcome, Outcome::Flaky { output: "Error: no list\u{fffd} of jobs".into() });
     }
 
     #[test]
