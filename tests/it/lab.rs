@@ -213,7 +213,11 @@ fn f09_a_dead_controller_is_reported_in_ten_seconds_and_polled_again_once_back()
     assert_eq!(gpus(find(&watch.jobs()?, job)?), "gpu-node-01:0");
     lab.freeze("slurm-ctl", "slurmctld")?;
     let why = watch.poll()?.err().context("a frozen controller returns no jobs")?;
-    assert_eq!(why, "squeue did not respond within 10 s; showing the last list");
+    // SLURM's own limit (`MessageTimeout`) is as long, and may end the command first.
+    let reasons =
+        ["squeue did not respond within 10 s", "squeue failed: slurm_load_jobs error: Socket timed out"];
+    ensure!(reasons.iter().any(|reason| why.starts_with(reason)), "{why}");
+    ensure!(why.ends_with("; showing the last list"), "{why}");
     lab.thaw("slurm-ctl", "slurmctld")?;
     let (_, jobs) = watch.poll_after_repair()?;
     assert_eq!(gpus(find(&jobs, job)?), "gpu-node-01:0");
