@@ -13,6 +13,7 @@ mod returning;
 mod screens;
 mod search;
 mod tunnel;
+mod vendors;
 mod watching;
 
 use anyhow::{Context, Result, ensure};
