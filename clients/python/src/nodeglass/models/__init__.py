@@ -73,6 +73,7 @@ from .status import (
     ProbeStatus,
     ProbesStatus,
     ProcessStatus,
+    RemoteWriteStatus,
     StatusReport,
     Unreachable,
 )
@@ -128,6 +129,7 @@ __all__ = [
     "ProcessReadings",
     "ProcessStatus",
     "ProjectUsage",
+    "RemoteWriteStatus",
     "Report",
     "ReportFinding",
     "ReportWastedBefore",

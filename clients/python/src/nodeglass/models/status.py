@@ -151,6 +151,32 @@ class ProcessStatus:
 
 
 @dataclass(frozen=True)
+class RemoteWriteStatus:
+    """Delivery of the metrics by remote write since the relay's start, in samples."""
+
+    dropped: int
+    """Number of samples that were dropped because the spool was full or could not be read."""
+
+    pending: int
+    """Number of samples that wait, in memory and in the spool."""
+
+    pending_bytes: int
+    """Size of what waits, in bytes."""
+
+    refused: int
+    """Number of samples that the server refused for good, with a status such as 400."""
+
+    retries: int
+    """Number of requests that failed and are repeated."""
+
+    sent: int
+    """Number of samples that the server accepted."""
+
+    sent_bytes: int
+    """Size of the accepted requests, in bytes."""
+
+
+@dataclass(frozen=True)
 class Unreachable:
     """A node without a connection."""
 
@@ -208,6 +234,9 @@ class StatusReport:
 
     notifications: List[ChannelStatus] = field(default_factory=list)
     """Delivery of notices about findings and jobs, by channel; empty if no channel is configured."""
+
+    remote_write: Optional[RemoteWriteStatus] = None
+    """Delivery of the metrics by remote write; `null` if it is not configured."""
 
     sample_interval_ms: Optional[int] = None
     """Longest time between two samples of a connected node, in ms; `null` without one. It grows to the
