@@ -14,16 +14,17 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-/// Capacity of a subscription, in messages. What arrives beyond is dropped, which its sequence shows.
+/// Capacity of a subscription, in messages. Further messages are dropped; their sequence numbers reveal the gap.
 const SUBSCRIPTION: usize = 256;
-/// Capacity of the queue of messages to send, in messages and in bytes; beyond, messages are dropped.
+/// Capacity of the queue of messages to send; further messages are dropped.
 const QUEUE: usize = 4_096;
+/// Capacity of that queue, in bytes.
 const QUEUE_BYTES: usize = 16 << 20;
 /// Time limit for handing a message to the connection.
 const SEND_LIMIT: Duration = Duration::from_secs(2);
 /// Time between two attempts to connect.
 const RETRY: Duration = Duration::from_secs(2);
-/// And after the server refused the credentials: servers log such attempts, and sites act on them.
+/// Time between two attempts after the server refused the credentials: servers log such attempts, and sites act on them.
 const REFUSED_RETRY: Duration = Duration::from_secs(60);
 
 /// The URL of a server: `nats://HOST:PORT` or `tls://HOST:PORT`.
@@ -125,7 +126,7 @@ impl Bus {
         Ok(Self { client, id: RelayId::random(), subjects, state: current, queue, queued_bytes })
     }
 
-    /// Whether the connection is up.
+    /// Returns whether the connection is up.
     pub(crate) fn is_up(&self) -> bool {
         self.client.connection_state() == State::Connected
     }

@@ -17,12 +17,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 /// Time between two renewals of a relay.
 const RENEW: Duration = Duration::from_secs(1);
-/// Time after its last successful renewal began at which a relay stops its probes,
+/// Time from the start of its last successful renewal until a relay stops its probes.
 const FENCE: Duration = Duration::from_millis(3_500);
-/// and after which others take over. The difference is the time for stopping.
+/// Time from the last renewal that arrived until other relays take over. It exceeds [`FENCE`] by the time that probes take to stop.
 const EXPIRE: Duration = Duration::from_millis(5_500);
-/// Time between two renewals of the keys of nodes, and their maximum age: what a dead relay leaves behind disappears.
+/// Time between two renewals of the keys of nodes.
 const RENEW_NODES: Duration = Duration::from_secs(60);
+/// Maximum age of a key, after which the server deletes those of a dead relay.
 const MAX_AGE: Duration = Duration::from_secs(300);
 /// Time limit for one operation.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -51,7 +52,7 @@ pub(crate) enum Claim {
     Ours,
     /// Another relay does.
     Others,
-    /// Nobody can say; it is to be tried again.
+    /// The owner is not known while the servers cannot be reached; retry later.
     Unknown,
 }
 
