@@ -205,7 +205,7 @@ impl Probe {
                 {
                     eprintln!("node-probe: failed to hand over to a newer probe: {error}");
                 }
-                "a newer probe took over".into()
+                Bye::REPLACED.into()
             }
         };
         engine.print(&ProbeLine::Bye(Bye { reason: why }));

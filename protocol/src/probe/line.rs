@@ -329,3 +329,8 @@ pub struct Bye {
     /// Reason for the exit.
     pub reason: Text,
 }
+
+impl Bye {
+    /// The reason of a probe whose ring and sequence went to a newer probe of the same relay, or of relays that share nodes.
+    pub const REPLACED: &str = "a newer probe took over";
+}

@@ -184,7 +184,8 @@ mod tests {
             let nodes = vec![NodeName::new(*node).unwrap()];
             let relay = relay(*number);
             let (user, version) = ("alice".into(), "1".into());
-            let announcement = Announcement { relay, user, version, wire: 1, has_jobs: *has_jobs, nodes };
+            let (wire, has_jobs, has_leases) = (1, *has_jobs, true);
+            let announcement = Announcement { relay, user, version, wire, has_jobs, has_leases, nodes };
             (relay, (announcement, Instant::now()))
         };
         relays.iter().map(one).collect()

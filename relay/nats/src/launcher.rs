@@ -15,7 +15,8 @@ use tokio::time::{MissedTickBehavior, interval};
 /// Interval of checks whether another relay took a node over.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Runs the probe of a node where this relay holds the lease, and else receives its lines from the relay that does.
+/// Runs the probe of a node where this relay holds the lease, and else receives its lines from the relay that does. Without
+/// leases, announcements decide.
 pub(crate) struct SharedLauncher {
     pub(crate) inner: Arc<dyn Launcher>,
     pub(crate) leases: Leases,
@@ -120,7 +121,7 @@ pub(crate) async fn keep_leases(leases: Leases, publisher: Publisher) {
                     }
                     // What ran without the servers is claimed.
                     Standing::Member => claim_all(&leases, &publisher).await,
-                    Standing::Starting | Standing::Alone => {}
+                    Standing::Starting | Standing::Alone | Standing::Unleased => {}
                 }
             }
             _ = tick.tick() => end_lost(&leases, &publisher),

@@ -2,10 +2,12 @@
 //!
 //! Each relay that may run probes renews one key; its leases are valid while it does. A node's key holds the relay that runs
 //! the probe there, and is taken by compare-and-swap. Each relay measures the age of others' renewals by its own monotonic
-//! clock, so that no clocks are compared.
+//! clock, so that no clocks are compared. Where the servers give no leases, the announcements of relays decide.
 
 use super::connection::Bus;
 use super::message::{RelayId, node_of, token};
+use super::others::Others;
+use super::viewer::Relays;
 use async_nats::jetstream::{self, kv};
 use futures_util::StreamExt;
 use nodeglass_protocol::{NodeName, Text};
@@ -27,7 +29,8 @@ const RENEW_NODES: Duration = Duration::from_secs(60);
 const MAX_AGE: Duration = Duration::from_secs(300);
 /// Time limit for one operation.
 const LIMIT: Duration = Duration::from_secs(2);
-/// Time at the start for which a relay waits for the servers before it goes on without them.
+/// Time at the start for which a relay waits for the servers before it goes on without them, and from the connection on for a
+/// lease before it goes on without leases. It exceeds the time between two announcements.
 const START_LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of attempts to take a key that others take as well.
 const ATTEMPTS: usize = 3;
@@ -39,6 +42,9 @@ pub(crate) enum Standing {
     Starting,
     /// The servers cannot be reached, and no other relay of this cluster is known: it runs all probes that it needs.
     Alone,
+    /// The servers give no leases: it runs the probes of nodes that no other relay announces. Without a connection, the
+    /// last announcements count.
+    Unleased,
     /// It holds leases.
     Member,
     /// The servers cannot be reached, and other relays may run its probes by now.
@@ -63,6 +69,8 @@ pub(crate) struct Leases {
     bucket: String,
     shared: Arc<Mutex<Shared>>,
     standing: watch::Sender<Standing>,
+    /// The other relays that announce themselves.
+    announced: watch::Receiver<Relays>,
 }
 
 #[derive(Default)]
@@ -76,19 +84,23 @@ struct Shared {
     owners: BTreeMap<NodeName, (RelayId, u64)>,
     /// The nodes of this relay.
     own: BTreeSet<NodeName>,
+    /// What other relays announce; only while there are no leases.
+    others: Others,
 }
 
 impl Leases {
     /// Starts to renew; `cluster` names the bucket.
-    pub(crate) fn start(bus: Bus, cluster: &str) -> Self {
+    pub(crate) fn start(bus: Bus, cluster: &str, announced: watch::Receiver<Relays>) -> Self {
         let leases = Self {
             bus,
             bucket: format!("nodeglass-v1-{cluster}"),
             shared: Arc::default(),
             standing: watch::channel(Standing::Starting).0,
+            announced,
         };
         tokio::spawn(leases.clone().renew());
         tokio::spawn(leases.clone().follow());
+        tokio::spawn(leases.clone().follow_announcements());
         leases
     }
 
@@ -105,7 +117,8 @@ impl Leases {
         let _ = timeout(2 * START_LIMIT, settled).await;
         let standing = *self.standing.borrow();
         match standing {
-            Standing::Alone => {
+            Standing::Unleased if self.is_of_others(node) => Claim::Others,
+            Standing::Alone | Standing::Unleased => {
                 self.shared().own.insert(node.clone());
                 Claim::Ours
             }
@@ -154,8 +167,13 @@ impl Leases {
         }
     }
 
-    /// Whether another relay holds the lease of a node, and is alive.
+    /// Whether another relay holds the lease of a node, and is alive; without leases, whether one announces it that this
+    /// relay gives way to.
     pub(crate) fn is_of_others(&self, node: &NodeName) -> bool {
+        if *self.standing.borrow() == Standing::Unleased {
+            let shared = self.shared();
+            return shared.others.watches(node, self.bus.id, shared.own.contains(node));
+        }
         let owner = self.shared().owners.get(node).map(|(owner, _)| *owner);
         owner.is_some_and(|owner| owner != self.bus.id && self.is_alive(owner))
     }
@@ -205,29 +223,30 @@ impl Leases {
     async fn renew(self) {
         let began = Instant::now();
         let mut renewed_at = None;
-        let mut is_logged = false;
+        let mut up_since = None;
         let mut nodes_at = Instant::now();
         let mut tick = interval(RENEW);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
             let at = Instant::now();
-            match timeout(RENEW, self.renew_once()).await {
-                Ok(Ok(())) => renewed_at = Some(at),
-                Ok(Err(why)) if self.bus.is_up() && !std::mem::replace(&mut is_logged, true) => {
-                    tracing::warn!(
-                        "NATS gives no leases ({why}): JetStream must be on, and these credentials may use the bucket {}; \
-                     other relays may watch the same nodes until then",
-                        self.bucket
-                    )
+            let renewed = timeout(RENEW, self.renew_once()).await;
+            let renewed = renewed.unwrap_or_else(|_| Err("it did not respond in time".into()));
+            up_since = up_since.or(Some(at)).filter(|_| self.bus.is_up());
+            let lasts = |since: Instant| since.elapsed() >= START_LIMIT;
+            let why = match renewed {
+                Ok(()) => {
+                    renewed_at = Some(at);
+                    Text::default()
                 }
-                Ok(Err(_)) | Err(_) => {}
-            }
-            if let Some(at) = renewed_at {
-                let is_valid = at.elapsed() < FENCE;
-                self.settle(if is_valid { Standing::Member } else { self.without_servers() });
-            } else if began.elapsed() >= START_LIMIT {
-                self.settle(Standing::Alone);
+                Err(why) => why,
+            };
+            match renewed_at {
+                Some(at) if at.elapsed() < FENCE => self.settle(Standing::Member, &why),
+                Some(_) => self.settle(self.without_servers(), &why),
+                None if up_since.is_some_and(lasts) => self.settle(Standing::Unleased, &why),
+                None if up_since.is_none() && lasts(began) => self.settle(self.without_contact(), &why),
+                None => {}
             }
             if nodes_at.elapsed() >= RENEW_NODES && *self.standing.borrow() == Standing::Member {
                 nodes_at = Instant::now();
@@ -236,13 +255,28 @@ impl Leases {
         }
     }
 
-    fn settle(&self, standing: Standing) {
+    /// Changes what this relay may do; `why` is the reason for the lack of a lease.
+    fn settle(&self, standing: Standing, why: &Text) {
         let changed = self.standing.send_if_modified(|now| std::mem::replace(now, standing) != standing);
-        if changed && standing == Standing::Fenced {
-            tracing::warn!(
-                "NATS cannot be reached, and other relays of this cluster may watch its nodes by now: this relay stops \
-                 its probes until NATS is back"
-            );
+        match standing {
+            Standing::Fenced if changed => tracing::warn!(
+                "leases cannot be renewed over NATS ({why}), and other relays of this cluster may watch its nodes by now: \
+                 this relay stops its probes until they can be renewed"
+            ),
+            Standing::Unleased if changed => tracing::warn!(
+                "NATS gives no leases ({why}): nodes that another relay announces are viewed through it, and are taken over \
+                 later than with leases; turn JetStream on, and let these credentials use the bucket {}",
+                self.bucket
+            ),
+            _ => {}
+        }
+    }
+
+    /// The rule for a relay that never had a lease, and has no connection.
+    fn without_contact(&self) -> Standing {
+        match *self.standing.borrow() {
+            Standing::Unleased => Standing::Unleased,
+            _ => Standing::Alone,
         }
     }
 
@@ -307,6 +341,27 @@ impl Leases {
         let own: Vec<_> = self.shared().own.iter().cloned().collect();
         for node in own {
             self.take(&node).await;
+        }
+    }
+
+    /// Follows the announcements of other relays until there are leases.
+    async fn follow_announcements(self) {
+        let mut announced = self.announced.clone();
+        let mut tick = interval(RENEW);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                changed = announced.changed() => if changed.is_err() {
+                    return;
+                },
+                _ = tick.tick() => if self.bus.is_up() {
+                    self.shared().others.second(&announced.borrow());
+                },
+            }
+            match *self.standing.borrow() {
+                Standing::Member | Standing::Fenced => self.shared().others = Others::default(),
+                _ => self.shared().others.update(&announced.borrow_and_update()),
+            }
         }
     }
 

@@ -10,6 +10,7 @@ mod launcher;
 mod lease;
 mod lines;
 mod message;
+mod others;
 mod publisher;
 mod tap;
 mod viewer;
@@ -45,9 +46,9 @@ impl Publishing {
     /// If the credentials or certificates cannot be read.
     pub async fn start(settings: &Settings, user: Text) -> Result<Self, StartError> {
         let bus = Bus::start(settings).await?;
-        let publisher = Publisher::start(bus.clone(), user);
         let viewer = Viewer::start(bus.clone(), false);
-        let leases = Leases::start(bus.clone(), &settings.cluster.to_string());
+        let leases = Leases::start(bus.clone(), &settings.cluster.to_string(), viewer.relays());
+        let publisher = Publisher::start(bus.clone(), user, leases.standing());
         tokio::spawn(keep_leases(leases.clone(), publisher.clone()));
         Ok(Self { bus, publisher, viewer, leases })
     }

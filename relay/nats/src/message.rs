@@ -157,7 +157,7 @@ pub(crate) fn node_of(token: &str) -> Option<NodeName> {
     NodeName::new(token.replace('=', ".")).ok()
 }
 
-/// A relay that publishes nodes or jobs; sent every two seconds.
+/// A relay that publishes nodes or jobs; sent every two seconds, and soon after a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Announcement {
     pub(crate) relay: RelayId,
@@ -168,6 +168,9 @@ pub(crate) struct Announcement {
     pub(crate) wire: u16,
     /// Whether it lists jobs.
     pub(crate) has_jobs: bool,
+    /// Whether it holds leases. A relay without leases gives way to one that holds them.
+    #[serde(default)]
+    pub(crate) has_leases: bool,
     /// The nodes on which it runs probes.
     pub(crate) nodes: Vec<NodeName>,
 }

@@ -1,6 +1,7 @@
 //! The publishing side: answers requests for nodes on which this relay runs probes, and announces them.
 
 use super::connection::Bus;
+use super::lease::Standing;
 use super::message::{self, Announcement, END, Interest, Jobs, MAX_NODES, NodeRequest, PART, RELAY, RelayId};
 use super::tap::{Command, INTEREST_LIMIT, MAX_VIEWERS, Pipes, Tap, header_text};
 use async_nats::{HeaderMap, Message, Subscriber};
@@ -12,11 +13,13 @@ use nodeglass_protocol::{NodeName, Text};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 /// Time between two announcements.
 const ANNOUNCE: Duration = Duration::from_secs(2);
+/// Time for which changes are collected before they are announced.
+const ANNOUNCE_DELAY: Duration = Duration::from_millis(200);
 /// Capacity of the channel of a tap.
 const COMMANDS: usize = 64;
 /// Maximum number of nodes whose failure is remembered.
@@ -27,6 +30,9 @@ const MAX_FAILURES: usize = MAX_NODES;
 pub(crate) struct Publisher {
     bus: Bus,
     user: Text,
+    standing: watch::Receiver<Standing>,
+    /// Wakes the announcement of a change.
+    changed: Arc<Notify>,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -46,8 +52,8 @@ struct Shared {
 
 impl Publisher {
     /// Starts to answer and to announce.
-    pub(crate) fn start(bus: Bus, user: Text) -> Self {
-        let publisher = Self { bus, user, shared: Arc::default() };
+    pub(crate) fn start(bus: Bus, user: Text, standing: watch::Receiver<Standing>) -> Self {
+        let publisher = Self { bus, user, standing, changed: Arc::default(), shared: Arc::default() };
         tokio::spawn(publisher.clone().serve_requests());
         tokio::spawn(publisher.clone().serve_interest());
         tokio::spawn(publisher.clone().announce());
@@ -71,6 +77,7 @@ impl Publisher {
             shared.failures.remove(node);
             shared.taps.insert(node.clone(), commands.clone());
         }
+        self.changed.notify_one();
         let (publisher, node) = (self.clone(), node.clone());
         tokio::spawn(async move {
             tap.run(inner, Pipes { stdout, stdin, end }, received).await;
@@ -80,6 +87,7 @@ impl Publisher {
                 shared.taps.remove(&node);
             }
             drop(shared);
+            publisher.changed.notify_one();
             ended();
         });
         NodeStream { stdout: session_stdout, stdin: session_stdin, end: session_end }
@@ -204,7 +212,11 @@ impl Publisher {
         let mut tick = interval(ANNOUNCE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tick.tick().await;
+            tokio::select! {
+                _ = tick.tick() => {}
+                // Another relay must not start a probe on a node that has one now.
+                () = self.changed.notified() => sleep(ANNOUNCE_DELAY).await,
+            }
             let (has_jobs, nodes) = {
                 let shared = self.shared();
                 (shared.lists_jobs, shared.taps.keys().take(MAX_NODES).cloned().collect())
@@ -215,6 +227,7 @@ impl Publisher {
                 version: env!("CARGO_PKG_VERSION").into(),
                 wire: PROBE_WIRE,
                 has_jobs,
+                has_leases: *self.standing.borrow() == Standing::Member,
                 nodes,
             };
             let subject = self.bus.subjects.announce(self.bus.id);
@@ -232,7 +245,7 @@ pub(crate) async fn subscribed(bus: &Bus, subject: String) -> Subscriber {
             Ok(subscriber) => return subscriber,
             Err(error) => tracing::warn!(%error, subject, "cannot subscribe over NATS; it is tried again"),
         }
-        tokio::time::sleep(ANNOUNCE).await;
+        sleep(ANNOUNCE).await;
     }
 }
 

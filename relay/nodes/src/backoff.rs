@@ -20,6 +20,12 @@ const SHORT_LIVED_MS: u64 = 30_000;
 /// Short-lived probes in a row that are restarted at once; after that the probe is broken and retried
 /// every minute.
 const MAX_SHORT_LIVED: u32 = 3;
+/// Bounds of the delay after a newer probe has replaced one repeatedly, which means that two relays want the node and do not
+/// see each other.
+const FIRST_REPLACED: Duration = Duration::from_secs(60);
+const MAX_REPLACED: Duration = Duration::from_secs(600);
+/// A link that lasted this long is undisputed.
+const UNDISPUTED_AFTER: Duration = Duration::from_secs(1_800);
 /// A link that lasted this long is stable, and its failure is retried soon. A hello alone proves nothing:
 /// a node whose job is ending accepts the login and then closes it, and every login delays the end of the
 /// job.
@@ -41,6 +47,8 @@ pub enum RetryClass {
         /// Its lifetime.
         after_ms: u64,
     },
+    /// A newer probe replaced it. The relay that started that one may share it, so that the first retry is soon.
+    Replaced,
 }
 
 /// The back-off state of a session: what its last failures were.
@@ -48,6 +56,8 @@ pub enum RetryClass {
 pub struct Backoff {
     failures: u32,
     short_lived: u32,
+    /// Replaced probes since the last undisputed link.
+    replaced: u32,
     /// Whether the last failure was an exited probe.
     last_was_exit: bool,
 }
@@ -67,6 +77,9 @@ impl Backoff {
         if up >= Duration::from_millis(SHORT_LIVED_MS) {
             self.short_lived = 0;
         }
+        if up >= UNDISPUTED_AFTER {
+            self.replaced = 0;
+        }
     }
 
     /// Returns whether the last failure was an exited probe, too many times in a row.
@@ -83,17 +96,21 @@ impl Backoff {
                 self.short_lived = self.short_lived.saturating_add(1);
             }
             RetryClass::ProbeEnded { .. } => self.short_lived = 0,
+            RetryClass::Replaced => self.replaced = self.replaced.saturating_add(1),
             RetryClass::Link | RetryClass::Denied | RetryClass::Throttled | RetryClass::Harmful => {}
         }
         let is_slow = self.is_broken() || class == RetryClass::Harmful;
+        let is_disputed = class == RetryClass::Replaced && self.replaced > 1;
         let bound = match class {
+            _ if is_disputed => exponential(FIRST_REPLACED, self.replaced - 1, MAX_REPLACED),
             _ if is_slow => MAX,
             RetryClass::Denied => exponential(FIRST, self.failures, MAX_LINK) * 4,
             RetryClass::Throttled => exponential(FIRST_THROTTLED, self.failures, MAX),
             _ => exponential(FIRST, self.failures, MAX_LINK),
         };
-        // Full jitter, but what is broken or harmful is retried at most every half minute.
+        // Full jitter, but what is broken, harmful or disputed waits for half of the time at least.
         let min = match class {
+            _ if is_disputed => bound / 2,
             _ if is_slow => MAX / 2,
             RetryClass::Denied => MIN_DENIED,
             RetryClass::Throttled => MIN_THROTTLED,
@@ -162,6 +179,22 @@ mod tests {
         assert!(backoff.wait(RetryClass::ProbeEnded { after_ms: 900 }, 0) >= Duration::from_secs(30));
         backoff.wait(RetryClass::ProbeEnded { after_ms: SHORT_LIVED_MS }, 0);
         assert!(!backoff.is_broken(), "a long-lived probe is not broken");
+    }
+
+    #[test]
+    fn a_probe_that_is_replaced_again_is_restarted_ever_more_rarely() {
+        let mut backoff = Backoff::default();
+        assert!(backoff.wait(RetryClass::Replaced, u64::MAX) <= Duration::from_secs(1), "it may be shared");
+        for least_s in [30, 60, 120, 240, 300, 300] {
+            backoff.connected(UNDISPUTED_AFTER - Duration::from_secs(1));
+            assert!(backoff.clone().wait(RetryClass::Link, u64::MAX) <= Duration::from_secs(8));
+            let waits: Vec<_> =
+                (0..100).map(|n| backoff.clone().wait(RetryClass::Replaced, n * 7_919)).collect();
+            assert!(waits.iter().all(|wait| (least_s..=2 * least_s).contains(&wait.as_secs())), "{waits:?}");
+            backoff.wait(RetryClass::Replaced, 0);
+        }
+        backoff.connected(UNDISPUTED_AFTER);
+        assert!(backoff.wait(RetryClass::Replaced, u64::MAX) <= Duration::from_secs(1));
     }
 
     #[test]

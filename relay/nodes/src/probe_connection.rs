@@ -8,7 +8,7 @@ use super::input_limit::InputLimit;
 use super::probe_requests::PendingProbeRequests;
 use nodeglass_launch::{NodeStream, StreamEnd};
 use nodeglass_protocol::probe::delta::{ParsedLine, SampleDelta};
-use nodeglass_protocol::probe::{Control, ProbeLine};
+use nodeglass_protocol::probe::{Bye, Control, ProbeLine};
 use nodeglass_protocol::{NodeName, Text};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -172,6 +172,9 @@ impl ProbeConnection {
     }
 
     pub(super) fn trouble(&self) -> RetryClass {
+        if self.bye.as_ref().is_some_and(|bye| bye.as_str() == Bye::REPLACED) {
+            return RetryClass::Replaced;
+        }
         RetryClass::ProbeEnded { after_ms: self.began.elapsed().as_millis() as u64 }
     }
 
