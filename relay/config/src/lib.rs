@@ -372,7 +372,7 @@ pub struct Config {
     #[arg(long, env = "NODEGLASS_NATS", value_name = "URL", value_delimiter = ',', help_heading = NATS)]
     pub nats: Vec<NatsUrl>,
 
-    /// File with the credentials for NATS: as nsc writes it, or USER:PASSWORD
+    /// File with the credentials for NATS, readable by you only: as nsc writes it, or USER:PASSWORD
     #[arg(long, env = "NODEGLASS_NATS_CREDENTIALS", value_name = "FILE", help_heading = NATS)]
     pub nats_credentials: Option<PathBuf>,
 

@@ -4,6 +4,7 @@ use super::message::{ClusterName, RelayId, Subjects};
 use async_nats::connection::State;
 use async_nats::{Client, ConnectOptions, Event, HeaderMap, ServerAddr};
 use bytes::Bytes;
+use nodeglass_platform::private_file;
 use nodeglass_protocol::Text;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ const SUBSCRIPTION: usize = 256;
 const QUEUE: usize = 4_096;
 /// Capacity of that queue, in bytes.
 const QUEUE_BYTES: usize = 16 << 20;
+/// Maximum size of the file of credentials, in bytes.
+const MAX_CREDENTIALS: u64 = 16 * 1024;
 /// Time limit for handing a message to the connection.
 const SEND_LIMIT: Duration = Duration::from_secs(2);
 /// Time between two attempts to connect.
@@ -66,7 +69,7 @@ impl fmt::Debug for NatsUrl {
 pub struct Settings {
     /// The servers of one NATS cluster.
     pub servers: Vec<NatsUrl>,
-    /// A file with the user's credentials: as `nsc` writes it, or `USER:PASSWORD`.
+    /// A file with the user's credentials that only the user can read: as `nsc` writes it, or `USER:PASSWORD`.
     pub credentials: Option<PathBuf>,
     /// Certificate authorities in PEM form, instead of this machine's.
     pub ca: Option<PathBuf>,
@@ -201,10 +204,11 @@ async fn options(
 
 /// Reads a file of credentials.
 fn with_credentials(options: ConnectOptions, path: &Path) -> Result<ConnectOptions, StartError> {
-    let fail = |why: String| StartError(format!("--nats-credentials: {}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
+    let fail = |why: String| StartError(format!("--nats-credentials: {} {why}", path.display()));
+    let text = private_file::read_text(path, MAX_CREDENTIALS)
+        .map_err(|error| StartError(format!("--nats-credentials: {error}")))?;
     if text.contains("BEGIN NATS USER JWT") {
-        return options.credentials(&text).map_err(|error| fail(error.to_string()));
+        return options.credentials(&text).map_err(|error| fail(format!("cannot be used: {error}")));
     }
     let (user, password) = text
         .trim()

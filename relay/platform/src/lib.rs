@@ -1,6 +1,6 @@
 //! Foundations of the relay's crates: clocks, bounded access to files, and values of the machine.
 //!
-//! [`clock`] is the relay's monotonic clock and [`local_time`] the user's; [`token_bucket`] paces what is
+//! [`clock`] is the relay's monotonic clock and [`local_time`] the user's; [`private_file`] reads secrets; [`token_bucket`] paces what is
 //! repeated. [`state_dir`], [`regular_file`] and [`frame_file`] store what outlives a relay, [`disk_thread`] writes it.
 //! [`memory`] reads and returns memory, [`cpu_time`] reads the time of this process, [`cgroup`] its limits, which
 //! [`own_cgroup`] sets; [`priority`] lowers that of a thread, and [`wrap`] breaks text into lines.
@@ -16,5 +16,6 @@ pub mod own_cgroup;
 pub mod priority;
 pub mod regular_file;
 pub mod state_dir;
+pub mod private_file;
 pub mod token_bucket;
 pub mod wrap;

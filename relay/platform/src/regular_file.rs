@@ -22,9 +22,14 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open`]; it cannot be read, or is larger.
 pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    content(open(path)?, max_bytes)
+}
+
+/// Reads an open file of at most `max_bytes`.
+pub(crate) fn content(file: File, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The size may be wrong, or grow meanwhile.
-    open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    file.take(max_bytes + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
         return Err(io::Error::other(format!("it is larger than {max_bytes} bytes")));
     }

@@ -2,9 +2,7 @@
 
 use base64ct::{Base64, Encoding};
 use hyper::header::HeaderValue;
-use std::fs;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use nodeglass_platform::private_file::{self, PrivateFileError};
 use std::path::{Path, PathBuf};
 
 /// Maximum size of the file in bytes.
@@ -17,22 +15,9 @@ pub struct Credentials(HeaderValue);
 /// Error of reading credentials. Reads well after the name of a setting.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// The file cannot be read.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// Others can read it.
-    #[error("{} can be read by others (mode {mode:04o}); run `chmod 600` on it", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
+    /// The file cannot be read, or others can read it.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
     /// It has another form.
     #[error("{} must have one line: USER:PASSWORD, or Bearer TOKEN", .0.display())]
     Form(PathBuf),
@@ -44,16 +29,7 @@ impl Credentials {
     /// # Errors
     /// [`CredentialsError`].
     pub fn read(path: &Path) -> Result<Self, CredentialsError> {
-        let fail = |source| CredentialsError::Io { path: path.to_owned(), source };
-        let found = fs::metadata(path).map_err(fail)?;
-        let mode = found.permissions().mode() & 0o7777;
-        if mode & 0o077 != 0 {
-            return Err(CredentialsError::Open { path: path.to_owned(), mode });
-        }
-        if found.len() > MAX_BYTES || !found.is_file() {
-            return Err(CredentialsError::Form(path.to_owned()));
-        }
-        let text = fs::read_to_string(path).map_err(fail)?;
+        let text = private_file::read_text(path, MAX_BYTES)?;
         Self::parse(text.trim_end_matches(['\r', '\n']))
             .ok_or_else(|| CredentialsError::Form(path.to_owned()))
     }
@@ -94,11 +70,17 @@ mod tests {
 
     #[test]
     fn a_file_that_others_can_read_is_refused() {
+        use std::fs;
+        use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("auth");
         fs::write(&path, "alice:s3cret\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(Credentials::read(&path), Err(CredentialsError::Open { mode: 0o644, .. })));
+        let error = Credentials::read(&path).unwrap_err();
+        assert!(
+            matches!(error, CredentialsError::File(PrivateFileError::Open { mode: 0o644, .. })),
+            "{error}"
+        );
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(Credentials::read(&path).unwrap().header(), "Basic YWxpY2U6czNjcmV0");
     }

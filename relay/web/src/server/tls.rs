@@ -1,10 +1,8 @@
 //! TLS with the owner's certificate; without one, addresses that other machines can reach are refused.
 
 use nodeglass_config::TlsFiles;
-use rustix::fs::FileType;
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use nodeglass_platform::private_file::{self, PrivateFileError};
+use nodeglass_platform::regular_file;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,28 +19,17 @@ const MAX_BYTES: u64 = 1024 * 1024;
 /// Error of using TLS. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read.
-    #[error("{flag}: {} cannot be read: {source}", path.display())]
+    /// The certificate cannot be read.
+    #[error("--tls-cert: {} cannot be read: {source}", path.display())]
     Unreadable {
-        /// The setting that names the file.
-        flag: &'static str,
         /// The file.
         path: PathBuf,
         /// The cause.
         source: std::io::Error,
     },
-    /// Other users can read the key.
-    #[error(
-        "--tls-key: {} can be read by others (mode {mode:04o}); run `chmod 600` on it, \
-         and get a new key if others may have read it",
-        path.display()
-    )]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
+    /// The key cannot be read, or others can read it.
+    #[error("--tls-key: {0}")]
+    Key(#[from] PrivateFileError),
     /// A file does not contain PEM data of the expected kind.
     #[error("{flag}: {} holds no {what} in PEM form ({why})", path.display())]
     NotPem {
@@ -76,7 +63,8 @@ impl Tls {
     /// # Errors
     /// [`TlsError`], also if other users can read the key.
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
-        let (_, pem) = read("--tls-cert", &files.cert)?;
+        let pem = regular_file::read(&files.cert, MAX_BYTES)
+            .map_err(|source| TlsError::Unreadable { path: files.cert.clone(), source })?;
         let not_pem =
             |flag, path: &Path, what, why: String| TlsError::NotPem { flag, path: path.into(), what, why };
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
@@ -85,10 +73,7 @@ impl Tls {
             false => Ok(chain),
         });
         let chain = chain.map_err(|why| not_pem("--tls-cert", &files.cert, "certificate", why))?;
-        let (mode, pem) = read("--tls-key", &files.key)?;
-        if mode & 0o077 != 0 {
-            return Err(TlsError::Open { path: files.key.clone(), mode: mode & 0o7777 });
-        }
+        let pem = private_file::read(&files.key, MAX_BYTES)?;
         let key = PrivateKeyDer::from_pem_slice(&pem)
             .map_err(|error| not_pem("--tls-key", &files.key, "private key", error.to_string()))?;
         Self::from_chain(chain, key).map_err(|error| match error {
@@ -116,19 +101,6 @@ impl Tls {
     ) -> Option<TlsStream<S>> {
         self.0.accept(stream).await.ok()
     }
-}
-
-/// Reads permissions and content of the same open file.
-fn read(flag: &'static str, path: &Path) -> Result<(u32, Vec<u8>), TlsError> {
-    let unreadable = |source| TlsError::Unreadable { flag, path: path.to_owned(), source };
-    let file = File::open(path).map_err(unreadable)?;
-    let mode = file.metadata().map_err(unreadable)?.mode();
-    if FileType::from_raw_mode(mode) != FileType::RegularFile {
-        return Err(unreadable(std::io::Error::other("it is not a file")));
-    }
-    let mut content = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut content).map_err(unreadable)?;
-    Ok((mode, content))
 }
 
 #[cfg(test)]
