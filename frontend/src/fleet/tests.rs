@@ -353,5 +353,6 @@ fn welcome(epoch: u32) -> Welcome {
         downtimes: Vec::new(),
         report_webhook: None,
         utc_offset_min: 0,
+        person: None,
     }
 }

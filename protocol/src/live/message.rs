@@ -73,6 +73,8 @@ pub enum KeyId {
     /// The owner's key for a single tab, by the id of the link that opened it: first the link's
     /// key, then the session key that both ends derive from it.
     Tab(ShareId),
+    /// No key: the relay of a site identifies the person by the connection. [`ServerMessage::Welcome`] follows at once.
+    Person,
 }
 
 /// Messages from the relay.
@@ -171,6 +173,9 @@ pub struct Welcome {
     /// Offset of the login node's local time from UTC, in min: logs, SLURM's commands and notices have that time.
     #[serde(default)]
     pub utc_offset_min: i32,
+    /// Login name of the person as whom the viewer was identified, on the relay of a site; `None` with a key.
+    #[serde(default)]
+    pub person: Option<Text>,
 }
 
 /// A time in which no relay of this host stored the history.
@@ -250,6 +255,8 @@ pub enum CloseReason {
         /// Whether it authenticated another user; otherwise it does not report users.
         other_user: bool,
     },
+    /// Without a key: this is not the relay of a site, or it cannot identify a person by the connection.
+    NotIdentified,
 }
 
 impl fmt::Display for CloseReason {
@@ -269,6 +276,9 @@ impl fmt::Display for CloseReason {
             Self::NotForYou { to } => {
                 write!(f, "this share is for {to}, but the kernel identifies you as another user")
             }
+            Self::NotIdentified => f.write_str(
+                "the relay cannot identify you: log in to the site's proxy, or connect through `ssh -L` as yourself",
+            ),
             Self::Revoked => f.write_str("the owner revoked this share"),
             Self::Expired => f.write_str("this share has expired"),
             Self::NotByProxy { other_user: true } => {

@@ -38,6 +38,10 @@ fn messages_of_the_page() {
             nonce: Nonce([1; LEN]),
         },
     );
+    both(
+        "hello-person",
+        &ClientMessage::Hello { proto: VersionRange::only(2), key: KeyId::Person, nonce: Nonce([1; LEN]) },
+    );
     both("proof", &ClientMessage::Proof { code: exchange().client_code(&Key::new([7; LEN])) });
     both(
         "subscribe",

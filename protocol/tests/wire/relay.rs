@@ -50,6 +50,7 @@ fn messages_of_the_relay() {
             downtimes: vec![Downtime { from_ms: 1_000, to_ms: 9_000 }],
             report_webhook: Some("https://chat.example.org/…".into()),
             utc_offset_min: -210,
+            person: Some("bob".into()),
         })),
     );
     let picture = Picture {
@@ -105,6 +106,7 @@ fn messages_of_the_relay() {
         ("bye-revoked", CloseReason::Revoked),
         ("bye-expired", CloseReason::Expired),
         ("bye-not-by-proxy", CloseReason::NotByProxy { other_user: true }),
+        ("bye-not-identified", CloseReason::NotIdentified),
     ] {
         both(name, &ServerMessage::Bye(close_reason));
     }

@@ -38,6 +38,8 @@ pub enum Visitor {
     Owner,
     /// Another user.
     Other,
+    /// A person of the site, by uid: the proxy of a site's relay named them.
+    Person(u32),
 }
 
 impl Peer {

@@ -36,8 +36,18 @@ pub fn look_up(name: &str) -> io::Result<Option<u32>> {
     }
 }
 
-/// The login name of a uid (`getpwuid_r`), if the user exists.
+/// The login name of a uid, if the user exists, as it is shown.
 pub fn name_of(uid: u32) -> Option<Text> {
+    name_bytes_of(uid).map(|name| Text::from_bytes(&name))
+}
+
+/// The login name of a uid as it is stored, if the user exists and it is UTF-8.
+pub fn exact_name_of(uid: u32) -> Option<String> {
+    String::from_utf8(name_bytes_of(uid)?).ok()
+}
+
+/// The login name of a uid (`getpwuid_r`), if the user exists.
+fn name_bytes_of(uid: u32) -> Option<Vec<u8>> {
     let (mut entry, mut found) = (MaybeUninit::<libc::passwd>::uninit(), std::ptr::null_mut());
     let mut strings = vec![0; ENTRY];
     #[expect(unsafe_code, reason = "the password database is only reached through libc")]
@@ -45,7 +55,7 @@ pub fn name_of(uid: u32) -> Option<Text> {
     unsafe {
         let code = libc::getpwuid_r(uid, entry.as_mut_ptr(), strings.as_mut_ptr(), ENTRY, &mut found);
         let found = code == 0 && !found.is_null();
-        found.then(|| Text::from_bytes(CStr::from_ptr(entry.assume_init().pw_name).to_bytes()))
+        found.then(|| CStr::from_ptr(entry.assume_init().pw_name).to_bytes().to_vec())
     }
 }
 

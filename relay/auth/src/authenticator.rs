@@ -174,7 +174,7 @@ impl Authenticator {
             Credential::Owner | Credential::Tab(..) => {
                 self.attempts().record_failure(origin, now_ms);
                 if let Peer::Behind { visitor, .. } = peer {
-                    return Err(CloseReason::NotByProxy { other_user: visitor == Visitor::Other });
+                    return Err(CloseReason::NotByProxy { other_user: visitor != Visitor::Unnamed });
                 }
                 let user = peer.uid().and_then(user::name_of);
                 tracing::warn!(
@@ -218,6 +218,8 @@ impl Authenticator {
             KeyId::Owner => Some(Credential::Owner),
             KeyId::Share(id) => self.shares.state(id).map(|state| Credential::Share(Box::new(state))),
             KeyId::Tab(id) => self.tabs().key(id, now_ms).map(|key| Credential::Tab(id.clone(), key)),
+            // A person proves nothing: the web server identifies them, or refuses.
+            KeyId::Person => None,
         };
         credential.unwrap_or_else(|| {
             Credential::Unknown(self.key.derive(&[b"decoy".as_slice(), &server.0].concat()))

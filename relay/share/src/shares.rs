@@ -51,13 +51,35 @@ pub enum AccessGrant {
     Token(ShareId),
     /// The holder of a share.
     Guest(Box<Share>),
+    /// A person whom the relay of a site identified, without a key: sees what their visibility says, and changes
+    /// nothing.
+    Person(Arc<Visibility>),
+}
+
+impl AccessGrant {
+    /// Returns whether it is that of neither the owner nor a token.
+    pub fn is_of_guest(&self) -> bool {
+        match self {
+            Self::Owner | Self::Token(_) => false,
+            Self::Guest(_) | Self::Person(_) => true,
+        }
+    }
+
+    /// Returns the name of the person, if it is one's.
+    pub fn person(&self) -> Option<&Text> {
+        match self {
+            Self::Person(visibility) => visibility.person(),
+            Self::Owner | Self::Token(_) | Self::Guest(_) => None,
+        }
+    }
 }
 
 /// A connected viewer; dropping it ends the session.
 #[derive(Debug)]
 pub struct ViewerSession {
     shares: Arc<Shares>,
-    number: u64,
+    /// Its number among the visitors; none of a person, as the list is of those with keys.
+    number: Option<u64>,
     grant: AccessGrant,
     sharing: watch::Receiver<Sharing>,
 }
@@ -170,12 +192,15 @@ impl Shares {
     /// Registers a viewer until the session is dropped.
     pub fn session(self: &Arc<Self>, grant: AccessGrant, peer: Peer) -> ViewerSession {
         let share = match &grant {
-            AccessGrant::Owner | AccessGrant::Token(_) => None,
-            AccessGrant::Guest(share) => Some(share.id.clone()),
+            AccessGrant::Owner | AccessGrant::Token(_) => Some(None),
+            AccessGrant::Guest(share) => Some(Some(share.id.clone())),
+            AccessGrant::Person(_) => None,
         };
-        let user = peer.uid().and_then(user::name_of);
-        let visitor = Visitor { share, user, since_ms: Clock::wall_ms() };
-        let number = self.change(|table| table.add_visitor(visitor));
+        let number = share.map(|share| {
+            let user = peer.uid().and_then(user::name_of);
+            let visitor = Visitor { share, user, since_ms: Clock::wall_ms() };
+            self.change(|table| table.add_visitor(visitor))
+        });
         ViewerSession { shares: self.clone(), number, grant, sharing: self.sharing.subscribe() }
     }
 
@@ -186,6 +211,7 @@ impl Shares {
             AccessGrant::Guest(share) => {
                 Viewer::Guest(Arc::new(Visibility::new(&share.terms, self.owner.clone())))
             }
+            AccessGrant::Person(visibility) => Viewer::Guest(visibility.clone()),
         }
     }
 
@@ -250,15 +276,20 @@ impl ViewerSession {
         self.shares.viewer(&self.grant)
     }
 
+    /// The grant.
+    pub fn grant(&self) -> &AccessGrant {
+        &self.grant
+    }
+
     /// The terms of a guest's share.
     pub fn terms(&self) -> Option<&ShareTerms> {
         match &self.grant {
-            AccessGrant::Owner | AccessGrant::Token(_) => None,
+            AccessGrant::Owner | AccessGrant::Token(_) | AccessGrant::Person(_) => None,
             AccessGrant::Guest(share) => Some(&share.terms),
         }
     }
 
-    /// Waits until the share ends; pending forever for the owner. Cancel safe.
+    /// Waits until the share ends; pending forever without one. Cancel safe.
     pub async fn ended(&mut self) -> EndReason {
         let AccessGrant::Guest(share) = &self.grant else { return std::future::pending().await };
         let open = |sharing: &Sharing| sharing.shares.iter().any(|open| open.id == share.id);
@@ -273,7 +304,9 @@ impl ViewerSession {
 
 impl Drop for ViewerSession {
     fn drop(&mut self) {
-        self.shares.change(|table| table.remove_visitor(self.number));
+        if let Some(number) = self.number {
+            self.shares.change(|table| table.remove_visitor(number));
+        }
     }
 }
 

@@ -11,6 +11,7 @@ pub mod accounting;
 pub mod command;
 mod gres;
 mod job_control;
+pub mod members;
 pub mod nodes;
 mod poll;
 mod reason;

@@ -75,6 +75,26 @@ pub fn gpus_by_node(out: &[u8]) -> Vec<NodeGpus> {
     text.lines().filter_map(Node::new).flat_map(of_node).collect()
 }
 
+/// Maximum number of nodes that a relay watches without jobs.
+const MAX_NODES: usize = 16_384;
+
+/// Returns the nodes that have GPUs, besides those that do not exist or are turned off.
+pub fn with_gpus(out: &[u8]) -> Vec<NodeName> {
+    let text = String::from_utf8_lossy(out);
+    let is_up = |node: &Node<'_>| {
+        let off = ["FUTURE", "POWERED_DOWN", "POWERING_DOWN"];
+        !node
+            .state_text
+            .split('+')
+            .any(|flag| off.contains(&flag.trim_end_matches(['*', '~', '#', '%', '$', '@'])))
+            && !node.state_text.contains(['~', '%'])
+    };
+    let has_gpus =
+        |node: &Node<'_>| node.gpus().is_some_and(|gpus| gpus.iter().any(|(_, total, _)| *total > 0));
+    let nodes = text.lines().filter_map(Node::new).filter(|node| is_up(node) && has_gpus(node));
+    nodes.filter_map(|node| NodeName::new(node.name).ok()).take(MAX_NODES).collect()
+}
+
 fn is_selected(partition: &str, selection: &Selection) -> bool {
     selection.partitions.is_empty() || selection.partitions.iter().any(|name| name == partition)
 }

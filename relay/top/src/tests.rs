@@ -150,6 +150,7 @@ fn welcome() -> Welcome {
         downtimes: Vec::new(),
         report_webhook: None,
         utc_offset_min: 0,
+        person: None,
     }
 }
 

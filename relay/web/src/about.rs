@@ -47,7 +47,7 @@ impl About {
             session.terms().map(|terms| Box::new(ShareTerms { label: Text::default(), ..terms.clone() }));
         let at_ms = self.clock.now_ms();
         let wall_ms = at_ms.saturating_add_signed(self.clock.displayed_wall_ahead_ms());
-        let role = if share.is_some() { Role::Guest } else { Role::Owner };
+        let role = if session.grant().is_of_guest() { Role::Guest } else { Role::Owner };
         Welcome {
             proto,
             build: self.build.clone(),
@@ -61,11 +61,12 @@ impl About {
             role,
             may_act: role == Role::Owner && !self.read_only,
             // Guests have a login name of their own, so the owner's is left out.
-            tunnel: if share.is_some() { self.guests_tunnel.clone() } else { self.tunnel.clone() },
+            tunnel: if role == Role::Guest { self.guests_tunnel.clone() } else { self.tunnel.clone() },
             report_webhook: self.report_webhook.clone().filter(|_| role == Role::Owner),
             share,
             downtimes: self.downtimes.clone(),
             utc_offset_min: i32::try_from(LocalTime::utc_offset_s(wall_ms / 1_000) / 60).unwrap_or(0),
+            person: session.grant().person().cloned(),
         }
     }
 }

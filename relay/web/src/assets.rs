@@ -65,13 +65,14 @@ enum Encoding {
 
 impl Assets {
     /// A page consisting of these files, served at the root and below a base path; it loads them from the folder
-    /// `buster`.
-    pub fn of(page: &[PageFile], base: &BasePath, buster: &CacheBuster) -> Self {
+    /// `buster`. The page of a site's relay connects without a key.
+    pub fn of(page: &[PageFile], base: &BasePath, buster: &CacheBuster, is_site: bool) -> Self {
         let build = build_id(page);
         let index = page.iter().find(|file| file.path == INDEX);
         let html = index.map_or(NO_PAGE.into(), |file| String::from_utf8_lossy(file.plain));
         let html =
             with_meta(&with_meta(&html, "nodeglass-build", &build), "nodeglass-base", &format!("{base}/"));
+        let html = with_meta(&html, "nodeglass-site", if is_site { "yes" } else { "" });
         let index = (0..=MAX_DEPTH).map(|depth| Asset::index(at_depth(depth, buster, &html))).collect();
         let files = page.iter().filter(|file| file.path != INDEX);
         let files = files.map(|file| (file.path, Asset::of(file))).collect();
@@ -349,7 +350,7 @@ mod tests {
         let html = br#"<head></head><script src="./start-1.js"></script>"#;
         let index = PageFile { path: INDEX, plain: html, brotli: None, gzip: None };
         let buster = CacheBuster::random().unwrap();
-        let assets = Assets::of(&[index], &BasePath::default(), &buster);
+        let assets = Assets::of(&[index], &BasePath::default(), &buster, false);
         let answer = |path: &str, accept: &'static str| {
             let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
             let response = assets.respond(path, &headers);
@@ -397,7 +398,7 @@ mod tests {
         let file = |plain| PageFile { path: "a.js", plain, brotli: None, gzip: None };
         let build = |plain| {
             let buster = CacheBuster::random().unwrap();
-            Assets::of(&[file(plain)], &BasePath::default(), &buster).build().to_owned()
+            Assets::of(&[file(plain)], &BasePath::default(), &buster, false).build().to_owned()
         };
         assert_eq!(build(b"1").len(), 16);
         assert_ne!(build(b"1"), build(b"2"));

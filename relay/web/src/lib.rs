@@ -13,6 +13,7 @@ mod pacing;
 mod reports;
 pub mod router;
 mod server;
+pub mod site;
 pub mod status;
 mod ws;
 
@@ -32,6 +33,7 @@ use nodeglass_share::Shares;
 use nodeglass_store::{AuditRecorder, JobStore};
 pub use router::router;
 pub use server::{BindError, Connection, Listeners, bind, serve, tls};
+use site::Site;
 use std::sync::Arc;
 
 /// Shared state of all routes. Cheap to clone.
@@ -57,6 +59,8 @@ pub struct WebState {
     pub base: BasePath,
     /// The trusted proxies.
     pub proxies: Arc<Proxies>,
+    /// The people of a site, who need no key; `None` if this is a user's relay.
+    pub site: Option<Arc<Site>>,
     /// The page.
     pub assets: Arc<Assets>,
     /// Delivery of notices.

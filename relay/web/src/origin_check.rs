@@ -6,10 +6,11 @@ use super::{Connection, WebState};
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN, RETRY_AFTER};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use nodeglass_access::peer::Peer;
+use nodeglass_access::peer::{Peer, Visitor};
 
 /// The `Host` of a request, once checked.
 #[derive(Clone, Debug)]
@@ -53,8 +54,11 @@ pub async fn check_host(
             .into_response();
     }
     if web.proxies.include(connection.peer) && (connection.peer != Peer::owner() || forwarded.is_by_proxy) {
-        let visitor = web.proxies.visitor(forwarded.user.as_deref());
         let user = forwarded.user.as_deref();
+        let visitor = match (web.proxies.visitor(user), &web.site, user) {
+            (Visitor::Other, Some(site), Some(user)) => site.named(user).await,
+            (visitor, ..) => visitor,
+        };
         let Some(guest) = connection.for_proxied(forwarded.client(), visitor, user) else {
             return too_many();
         };
@@ -81,6 +85,12 @@ pub async fn check_origin(
         return (StatusCode::FORBIDDEN, why).into_response();
     }
     next.run(request).await
+}
+
+/// Returns whether a request without a key may be that of a person: pages of other origins state theirs.
+pub(super) fn is_own_origin(parts: &Parts) -> bool {
+    let own = parts.extensions.get::<Origin>().map(|own| own.0.as_str());
+    !parts.headers.contains_key(ORIGIN) || (own.is_some() && single(&parts.headers, ORIGIN) == own)
 }
 
 fn too_many() -> Response {

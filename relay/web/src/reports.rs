@@ -1,9 +1,9 @@
 //! Reports for a viewer: of jobs that run or have ended, and of what all of the owner's jobs used.
 
 use super::WebState;
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::report::{MAX_DAYS, MAX_JOBS, Report, ReportAnswer, ReportQuery, Usage};
+use nodeglass_protocol::{JobId, Text};
 use nodeglass_report::NodeFaults;
 use nodeglass_share::Viewer;
 use std::time::Duration;
@@ -13,6 +13,11 @@ use tokio::time::timeout;
 /// Time limit for a query; the database may wait for a disk.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Why a guest receives no report.
+const OWNER_ONLY: &str = "only the owner of this relay may see this";
+/// What may be missing from a person's usage: SLURM's accounting is read for the jobs of the relay's account alone.
+const UNLISTED: &str = "jobs that ended while no relay ran are missing";
+
 /// Maximum number of running jobs that are added to a summary before they are stored.
 const MAX_UNSTORED: usize = 256;
 
@@ -21,13 +26,14 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
     let refused = |why: &str| ReportAnswer::Refused(why.into());
     let answer = match query {
         ReportQuery::Jobs(ids) => timeout(TIMEOUT, jobs(web, ids, viewer)).await.map(ReportAnswer::Jobs),
-        ReportQuery::Usage { .. } | ReportQuery::Faults { .. } if viewer.is_guest() => {
-            return refused("only the owner of this relay may see this");
+        ReportQuery::Faults { .. } if viewer.is_guest() => return refused(OWNER_ONLY),
+        ReportQuery::Usage { days } => {
+            let Some(user) = user(web, viewer) else { return refused(OWNER_ONLY) };
+            usage(web, viewer, user, days).await.map(|usage| match usage {
+                Some(usage) => ReportAnswer::Usage(Box::new(usage)),
+                None => refused("the database of jobs cannot be read"),
+            })
         }
-        ReportQuery::Usage { days } => usage(web, days).await.map(|usage| match usage {
-            Some(usage) => ReportAnswer::Usage(Box::new(usage)),
-            None => refused("the database of jobs cannot be read"),
-        }),
         ReportQuery::Faults { node, days } => faults(web, days).await.map(|faults| match faults {
             Some(faults) => ReportAnswer::Faults(faults.list(Some(&node))),
             None => refused("the database of jobs cannot be read"),
@@ -36,17 +42,36 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
     answer.unwrap_or_else(|_| refused("the database of jobs does not respond; try again later"))
 }
 
-/// Returns the usage of the owner's jobs of the last days; `None` if it cannot be read.
+/// Returns the user whose usage a viewer may see: the owner sees their own, a person theirs, the holder of a share none.
+pub(super) fn user<'a>(web: &'a WebState, viewer: &'a Viewer) -> Option<&'a Text> {
+    match viewer {
+        Viewer::Owner => Some(&web.about.user),
+        Viewer::Guest(visibility) => visibility.person(),
+    }
+}
+
+/// Returns the usage of a user's jobs of the last days; `None` if it cannot be read. `viewer` is the owner or that person.
 ///
 /// # Errors
 /// The database does not respond in time.
-pub(super) async fn usage(web: &WebState, days: u32) -> Result<Option<Usage>, Elapsed> {
+pub(super) async fn usage(
+    web: &WebState,
+    viewer: &Viewer,
+    user: &Text,
+    days: u32,
+) -> Result<Option<Usage>, Elapsed> {
     let days = days.min(MAX_DAYS);
     timeout(TIMEOUT, async {
-        let mut reports = web.store.reports(days, web.about.user.clone()).await?;
-        reports.extend(unstored(web, &reports).await);
+        let mut reports = web.store.reports(days, user.clone()).await?;
+        reports.extend(unstored(web, viewer, user, &reports).await);
+        // The store and the list have selected them already.
+        reports.retain(|report| report.user == *user);
         let usage = nodeglass_report::usage(&reports, days);
-        Some(Usage { incomplete: web.store.incomplete(), ..usage })
+        let incomplete = match viewer {
+            Viewer::Owner => web.store.incomplete(),
+            Viewer::Guest(_) => Some(UNLISTED.into()),
+        };
+        Some(Usage { incomplete, ..usage })
     })
     .await
 }
@@ -67,16 +92,21 @@ pub(super) async fn faults(web: &WebState, days: u32) -> Result<Option<NodeFault
     timeout(TIMEOUT, web.store.faults(days.min(MAX_DAYS))).await
 }
 
-/// The reports of the owner's running jobs that are not among the stored ones: a job is stored some time after its start.
-async fn unstored(web: &WebState, stored: &[Report]) -> Vec<Report> {
-    let Some((picture, _)) = web.hub.everything(Viewer::Owner).await else { return Vec::new() };
+/// The reports of a user's running jobs that are not among the stored ones: a job is stored some time after its start.
+async fn unstored(web: &WebState, viewer: &Viewer, user: &Text, stored: &[Report]) -> Vec<Report> {
+    let Some((picture, _)) = web.hub.everything(viewer.clone()).await else { return Vec::new() };
     let is_new = |job: &&Job| {
-        job.is_active() && job.user == web.about.user && !stored.iter().any(|report| report.job == job.id)
+        job.is_active() && job.user == *user && !stored.iter().any(|report| report.job == job.id)
     };
     let mut reports = Vec::new();
     for job in picture.jobs.iter().filter(is_new).take(MAX_UNSTORED) {
-        let usage = web.hub.usage(job.id, Viewer::Owner).await;
-        reports.extend(usage.and_then(|usage| usage.running).map(|record| record.report()));
+        let Some(usage) = web.hub.usage(job.id, viewer.clone()).await else { continue };
+        let Some(record) = usage.running else { continue };
+        let record = match usage.visible {
+            Some(visible) => record.for_guest(visible),
+            None => Some(record),
+        };
+        reports.extend(record.map(|record| record.report()));
     }
     reports
 }
@@ -90,7 +120,9 @@ async fn jobs(web: &WebState, ids: Vec<JobId>, viewer: &Viewer) -> Vec<Report> {
 }
 
 async fn report_of(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report> {
-    let usage = web.hub.usage(id, viewer.clone()).await?;
+    let Some(usage) = web.hub.usage(id, viewer.clone()).await else {
+        return ended(web, id, viewer).await;
+    };
     let record = match usage.running {
         Some(record) => record,
         None => web.store.job(id).await?,
@@ -100,4 +132,14 @@ async fn report_of(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report>
         None => (record, web.store.report_notes(id, usage.notes).await),
     };
     Some(record.report_with(notes))
+}
+
+/// The report of a job that is not listed any more, for a person: who ran it is in the stored row. Its
+/// notes are not shown, as they may be those of another job of the same number.
+async fn ended(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report> {
+    let Viewer::Guest(visibility) = viewer else { return None };
+    visibility.person()?;
+    let record = web.store.job(id).await?;
+    let visible = visibility.ended_job(&record.job)?;
+    Some(record.for_guest(visible)?.report())
 }

@@ -31,6 +31,18 @@ impl Visibility {
         Self { extent: Extent::Scope(Scope::All), hidden, user, is_user: true }
     }
 
+    /// Returns the name of the person or administrator; `None` of a share.
+    pub fn person(&self) -> Option<&Text> {
+        self.is_user.then_some(&self.user)
+    }
+
+    /// Returns a job that is not listed any more as a person sees it: their own, or any for an administrator. The account
+    /// does not count, as the job may have been one of another cluster.
+    pub fn ended_job(&self, job: &Job) -> Option<Job> {
+        let is_shown = self.is_user && (job.user == self.user || self.covers_all());
+        if is_shown { self.job(job) } else { None }
+    }
+
     /// Returns whether a job is in scope. Of a person, this is a matter of the job list: a job without an owner in it
     /// is hidden.
     pub fn shows_job(&self, id: JobId, jobs: &[Job]) -> bool {

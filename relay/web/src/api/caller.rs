@@ -1,6 +1,7 @@
 //! Callers of the HTTP API: authentication by bearer token, and the budget of a guest's requests.
 
 use super::problem::{Problem, rate_limited};
+use crate::origin_check::is_own_origin;
 use crate::pacing::CpuBudget;
 use crate::{Connection, WebState};
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
@@ -19,12 +20,16 @@ use tokio::time::Instant;
 /// the database.
 pub const MIN_COST: Duration = Duration::from_micros(300);
 
-/// Authenticated by `Authorization: Bearer KEY`, `Bearer ID.KEY` of a share, or a token.
+/// Authenticated by `Authorization: Bearer KEY`, `Bearer ID.KEY` of a share, or a token; on the relay of a site, a person
+/// identified by the connection.
 #[derive(Debug)]
 pub struct Caller {
     grant: AccessGrant,
     budget: CpuBudget,
 }
+
+/// Why a person does not receive what the relay's own account does.
+const OPERATORS_ONLY: &str = "only the operators of this relay may request this, with its key";
 
 /// Authenticated by the owner's key.
 #[derive(Debug)]
@@ -49,9 +54,9 @@ impl Caller {
         self.grant.clone()
     }
 
-    /// Returns whether it has the key of a share.
+    /// Returns whether it has neither the owner's key nor a token.
     pub fn is_guest(&self) -> bool {
-        matches!(self.grant, AccessGrant::Guest(_))
+        self.grant.is_of_guest()
     }
 
     /// Refuses a guest, who is charged for it.
@@ -123,6 +128,12 @@ impl FromRequestParts<WebState> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
         let Ok(connection) = Connection::from_request_parts(parts, web).await;
+        if let Some(site) = web.site.as_ref().filter(|_| !parts.headers.contains_key(AUTHORIZATION)) {
+            let grant = if is_own_origin(parts) { site.grant(&connection).await } else { None };
+            let grant = grant.ok_or_else(|| forbidden(&CloseReason::NotIdentified))?;
+            connection.mark_authenticated();
+            return Ok(Self { grant, budget: connection.budget() });
+        }
         let authorization = only_authorization(&parts.headers);
         let result = web.authenticator.bearer(authorization, connection.origin(), web.about.clock.now_ms());
         match result {
@@ -166,6 +177,7 @@ impl FromRequestParts<WebState> for Owner {
                 Err(Problem::new(StatusCode::FORBIDDEN, why).into())
             }
             AccessGrant::Guest(_) => Err(caller.refuse_guest("a share is read-only").await),
+            AccessGrant::Person(_) => Err(caller.refuse_guest(OPERATORS_ONLY).await),
         }
     }
 }
@@ -178,6 +190,7 @@ impl FromRequestParts<WebState> for Reader {
         match caller.grant {
             AccessGrant::Owner | AccessGrant::Token(_) => Ok(Self),
             AccessGrant::Guest(_) => Err(caller.refuse_guest("a share does not show this").await),
+            AccessGrant::Person(_) => Err(caller.refuse_guest(OPERATORS_ONLY).await),
         }
     }
 }

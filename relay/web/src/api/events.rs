@@ -2,12 +2,15 @@
 
 use super::caller::Caller;
 use super::{Problem, named_job};
+use crate::site::Site;
 use crate::{Connection, WebState};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, Stream};
 use nodeglass_api::JobSelector;
 use nodeglass_auth::authenticator::Authenticator;
@@ -49,6 +52,8 @@ struct Events {
     first: Option<Bytes>,
     session: ViewerSession,
     authenticator: Arc<Authenticator>,
+    /// Resolves when a person has to be identified again.
+    outdated: BoxFuture<'static, ()>,
     /// The id of the token, if it is one.
     token: Option<ShareId>,
     _connection: Connection,
@@ -68,10 +73,12 @@ pub async fn events(
     let grant = caller.grant();
     let token = match &grant {
         AccessGrant::Token(id) => Some(id.clone()),
-        AccessGrant::Owner | AccessGrant::Guest(_) => None,
+        AccessGrant::Owner | AccessGrant::Guest(_) | AccessGrant::Person(_) => None,
     };
     let (viewer, mut charge) = caller.begin(&web).await?;
     let topic = named_job::topic(&web, &viewer, &mut charge, query.job, query.node).await?;
+    let (site, of) = (web.site.clone(), grant.clone());
+    let outdated = async move { Site::outdated(site.as_ref(), &of).await }.boxed();
     let session = web.shares.session(grant, connection.peer);
     let joined = web.hub.join(Form::Json, viewer).await;
     let mut subscriber = joined.ok_or_else(Problem::shutting_down)?;
@@ -83,7 +90,8 @@ pub async fn events(
         return Err(Problem::not_found("no such job or node is visible to you").into());
     }
     let authenticator = web.authenticator.clone();
-    let state = Events { subscriber, first, session, authenticator, token, _connection: connection };
+    let state =
+        Events { subscriber, first, session, authenticator, outdated, token, _connection: connection };
     Ok(Sse::new(stream_of(state)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
@@ -93,6 +101,7 @@ fn stream_of(events: Events) -> impl Stream<Item = Result<Event, Infallible>> {
             // First: a guest whose share has ended receives no further data.
             biased;
             _ = events.session.ended() => None,
+            () = &mut events.outdated => None,
             () = token_ended(&events.authenticator, events.token.as_ref()) => None,
             frame = next(&mut events.first, &mut events.subscriber) => frame,
         };

@@ -74,18 +74,27 @@ pub async fn report(
     Ok(reply::json(&headers, body))
 }
 
-/// Returns the usage of the owner's jobs of the last days: by week and project, and the most wasteful ones.
+/// Returns the usage of the owner's jobs of the last days: by week and project, and the most wasteful ones. On the relay of
+/// a site, a person receives that of their own.
 #[utoipa::path(get, path = "/api/v1/usage", tag = "reports", operation_id = "usage", params(UsageQuery),
     responses((status = 200, body = Usage)))]
 pub async fn usage(
     State(web): State<WebState>,
-    _: Reader,
+    caller: Caller,
     headers: HeaderMap,
     query: Result<Query<UsageQuery>, QueryRejection>,
-) -> Result<Response, Problem> {
+) -> Result<Response, Response> {
     let Query(UsageQuery { days }) = query.map_err(|error| Problem::query(&error, "days"))?;
-    let usage = read(reports::usage(&web, checked(days)?).await)?;
-    Ok(reply::json(&headers, reply::body(&usage)))
+    let (viewer, mut charge) = caller.begin(&web).await?;
+    let Some(user) = reports::user(&web, &viewer) else {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "a share does not show this").into());
+    };
+    let days = checked(days)?;
+    let usage = read(reports::usage(&web, &viewer, user, days).await)?;
+    charge.restart();
+    let body = reply::body(&usage);
+    charge.sends(body.len());
+    Ok(reply::json(&headers, body))
 }
 
 /// Returns the findings about nodes and their GPUs during the jobs of the last days: number, first occurrence and

@@ -175,6 +175,7 @@ fn close_frame_of(close_reason: &CloseReason) -> (u16, &'static str) {
         CloseReason::TooSlow => (close::TOO_SLOW, "the page did not read"),
         CloseReason::ShuttingDown => (close::GOING_AWAY, STOPPED),
         CloseReason::NotTheOwner { .. } => (close::WRONG_USER, "the owner's key works for its owner only"),
+        CloseReason::NotIdentified => (close::WRONG_USER, "the relay cannot identify you"),
         CloseReason::NotByProxy { .. } => (close::WRONG_USER, "the proxy does not identify you as the owner"),
         CloseReason::NotForYou { .. } => (close::WRONG_USER, "this share is for another user"),
         CloseReason::Revoked => (close::SHARE_ENDED, "this share was revoked"),

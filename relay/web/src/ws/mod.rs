@@ -7,6 +7,7 @@ mod socket;
 use super::api::{Caller, token_ended};
 use super::origin_check::Authority;
 use super::pacing::RequestPacer;
+use super::site::Site;
 use super::{Connection, WebState, api, reports};
 use axum::Extension;
 use axum::extract::{FromRequestParts, State};
@@ -16,9 +17,9 @@ use connection::{ConnectionEnd, MessageQuota, WsConnection, close};
 use nodeglass_access::peer::Peer;
 use nodeglass_auth::authenticator::{AuthAttempt, Authenticated, HANDSHAKE_TIMEOUT_MS, close_reason};
 use nodeglass_live::Subscriber;
-use nodeglass_protocol::live::{ClientMessage, CloseReason, ServerMessage, Welcome};
+use nodeglass_protocol::live::{ClientMessage, CloseReason, KeyId, ServerMessage, Welcome};
 use nodeglass_protocol::range::{RangeHistory, RangeQuery};
-use nodeglass_protocol::version::LIVE_WIRE;
+use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use nodeglass_share::{AccessGrant, Viewer};
 use pending_requests::{GuestLogs, PendingRequests, Permissions};
 use socket::Upgrade;
@@ -88,7 +89,7 @@ async fn serve(
     let (authenticated, peer) = match entry {
         Entry::Bearer(grant) => (Authenticated { grant, proto: LIVE_WIRE, tab: None }, connection.peer),
         Entry::Handshake { attempt, authority } => {
-            match authenticate_in_time(ws, web, &attempt, &authority).await {
+            match authenticate_in_time(ws, web, connection, &attempt, &authority).await {
                 Ok(authenticated) => authenticated,
                 Err(reason) => return reason,
             }
@@ -102,11 +103,15 @@ async fn serve(
         AccessGrant::Owner => (None, None),
         AccessGrant::Token(id) => (None, Some(id.clone())),
         AccessGrant::Guest(share) => (web.audit.view(share, connection.identity()), None),
+        AccessGrant::Person(_) => (None, None),
     };
-    let mut session = web.shares.session(authenticated.grant, peer);
+    let grant = authenticated.grant;
+    let outdated = Site::outdated(web.site.as_ref(), &grant);
+    let mut session = web.shares.session(grant.clone(), peer);
     let viewer = session.viewer();
     let mut pacer = RequestPacer::new(viewer.is_guest().then(|| connection.budget()));
-    let mut requests = PendingRequests::new(permissions(web, &viewer, token.is_some()));
+    let may_view_only = token.is_some() || grant.person().is_some();
+    let mut requests = PendingRequests::new(permissions(web, &viewer, may_view_only));
     let Some(mut subscriber) = web.hub.join(ws.form(), viewer.clone()).await else {
         return ConnectionEnd::Bye(CloseReason::ShuttingDown);
     };
@@ -120,6 +125,8 @@ async fn serve(
         biased;
         // The share ends; nothing more is written, however slowly the client reads.
         ending = session.ended() => ConnectionEnd::Bye(close_reason(ending)),
+        // Identified again when the page reconnects, which it does by itself.
+        () = outdated => ConnectionEnd::Close(close::GOING_AWAY, "connect again"),
         () = token_ended(&web.authenticator, token.as_ref()) => ConnectionEnd::Bye(CloseReason::Revoked),
         // Serves the client until either side closes.
         reason = message_loop(ws, (web, viewer), &mut subscriber, &mut requests, &mut pacer, welcome) => match reason {
@@ -130,10 +137,10 @@ async fn serve(
 }
 
 /// The permissions of a viewer.
-fn permissions(web: &WebState, viewer: &Viewer, by_token: bool) -> Permissions {
+fn permissions(web: &WebState, viewer: &Viewer, may_view_only: bool) -> Permissions {
     match viewer {
-        // A token is read-only, although it sees what its owner sees.
-        _ if by_token => Permissions::Guest(None),
+        // A token is read-only, although it sees what its owner sees. The relay reads no files on behalf of a person.
+        _ if may_view_only => Permissions::Guest(None),
         Viewer::Owner => Permissions::Owner(web.actions.clone()),
         Viewer::Guest(visibility) if visibility.shows_logs() => Permissions::Guest(Some(GuestLogs {
             logs: web.actions.logs().clone(),
@@ -148,11 +155,12 @@ fn permissions(web: &WebState, viewer: &Viewer, by_token: bool) -> Permissions {
 async fn authenticate_in_time(
     ws: &mut WsConnection,
     web: &WebState,
+    connection: &Connection,
     attempt: &AuthAttempt,
     authority: &str,
 ) -> Result<(Authenticated, Peer), ConnectionEnd> {
     let time_limit = Duration::from_millis(HANDSHAKE_TIMEOUT_MS);
-    match timeout(time_limit, authenticate(ws, web, attempt, authority)).await {
+    match timeout(time_limit, authenticate(ws, web, connection, attempt, authority)).await {
         Ok(Ok(authenticated)) => Ok(authenticated),
         Ok(Err(reason)) => {
             sleep(Duration::from_millis(attempt.failure_delay_ms(web.about.clock.now_ms()))).await;
@@ -166,12 +174,16 @@ async fn authenticate_in_time(
 async fn authenticate(
     ws: &mut WsConnection,
     web: &WebState,
+    connection: &Connection,
     attempt: &AuthAttempt,
     authority: &str,
 ) -> Result<(Authenticated, Peer), ConnectionEnd> {
     let ClientMessage::Hello { proto, key, nonce } = ws.recv_first().await? else {
         return Err(ConnectionEnd::Bye(CloseReason::Unreadable));
     };
+    if key == KeyId::Person {
+        return Ok((identify(web, connection, proto).await.map_err(ConnectionEnd::Bye)?, attempt.peer()));
+    }
     let fresh = nodeglass_access::new_nonce().map_err(|error| {
         tracing::error!(%error, "failed to generate a nonce for a client");
         ConnectionEnd::Close(close::GOING_AWAY, "the relay has no random numbers")
@@ -185,6 +197,19 @@ async fn authenticate(
     };
     let (now_ms, peer) = (web.about.clock.now_ms(), attempt.peer());
     Ok((attempt.prove(challenge, &code, now_ms).map_err(ConnectionEnd::Bye)?, peer))
+}
+
+/// Identifies a person on the relay of a site, whose page has no key to prove.
+async fn identify(
+    web: &WebState,
+    connection: &Connection,
+    proto: VersionRange,
+) -> Result<Authenticated, CloseReason> {
+    let ours = VersionRange::only(LIVE_WIRE);
+    let proto = ours.common(proto).ok_or(CloseReason::Version { relay: ours })?;
+    let site = web.site.as_ref().ok_or(CloseReason::NotIdentified)?;
+    let grant = site.grant(connection).await.ok_or(CloseReason::NotIdentified)?;
+    Ok(Authenticated { grant, proto, tab: None })
 }
 
 /// Serves a client until either side closes.

@@ -4,6 +4,7 @@ use futures_util::{SinkExt, StreamExt};
 use nodeglass_access::cache_buster::CacheBuster;
 use nodeglass_access::hosts::AllowedHosts;
 use nodeglass_access::peer::Peer;
+use nodeglass_access::people::{People, Person, Question};
 use nodeglass_access::proxies::{Proxies, Proxy};
 use nodeglass_access::trust::Trust;
 use nodeglass_actions::{ActionService, Deps, JobControl};
@@ -25,6 +26,7 @@ use nodeglass_store::{AuditRecorder, JobStore};
 use nodeglass_web::WebState;
 use nodeglass_web::about::About;
 use nodeglass_web::assets::{Assets, PageFile};
+use nodeglass_web::site::{Members, Site};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,12 +124,46 @@ impl TestRelay {
         Self::start_storing(proxies, fleet, read_only, job_control, (kept, None)).await
     }
 
+    /// The relay of a site behind a proxy that runs as the user of these tests: its people are alice, bob, carol and
+    /// dave, of whom dave is an administrator and `members` have accounts.
+    pub async fn start_site(fleet: Fleet, members: watch::Receiver<Arc<Members>>) -> Self {
+        let Peer::User(us) = Peer::owner() else { panic!("the owner is a user") };
+        let proxies =
+            Proxies::new(vec![Proxy::User(us)]).naming_visitors(USER_HEADER.to_owned(), Some("svc".into()));
+        let names = ["alice", "bob", "carol", "dave"];
+        let people = People::by(move |question| {
+            let person = |at: usize| Person { uid: 2_001 + at as u32, name: names[at].into() };
+            match question {
+                Question::Name(name) if name == "root" => Some(Person { uid: 0, name: "root".into() }),
+                Question::Name(name) => names.iter().position(|known| known == name).map(person),
+                Question::Uid(0) => Some(Person { uid: 0, name: "root".into() }),
+                Question::Uid(uid) => {
+                    uid.checked_sub(2_001).filter(|at| *at < 4).map(|at| person(at as usize))
+                }
+            }
+        });
+        let site = Site::new(people, Arc::new(proxies.clone()), Trust::new(Vec::new()));
+        let site = site.with_admins(["dave".into()].into()).with_members(members);
+        Self::start_all(proxies, fleet, false, no_slurm(), (kept, None), Some(Arc::new(site))).await
+    }
+
     async fn start_storing(
         proxies: Proxies,
         fleet: Fleet,
         read_only: bool,
         job_control: JobControl,
+        stored: (fn(AuditRecorder) -> AuditRecorder, Option<Webhook>),
+    ) -> Self {
+        Self::start_all(proxies, fleet, read_only, job_control, stored, None).await
+    }
+
+    async fn start_all(
+        proxies: Proxies,
+        fleet: Fleet,
+        read_only: bool,
+        job_control: JobControl,
         (audit, webhook): (fn(AuditRecorder) -> AuditRecorder, Option<Webhook>),
+        site: Option<Arc<Site>>,
     ) -> Self {
         let listeners = nodeglass_web::bind(&["127.0.0.1:0".parse().unwrap()], None).await.unwrap();
         let Some(BindAddr::Tcp(addr)) = listeners.addresses().pop() else { panic!("no address") };
@@ -164,7 +200,7 @@ impl TestRelay {
             player: None,
         });
         let buster = CacheBuster::random().unwrap();
-        let assets = Assets::of(&PAGE, &BASE.parse().unwrap(), &buster);
+        let assets = Assets::of(&PAGE, &BASE.parse().unwrap(), &buster, site.is_some());
         let proxies = Arc::new(proxies);
         let build = assets.build().to_owned();
         let state = WebState {
@@ -178,6 +214,7 @@ impl TestRelay {
             hosts: Arc::new(AllowedHosts::new(vec![PORTAL.to_owned()])),
             base: BASE.parse().unwrap(),
             proxies: proxies.clone(),
+            site,
             assets: Arc::new(assets),
             notifications: Default::default(),
             remote_write: None,
@@ -318,6 +355,25 @@ impl Page {
             Form::Json => Message::Text(String::from_utf8(bytes).unwrap().into()),
         };
         self.socket.send(frame).await.unwrap();
+    }
+
+    /// Connects without a key; returns the first message.
+    pub async fn hello_as_person(&mut self) -> Option<ServerMessage> {
+        let proto = VersionRange::only(LIVE_WIRE);
+        self.send(&ClientMessage::Hello { proto, key: KeyId::Person, nonce: NONCE }).await;
+        self.receive().await
+    }
+
+    /// The bytes of the next message; `None` once the relay has closed.
+    pub async fn receive_raw(&mut self) -> Option<Vec<u8>> {
+        loop {
+            match timeout(LONG, self.socket.next()).await.expect("a message")? {
+                Ok(Message::Binary(bytes)) => return Some(bytes.to_vec()),
+                Ok(Message::Text(text)) => return Some(text.as_bytes().to_vec()),
+                Ok(Message::Close(_)) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
     }
 
     /// The next message; `None` once the relay has closed.

@@ -16,5 +16,6 @@ mod proxy;
 mod reports;
 mod routes;
 mod silences;
+mod site;
 mod sockets;
 mod status;
