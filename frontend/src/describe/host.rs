@@ -4,7 +4,6 @@ use super::fact::{self, Emphasis, Fact, FactGroup, bytes, rate};
 use crate::domain::text;
 use nodeglass_protocol::field::{Field as _, FullScale, Group};
 use nodeglass_protocol::picture::{JobUsagePicture, NodePicture};
-use nodeglass_protocol::share::{Scope, ShareTerms};
 use nodeglass_protocol::{HostField as H, JobField as J, Row};
 
 /// Returns the groups of readings and facts of a host.
@@ -27,9 +26,8 @@ pub fn shared_groups(node: &NodePicture) -> Vec<FactGroup> {
 
 /// Returns whether a host's readings are withheld from a guest: a guest of jobs sees them only if those jobs
 /// have the node alone.
-pub fn is_withheld(share: Option<&ShareTerms>, node: &NodePicture) -> bool {
-    let shares_jobs = share.is_some_and(|terms| matches!(terms.scope, Scope::Jobs(_)));
-    shares_jobs && node.sampled_at_ms.is_some() && node.host == Row::default()
+pub fn is_withheld(sees_only_jobs: bool, node: &NodePicture) -> bool {
+    sees_only_jobs && node.sampled_at_ms.is_some() && node.host == Row::default()
 }
 
 /// Appends the fields of a group that the catalogue lists and `facts` does not contain.
@@ -262,27 +260,18 @@ mod tests {
 
     #[test]
     fn a_guest_of_a_job_sees_that_the_host_is_not_shared() {
-        let terms = |scope| ShareTerms {
-            label: "".into(),
-            scope,
-            hidden: HiddenParts::default(),
-            to: None,
-            expires_ms: 0,
-            ends_with_job: false,
-        };
         let mut node = NodePicture::new(NodeName::new("n1").unwrap());
-        let job = terms(Scope::Jobs(vec![JobId(17)]));
-        assert!(!is_withheld(Some(&job), &node), "nothing was sampled yet");
+        assert!(!is_withheld(true, &node), "nothing was sampled yet");
         node.sampled_at_ms = Some(1);
-        assert!(is_withheld(Some(&job), &node));
-        assert!(!is_withheld(Some(&terms(Scope::All)), &node) && !is_withheld(None, &node));
+        assert!(is_withheld(true, &node));
+        assert!(!is_withheld(false, &node));
         let note = |node: &NodePicture| shared_groups(node).remove(0).note;
         assert!(note(&node).contains("not shared with you") && note(&node).contains("not known"));
         node.job_usage.push(super::tests::job(1, 2, 0));
         assert!(note(&node).contains("what the shared job uses"));
         assert!(shared_groups(&node)[1].facts.iter().all(|fact| fact.label != "Uptime"));
         node.host.set(H::Cpu, Cell::steps(1));
-        assert!(!is_withheld(Some(&job), &node));
+        assert!(!is_withheld(true, &node));
     }
 
     #[test]

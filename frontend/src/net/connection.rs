@@ -53,17 +53,18 @@ impl Connection {
         let client = fresh_nonce()?;
         let proto = VersionRange::only(LIVE_WIRE);
         send(&mut socket, &ClientMessage::Hello { proto, key: credential.id(), nonce: client }).await?;
-        let ServerMessage::Challenge { nonce: server, code } = receive_reply(&mut socket).await? else {
-            return Err(DisconnectReason::Malformed);
-        };
-        let authority = platform::authority();
-        let exchange = Exchange { client, server, authority: &authority };
-        let key = credential.proof_key();
-        if !exchange.accepts_server(&key, &code) {
-            return Err(DisconnectReason::Unverified);
+        if let Some(key) = credential.proof_key() {
+            let ServerMessage::Challenge { nonce: server, code } = receive_reply(&mut socket).await? else {
+                return Err(DisconnectReason::Malformed);
+            };
+            let authority = platform::authority();
+            let exchange = Exchange { client, server, authority: &authority };
+            if !exchange.accepts_server(&key, &code) {
+                return Err(DisconnectReason::Unverified);
+            }
+            *credential = credential.after_proof(&exchange);
+            send(&mut socket, &ClientMessage::Proof { code: exchange.client_code(&key) }).await?;
         }
-        *credential = credential.after_proof(&exchange);
-        send(&mut socket, &ClientMessage::Proof { code: exchange.client_code(&key) }).await?;
         match receive_reply(&mut socket).await? {
             ServerMessage::Welcome(welcome) => {
                 *credential = credential.clone().after_accept();

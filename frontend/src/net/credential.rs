@@ -23,6 +23,8 @@ pub enum Credential {
         /// The link, until the relay has confirmed that it accepted the proof.
         unconfirmed: Option<Ticket>,
     },
+    /// No key: the relay of a site identifies the person by the connection.
+    Person,
 }
 
 impl Credential {
@@ -49,7 +51,7 @@ impl Credential {
             Self::Owner(key) => Some(format!("k={}", key.reveal())),
             Self::Share(ticket) => Some(format!("s={}", ticket.reveal())),
             Self::Tab(ticket) => Some(format!("t={}", ticket.reveal())),
-            Self::Session { .. } => None,
+            Self::Session { .. } | Self::Person => None,
         }
     }
 
@@ -59,6 +61,7 @@ impl Credential {
             Self::Owner(_) => KeyId::Owner,
             Self::Share(ticket) => KeyId::Share(ticket.id.clone()),
             Self::Tab(Ticket { id, .. }) | Self::Session { id, .. } => KeyId::Tab(id.clone()),
+            Self::Person => KeyId::Person,
         }
     }
 
@@ -102,11 +105,12 @@ impl Credential {
         matches!(self, Self::Share(_))
     }
 
-    /// Returns the key that both ends prove. A relay can verify a share's key without storing its link.
-    pub fn proof_key(&self) -> Key {
+    /// Returns the key that both ends prove, if there is one. A relay can verify a share's key without storing its link.
+    pub fn proof_key(&self) -> Option<Key> {
         match self {
-            Self::Owner(key) | Self::Session { key, .. } => key.clone(),
-            Self::Share(ticket) | Self::Tab(ticket) => ticket.proof(),
+            Self::Owner(key) | Self::Session { key, .. } => Some(key.clone()),
+            Self::Share(ticket) | Self::Tab(ticket) => Some(ticket.proof()),
+            Self::Person => None,
         }
     }
 }
@@ -155,7 +159,7 @@ mod tests {
         let session = unconfirmed.after_accept();
         assert_eq!(session.unconfirmed_link(), None);
         assert_eq!((session.id(), session.reveal()), (link.id(), None));
-        assert_eq!(session.proof_key(), exchange.session_key(&link.proof_key()));
+        assert_eq!(session.proof_key(), link.proof_key().map(|key| exchange.session_key(&key)));
         assert_ne!(session.proof_key(), link.proof_key());
         assert_eq!(
             session.after_proof(&exchange).after_accept(),
@@ -182,8 +186,8 @@ mod tests {
         let key = key();
         let owner = Credential::from_link(&format!("k={key}")).unwrap();
         let share = Credential::from_link(&format!("s=id.{key}")).unwrap();
-        assert_eq!(owner.proof_key().reveal(), key);
-        assert_eq!(share.proof_key(), Key::new([7; 32]).derive(b"share handshake"));
+        assert_eq!(owner.proof_key().map(|key| key.reveal()), Some(key));
+        assert_eq!(share.proof_key(), Some(Key::new([7; 32]).derive(b"share handshake")));
         assert_ne!(share.proof_key(), owner.proof_key());
     }
 

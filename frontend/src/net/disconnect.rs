@@ -27,6 +27,8 @@ pub enum DisconnectReason {
         /// Whether the proxy named another user.
         other_user: bool,
     },
+    /// The relay of the site does not know who the viewer is.
+    NotIdentified,
     /// The single-tab link was used or has expired, or its session has ended.
     TabLinkExpired,
     /// The share is restricted to the user with this name, and the connection belongs to another one.
@@ -122,6 +124,7 @@ impl From<CloseReason> for DisconnectReason {
             CloseReason::Refused => Self::Refused,
             CloseReason::NotTheOwner { user } => Self::NotTheOwner(user.map(|user| user.to_string())),
             CloseReason::NotByProxy { other_user } => Self::NotByProxy { other_user },
+            CloseReason::NotIdentified => Self::NotIdentified,
             CloseReason::NotForYou { to } => Self::NotForYou(to.to_string()),
             CloseReason::Revoked => Self::Revoked(None),
             CloseReason::Expired => Self::Expired,

@@ -83,6 +83,7 @@ pub fn keep(credential: &Credential) {
         Credential::Owner(_) => owner_name(),
         Credential::Share(_) => share_name(),
         Credential::Tab(_) | Credential::Session { .. } => tab_name(),
+        Credential::Person => return,
     };
     let names = [owner_name(), share_name(), tab_name(), cut_off_name()];
     for other in names.iter().filter(|other| **other != name) {
@@ -116,6 +117,8 @@ pub async fn find() -> Option<Credential> {
     }
     match remembered() {
         Some(text) => Credential::from_link(&text),
+        // Not the operator's key, which another tab of this browser may have.
+        None if platform::is_site() => Some(Credential::Person),
         None => ask_other_tabs().await,
     }
 }

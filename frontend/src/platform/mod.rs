@@ -93,6 +93,11 @@ pub fn meta(name: &str) -> Option<String> {
     (!content.is_empty()).then_some(content)
 }
 
+/// Returns whether the relay is that of a site, which identifies people without a key.
+pub fn is_site() -> bool {
+    meta("nodeglass-site").is_some()
+}
+
 /// Returns the path that the relay is served under, without a trailing slash; empty at the root.
 pub fn base() -> String {
     let base = meta("nodeglass-base").unwrap_or_default();

@@ -269,6 +269,21 @@ impl Page {
         self.fleet.welcome().is_some_and(|welcome| welcome.role == Role::Owner)
     }
 
+    /// Returns the name of the person as whom the relay of a site identified the viewer.
+    pub fn person(&self) -> Option<String> {
+        self.fleet.welcome()?.person.as_ref().map(ToString::to_string)
+    }
+
+    /// Returns whether the viewer's own usage is shown: to the owner, and to a person of a site.
+    pub fn has_usage(&self) -> bool {
+        self.is_owner() || self.person().is_some()
+    }
+
+    /// Returns whether the viewer sees single jobs, and of nodes only what belongs to them.
+    pub fn sees_only_jobs(&self) -> bool {
+        self.person().is_some() || self.share().is_some_and(|terms| matches!(terms.scope, Scope::Jobs(_)))
+    }
+
     /// Returns the user who runs the relay.
     pub fn owner(&self) -> String {
         self.fleet.welcome().map_or(String::new(), |welcome| welcome.user.to_string())
@@ -294,7 +309,7 @@ impl Page {
 
     /// Returns whether job logs are shown.
     pub fn shows_logs(&self) -> bool {
-        self.share().is_none_or(|terms| !terms.hidden.logs)
+        self.person().is_none() && self.share().is_none_or(|terms| !terms.hidden.logs)
     }
 
     /// Returns the link to a route.

@@ -62,7 +62,7 @@ pub fn AllJobs() -> impl IntoView {
     let has_jobs = Memo::new(move |_| page.has_jobs());
     let usage = move || {
         let usage = usage.clone();
-        (has_jobs.get() && owned.is_owner())
+        (has_jobs.get() && owned.has_usage())
             .then(|| view! { <a class="btn btn--small" href=usage>"My usage"</a> })
     };
     view! {

@@ -7,7 +7,6 @@ use crate::view::charts::sparkline::Area;
 use crate::view::scope::NodeScope;
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
-use nodeglass_protocol::share::Scope as ShareScope;
 
 /// The tiles of a scope.
 #[component]
@@ -33,7 +32,7 @@ pub fn Tiles(scope: NodeScope) -> impl IntoView {
     let power_now =
         move || totals.get().power.used.map(|used| text::power_parts(used, totals.get().power.whole));
     let host_now = move || {
-        let of_job = page.share().is_some_and(|terms| matches!(terms.scope, ShareScope::Jobs(_)));
+        let of_job = page.sees_only_jobs();
         let ram = hosts.get().mem;
         let ram = ram.used.map(|used| ram_parts(used, ram.whole)).map(|(used, of)| format!("· {used} {of}"));
         let host =

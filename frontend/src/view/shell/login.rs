@@ -46,6 +46,12 @@ fn way(why: Option<&DisconnectReason>, no_key: Option<&NoKeyReason>) -> AnyView 
         Some(DisconnectReason::Version | DisconnectReason::NoRandom) => {
             view! { <button class="btn btn--primary" on:click=|_| platform::reload()>"Reload the page"</button> }.into_any()
         }
+        Some(DisconnectReason::NotIdentified) => view! {
+            <button class="btn btn--primary" on:click=|_| platform::reload()>"Try again"</button>
+            <p>"If you have a link to a share, paste it here:"</p>
+            <Paste/>
+        }
+        .into_any(),
         Some(DisconnectReason::NotByProxy { other_user: true }) => {
             view! { <p>"If you have a link to a share, paste it here:"</p> <Paste/> }.into_any()
         }
@@ -158,6 +164,10 @@ fn message(why: &DisconnectReason, authority: &str) -> (String, String) {
             "This link does not work through this proxy.",
             "Other programs of the same site run in this browser, too, and could use its key. The proxy does not name its users to the relay (--proxy-user-header), so a link for one tab is needed.",
         ),
+        DisconnectReason::NotIdentified => (
+            "The relay cannot tell who you are.",
+            "Log in to the site's portal, or connect through ssh -L as yourself. Root and the accounts of services have no access.",
+        ),
         DisconnectReason::TabLinkExpired => (
             "This single-use link is no longer valid.",
             "It was used, is older than two minutes, or the relay was restarted. A tab that was opened by such a link loses it when it is reloaded.",
@@ -206,6 +216,7 @@ mod tests {
             DisconnectReason::NoSuchShare,
             DisconnectReason::NotTheOwner(Some("carol".to_owned())),
             DisconnectReason::NotByProxy { other_user: false },
+            DisconnectReason::NotIdentified,
             DisconnectReason::TabLinkExpired,
             DisconnectReason::NotForYou("bob".to_owned()),
             DisconnectReason::Revoked(Some("alice".to_owned())),

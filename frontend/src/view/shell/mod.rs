@@ -116,7 +116,11 @@ fn RouteView() -> impl IntoView {
     });
     let sharer = {
         let page = page.clone();
-        Memo::new(move |_| page.share().map(|_| page.owner()))
+        Memo::new(move |_| (page.share().is_some() || page.person().is_some()).then(|| page.owner()))
+    };
+    let is_person = {
+        let page = page.clone();
+        Memo::new(move |_| page.person().is_some())
     };
     // A job's label is resolved once the jobs are listed.
     let overview = page.fleet.overview().clone();
@@ -133,6 +137,7 @@ fn RouteView() -> impl IntoView {
             Missing::Unresolved | Missing::Nothing => ().into_any(),
         },
         None => match other.get() {
+            Route::Usage if is_person.get() => view! { <UsagePage/> }.into_any(),
             Route::Usage | Route::Audit if sharer.with(Option::is_some) => {
                 view! { <OwnerOnly owner=sharer.get().unwrap_or_default()/> }.into_any()
             }
@@ -181,7 +186,7 @@ fn OwnerOnly(owner: String) -> impl IntoView {
     view! {
         <div class="empty">
             <h1>{format!("Only {owner} can see this page")}</h1>
-            <p>"Usage and audit log are not part of a share. " <a class="link" href=home>"Go to the shared view"</a></p>
+            <p>"It is not part of what is shown to others. " <a class="link" href=home>"Go to all jobs"</a></p>
         </div>
     }
 }

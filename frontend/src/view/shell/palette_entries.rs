@@ -148,7 +148,11 @@ fn commands(page: &Page) -> Vec<PaletteEntry> {
         ("audit log: who viewed and what was done", Route::Audit),
         ("compare jobs", Route::Compare(Vec::new())),
     ];
-    let pages = pages.into_iter().filter(|(_, route)| is_owner || matches!(route, Route::Compare(_)));
+    let pages = pages.into_iter().filter(|(_, route)| match route {
+        Route::Usage => page.has_usage(),
+        Route::Audit => is_owner,
+        _ => true,
+    });
     commands.chain(pages.map(|(name, route)| PaletteEntry::route(name, "page", route))).collect()
 }
 

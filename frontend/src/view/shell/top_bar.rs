@@ -23,7 +23,10 @@ pub fn TopBar() -> impl IntoView {
                 Mode::Local => " · this machine, no SLURM",
                 Mode::Demo => " · demo, a simulated cluster",
             };
-            format!("{} @ {}{cluster}{mode}", welcome.user, welcome.host)
+            match &welcome.person {
+                Some(person) => format!("signed in as {person} · {}{cluster}{mode}", welcome.host),
+                None => format!("{} @ {}{cluster}{mode}", welcome.user, welcome.host),
+            }
         })
     };
     view! {

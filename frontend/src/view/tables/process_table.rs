@@ -80,10 +80,11 @@ impl Processes {
         let gpus = cell.gpus().get();
         let mut rows: Vec<KeyedEntry> = Vec::new();
         // Where processes are hidden, memory without a visible process is expected.
-        let sees_all = self
-            .page
-            .share()
-            .is_none_or(|terms| terms.scope == share::Scope::All && !terms.hidden.other_users);
+        let sees_all = self.page.person().is_none()
+            && self
+                .page
+                .share()
+                .is_none_or(|terms| terms.scope == share::Scope::All && !terms.hidden.other_users);
         self.scope.store.node(cell, |node| {
             for (index, process) in node.processes.iter().enumerate() {
                 let (gpu, pid) = (process.facts.gpu.clone(), process.facts.pid);
