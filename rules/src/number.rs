@@ -54,6 +54,14 @@ pub fn energy(kwh: f64) -> String {
     format!("{} {unit}", precise(kwh * factor))
 }
 
+/// Formats a mass of carbon dioxide in kg or, if it is small, g.
+pub fn carbon(kg: f64) -> String {
+    match kg {
+        1.0.. => format!("{} kg", precise(kg)),
+        _ => format!("{} g", precise(kg * 1_000.0)),
+    }
+}
+
 /// Formats an amount of money: `12.30 EUR`.
 pub fn money(amount: f64, currency: &str) -> String {
     format!("{amount:.2} {currency}")

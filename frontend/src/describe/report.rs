@@ -9,7 +9,7 @@ use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{Report, Throttled};
 use nodeglass_protocol::{JobId, Text};
 use nodeglass_rules::gpu_hours::GpuHours;
-use nodeglass_rules::number::{energy, money, percent, precise};
+use nodeglass_rules::number::{carbon, energy, money, percent, precise};
 use std::borrow::Cow;
 
 /// A figure of a report.
@@ -102,10 +102,7 @@ fn gpus(report: &Report) -> Vec<Figure> {
         },
         ..Figure::new("Energy", energy(kwh), Some(kwh))
     }));
-    figures.extend(totals.co2_kg.map(|kg| match kg {
-        1.0.. => Figure::new("CO₂", format!("{} kg", precise(kg)), Some(kg)),
-        _ => Figure::new("CO₂", format!("{} g", precise(kg * 1_000.0)), Some(kg)),
-    }));
+    figures.extend(totals.co2_kg.map(|kg| Figure::new("CO₂", carbon(kg), Some(kg))));
     figures.extend(totals.cost.as_ref().map(|cost| {
         let number = Some(cost.amount);
         Figure::new("Cost", money(cost.amount, cost.currency.as_str()), number)
@@ -350,10 +347,7 @@ pub mod tests {
         let rounded = |label: &str| figure(label).number.unwrap().round();
         assert!(line("Utilisation").starts_with(&format!("{} %", rounded("Mean utilisation"))), "{stated}");
         assert!(line("GPUs").starts_with(&figure("Number").value), "{stated}");
-        assert!(
-            line("Energy").starts_with(&format!("{:.3} kWh", figure("Energy").number.unwrap())),
-            "{stated}"
-        );
+        assert!(line("Energy").starts_with(&figure("Energy").value), "{stated}");
         assert!(report.totals.gpu_hours_idle > 0.0 && report.totals.gpu_hours_used > 0.0, "{stated}");
     }
 

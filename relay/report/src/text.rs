@@ -6,7 +6,7 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::note::Note;
 use nodeglass_rules::gpu_hours::GpuHours;
-use nodeglass_rules::number::precise;
+use nodeglass_rules::number::{carbon, energy, money, percent, precise};
 use nodeglass_rules::text::{bytes, exact_span as duration};
 use std::fmt::Write as _;
 
@@ -166,24 +166,24 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let limit = report.limit_s.map_or(String::new(), |limit_s| format!(" of {}", duration(limit_s)));
     add("Run time", Some(format!("{}{limit}", duration(report.elapsed_s))));
     if totals.gpus == 0 {
-        add("Observed", Some(format!("{:.0} % of the run", report.observed_pct)));
+        add("Observed", Some(format!("{} of the run", percent(report.observed_pct))));
     } else {
         add("GPUs", Some(totals.gpus.to_string()));
         add("GPU hours", Some(gpu_hours(report)));
-        add("Utilisation", totals.util_pct.map(|util| format!("{util:.0} % on average")));
+        add("Utilisation", totals.util_pct.map(|util| format!("{} on average", percent(util))));
         add("Distribution", totals.util_distribution_pct.as_ref().map(distribution));
         let mem = totals.gpu_mem_peak_bytes.map(|peak| of(peak as f64, totals.gpu_mem_total_bytes));
         add("GPU memory", mem.map(|mem| format!("at most {mem} of one GPU")));
-        add("Energy", totals.energy_kwh.map(|kwh| energy(kwh, totals.energy_known_pct)));
-        add("CO₂", totals.co2_kg.map(|kg| format!("{kg:.3} kg")));
-        add("Cost", totals.cost.as_ref().map(|cost| format!("{:.2} {}", cost.amount, cost.currency)));
+        add("Energy", totals.energy_kwh.map(|kwh| known_energy(kwh, totals.energy_known_pct)));
+        add("CO₂", totals.co2_kg.map(carbon));
+        add("Cost", totals.cost.as_ref().map(|cost| money(cost.amount, cost.currency.as_str())));
     }
     add(
         "Host memory",
         totals.mem_peak_bytes.map(|peak| format!("at most {}", of(peak as f64, totals.mem_requested_bytes))),
     );
     let allocated = totals.cpus_allocated.map_or(String::new(), |cpus| format!(" of {cpus}"));
-    add("CPUs", totals.cpus_used.map(|used| format!("{used:.1}{allocated} on average")));
+    add("CPUs", totals.cpus_used.map(|used| format!("{}{allocated} on average", precise(used))));
     add("PCIe", moved(totals.pcie_rx_bytes, totals.pcie_tx_bytes, ["received", "sent"]));
     add("Device links", moved(totals.link_rx_bytes, totals.link_tx_bytes, ["received", "sent"]));
     add(
@@ -212,12 +212,12 @@ fn gpu_hours(report: &Report) -> String {
     }
 }
 
-fn energy(kwh: f64, known_pct: f64) -> String {
-    let missing = match known_pct {
-        99.5.. => String::new(),
-        known_pct => format!(" over the {known_pct:.0} % of the GPU time with known power"),
-    };
-    format!("{kwh:.3} kWh{missing}")
+/// An energy, with the share of the GPU time for which the power is known unless it is all of it.
+fn known_energy(kwh: f64, known_pct: f64) -> String {
+    match known_pct {
+        99.5.. => energy(kwh),
+        known => format!("{} over the {} of the GPU time with known power", energy(kwh), percent(known)),
+    }
 }
 
 /// Tenths of the scale that occurred: `0–10 %: 25 %, 90–100 %: 75 %` of the time.
@@ -270,10 +270,10 @@ fn gpu_table(report: &Report) -> Vec<Vec<String>> {
         vec![
             format!("{}:{}", gpu.node, gpu.index),
             duration(gpu.observed_s.round() as u64),
-            gpu.util_pct.map_or_else(dash, |util| format!("{util:.0} %")),
+            gpu.util_pct.map_or_else(dash, percent),
             gpu.idle_s.map_or_else(dash, |idle_s| duration(idle_s.round() as u64)),
             gpu.mem_peak_bytes.map_or_else(dash, |peak| of(peak as f64, gpu.mem_total_bytes)),
-            gpu.energy_kwh.map_or_else(dash, |kwh| format!("{kwh:.3} kWh")),
+            gpu.energy_kwh.map_or_else(dash, energy),
             gpu.xids.to_string(),
         ]
     };

@@ -6,6 +6,7 @@ use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::report::{Usage, UsageSums};
 use nodeglass_report::{NodeFault, Report, aligned};
 use nodeglass_rules::gpu_hours::GpuHours;
+use nodeglass_rules::number::{carbon, energy, money};
 use nodeglass_rules::{csv, text};
 
 /// Maximum length of the name of a job or project, in characters; the report has them whole.
@@ -90,8 +91,8 @@ pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
         out.push_str(&format!("{unobserved} not observed: SLURM's accounting states their allocation\n"));
     }
     out.extend(usage.incomplete.iter().map(|why| format!("{why}\n")));
-    let costs = usage.total.costs.iter().map(|cost| format!("{:.2} {}", cost.amount, cost.currency));
-    let co2 = usage.total.co2_kg.map(|kg| format!("{kg:.1} kg of CO₂"));
+    let costs = usage.total.costs.iter().map(|cost| money(cost.amount, cost.currency.as_str()));
+    let co2 = usage.total.co2_kg.map(|kg| format!("{} of CO₂", carbon(kg)));
     let spent: Vec<_> = costs.chain(co2).collect();
     if !spent.is_empty() {
         out.push_str(&format!("In total {}\n", spent.join(", ")));
@@ -133,7 +134,7 @@ pub(super) fn faults(faults: &[NodeFault], time: impl Fn(u64) -> LocalTime) -> S
     table(&header, faults.iter().map(row), 6)
 }
 
-/// A row of sums, in GPU hours and kWh.
+/// A row of sums, in GPU hours, and the energy with its unit.
 fn sums(name: String, sums: &UsageSums) -> Vec<String> {
     let hours = [
         sums.gpu_hours_allocated,
@@ -143,7 +144,7 @@ fn sums(name: String, sums: &UsageSums) -> Vec<String> {
         sums.gpu_hours_idle,
         sums.gpu_hours_hung,
     ];
-    let energy = sums.energy_kwh.map_or_else(dash, |kwh| format!("{kwh:.1} kWh"));
+    let energy = sums.energy_kwh.map_or_else(dash, energy);
     let hours = hours.map(|hours| format!("{hours:.1}"));
     [name, sums.jobs.to_string()].into_iter().chain(hours).chain([energy]).collect()
 }

@@ -12,7 +12,7 @@ use crate::view::widgets::meter::meter;
 use leptos::prelude::*;
 use nodeglass_protocol::report::{JobUsage, ReportAnswer, ReportQuery, Usage, UsageSums};
 use nodeglass_rules::gpu_hours::GpuHours;
-use nodeglass_rules::number::{ColumnFormat, energy, energy_unit, money, precise};
+use nodeglass_rules::number::{ColumnFormat, carbon, energy, energy_unit, money};
 
 /// The offered numbers of days.
 const DAYS: [u32; 4] = [7, 30, 90, 365];
@@ -126,7 +126,7 @@ fn shown(page: &Page, usage: &Usage) -> AnyView {
 fn summary(usage: &Usage) -> AnyView {
     let (total, hours) = (&usage.total, GpuHours::from(&usage.total));
     let costs = total.costs.iter().map(|cost| money(cost.amount, cost.currency.as_str()));
-    let co2 = total.co2_kg.map(|kg| format!("{} kg of CO₂", precise(kg)));
+    let co2 = total.co2_kg.map(|kg| format!("{} of CO₂", carbon(kg)));
     let measured: Vec<String> = costs.chain(co2).chain(total.energy_kwh.map(energy)).collect();
     let measured = if measured.is_empty() { String::new() } else { format!(", {}", measured.join(", ")) };
     let unobserved = (total.jobs_unobserved > 0).then(|| {
