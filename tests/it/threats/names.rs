@@ -321,13 +321,18 @@ async fn t13_t14_a_guest_sees_hostile_names_notes_and_logs_as_text() -> Result<(
 async fn t13_t15_sheets_notices_and_downloads_hold_hostile_text_as_text() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let folder = tempfile::tempdir()?;
-    let (relay, _) = shared(folder.path())?;
+    let (relay, link) = shared(folder.path())?;
     let job = job_of_an_image()?;
+    // The audit log has the label of a share that was viewed.
+    browser.open(&link.url).await?;
+    browser.until("the banner of a guest", "document.querySelector('.guest')").await?;
     browser.open(&relay.link().url).await?;
     for (width, height) in WINDOWS {
         browser.resize(width, height).await?;
         check_shared_sheets(&browser, &relay).await?;
-        visit(&browser, &relay, "/usage").await?;
+        for path in ["/audit", "/usage"] {
+            visit(&browser, &relay, path).await?;
+        }
         visit(&browser, &relay, &format!("/job/{job}")).await?;
         browser.press('s').await?;
         check_sheet(&browser, "the list of shares").await?;
