@@ -16,7 +16,7 @@ mod subscribers;
 
 use bytes::Bytes;
 use capturer::Capturer;
-use nodeglass_api::ProbeStatus;
+use nodeglass_api::{ConnectionLosses, Losses, ProbeStatus, UnstoredRecords};
 use nodeglass_fleet::{Event, Fleet, NodeEvent};
 use nodeglass_history::{RangeSource, RecentSource};
 use nodeglass_live::{Hub, JobUsage, OVERVIEW_INTERVAL_MS, Request, TopicFeed};
@@ -429,6 +429,7 @@ impl EventLoop {
             }
             Request::Usage { id, viewer, reply } => _ = reply.send(self.usage(id, &viewer)),
             Request::ProbeUsages { reply } => _ = reply.send(ProbeStatus::all(&self.fleet)),
+            Request::Losses { reply } => _ = reply.send(self.losses()),
             Request::OwnLoad { reply } => {
                 let own = self.own.as_ref().map(|own| own.status(self.clock.now_ms()));
                 _ = reply.send(own.unwrap_or_default());
@@ -449,6 +450,18 @@ impl EventLoop {
                 drop(tokio::task::spawn_blocking(memory::trim));
             }
         }
+    }
+
+    /// Returns what was lost on connections and disks.
+    fn losses(&self) -> Losses {
+        let Sinks { recorder, archive, store, .. } = &self.sinks;
+        let unstored = UnstoredRecords {
+            history: archive.as_ref().map_or(0, Archive::lost),
+            jobs: store.as_ref().map_or(0, JobStore::lost),
+            audit: store.as_ref().map_or(0, |store| store.audit().lost()),
+            recording: recorder.as_ref().map_or(0, Recorder::lost),
+        };
+        Losses { connections: ConnectionLosses::all(&self.fleet), unstored }
     }
 
     /// Returns the visible long-term history of a topic.

@@ -1,7 +1,7 @@
 //! The plan for the supervisor: which nodes are watched, and how often each is sampled.
 
 use super::{EventLoop, IDLE_INTERVAL_MS, OwnState};
-use nodeglass_fleet::{Event, Limit, NodeEvent};
+use nodeglass_fleet::{Event, Limit, NodeEvent, RefusalCause};
 use nodeglass_live::Request;
 use nodeglass_nodes::SampleSchedule;
 use nodeglass_protocol::job::{Job, JobState};
@@ -111,7 +111,8 @@ impl EventLoop {
             let is_stated = |node: &NodePicture| matches!(node.head.link, Link::Refused { .. });
             if !self.fleet.node(&name).is_some_and(is_stated) {
                 let why = format!("the relay watches {} nodes at most", grouped(MAX_NODES as u64)).into();
-                let refused = NodeEvent::Refused { why, advice: NARROW.into() };
+                let cause = RefusalCause::Node;
+                let refused = NodeEvent::Refused { cause, why, advice: NARROW.into() };
                 self.fleet.handle(Event::Node(name, refused), now_ms);
             }
         }

@@ -14,6 +14,7 @@ use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use nodeglass_report::JobRecord;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// State that outlives the relay.
@@ -159,6 +160,8 @@ pub enum NodeEvent {
     },
     /// The link is down until the user acts.
     Refused {
+        /// Extent of the cause.
+        cause: RefusalCause,
         /// The cause, a complete sentence.
         why: Text,
         /// Remedy, a complete sentence.
@@ -166,6 +169,19 @@ pub enum NodeEvent {
     },
     /// The link is down and not retried: the user's jobs on the node are completing.
     Ending,
+}
+
+/// Extent of the cause of a refusal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalCause {
+    /// This node alone: its host key, the account there, or its probe.
+    #[default]
+    Node,
+    /// The user's keys or ticket, which other nodes refuse as well.
+    Login,
+    /// As [`Self::Login`], of other nodes: this one was not tried.
+    OtherNodes,
 }
 
 impl NodeEvent {

@@ -18,8 +18,9 @@ mod unattributed;
 mod visible_devices;
 
 pub use changes::{Changes, NodeChanges};
-pub use event::{Event, Host, Limit, NodeEvent, StoredPart};
+pub use event::{Event, Host, Limit, NodeEvent, RefusalCause, StoredPart};
 use joblist::JobList;
+pub use node::ConnectionCounts;
 use node::Node;
 use nodeglass_findings::capture::CaptureOrder;
 use nodeglass_findings::thresholds::Thresholds;
@@ -293,6 +294,14 @@ impl Fleet {
     pub fn probe_usages(&self) -> impl Iterator<Item = (&NodeName, Option<JobId>, ProbeUsage)> {
         let of_node = |(name, node): (_, &Node)| {
             node.probe_usages().map(move |(job, usage)| (name, job, usage)).collect::<Vec<_>>()
+        };
+        self.nodes.iter().flat_map(of_node)
+    }
+
+    /// Returns what the connections to each node lost, with its node, and with its job unless it is the node's own probe.
+    pub fn connection_counts(&self) -> impl Iterator<Item = (&NodeName, Option<JobId>, ConnectionCounts)> {
+        let of_node = |(name, node): (_, &Node)| {
+            node.connection_counts().map(move |(job, counts)| (name, job, counts)).collect::<Vec<_>>()
         };
         self.nodes.iter().flat_map(of_node)
     }

@@ -2,6 +2,7 @@
 
 mod apply;
 mod confined;
+mod connection_counts;
 mod merge;
 
 use super::bounds;
@@ -10,9 +11,11 @@ use super::ownership;
 use super::replay::Replay;
 use super::timeline::Timeline;
 use super::unattributed::Unattributed;
-use crate::NodeEvent;
+use crate::{NodeEvent, RefusalCause};
 use apply::{apply_faults, apply_gaps, apply_job_usage};
 use confined::Confined;
+use connection_counts::ConnectionCounter;
+pub use connection_counts::ConnectionCounts;
 use nodeglass_protocol::field::{ReadingSet as _, Row};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::note::MAX_PROBLEMS;
@@ -69,6 +72,9 @@ pub struct Node {
     spool_problems: Vec<Text>,
     /// Resource usage of the probe itself; not part of the picture, because pages do not show it.
     probe_usage: Option<ProbeUsage>,
+    counter: ConnectionCounter,
+    /// Extent of the cause of the last refusal.
+    refusal: RefusalCause,
     /// An interval shorter than the picture's, if the last sample had one.
     shorter_ms: Option<u32>,
 }
@@ -94,6 +100,8 @@ impl Node {
             confined: None,
             spool_problems: Vec::new(),
             probe_usage: None,
+            counter: ConnectionCounter::default(),
+            refusal: RefusalCause::Node,
             shorter_ms: None,
         }
     }
@@ -113,6 +121,11 @@ impl Node {
     /// Unix time of the node's clock at which the relay's clock would read 0, in ms, by the newest sample.
     pub fn clock_ahead_ms(&self) -> Option<i64> {
         self.clock_ahead_ms
+    }
+
+    /// Returns whether the user cannot log in, there and on other nodes.
+    pub fn refuses_login(&self) -> bool {
+        matches!(self.picture.head.link, Link::Refused { .. }) && self.refusal != RefusalCause::Node
     }
 
     /// Takes the samples that were backfilled since the last call, oldest first.
@@ -139,12 +152,14 @@ impl Node {
         if event.ends_probe() {
             self.probe_usage = None;
         }
+        self.counter.observe(&event, now_ms);
         match event {
             NodeEvent::Connecting { failures } => self.set_link(Link::Connecting { failures }, changes),
             NodeEvent::Down { why, retry_at_ms } => {
                 self.set_link(Link::Down { reason: why, retry_at_ms }, changes)
             }
-            NodeEvent::Refused { why, advice } => {
+            NodeEvent::Refused { cause, why, advice } => {
+                self.refusal = cause;
                 self.set_link(Link::Refused { reason: why, advice }, changes)
             }
             NodeEvent::Ending => self.set_link(Link::Ended, changes),
@@ -190,6 +205,7 @@ impl Node {
     /// Checks timeouts.
     pub fn tick(&mut self, now_ms: u64, changes: &mut NodeChanges) {
         self.tick_job_probes(now_ms, changes);
+        self.counter.tick(now_ms);
         self.settle_replay(now_ms);
         if std::mem::take(&mut self.backfilled) {
             changes.history = true;
@@ -355,7 +371,9 @@ impl Node {
     fn apply_sample(&mut self, mut sample: SampleDelta, now_ms: u64, changes: &mut NodeChanges) {
         self.locate(&mut sample.gpus);
         if sample.replay {
-            self.replay.add(&sample, self.picture.gpus.len());
+            if self.replay.add(&sample, self.picture.gpus.len()) && self.picture.history.is_some() {
+                self.counter.recovered(sample.seq, now_ms);
+            }
             return;
         }
         self.timeline.observe(sample.mono_ns, now_ms);

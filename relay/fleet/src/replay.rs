@@ -27,18 +27,19 @@ struct Last {
 }
 
 impl Replay {
-    /// Adds a backfilled sample of a node with `gpus` GPUs.
-    pub fn add(&mut self, sample: &SampleDelta, gpus: usize) {
+    /// Adds a backfilled sample of a node with `gpus` GPUs; returns whether it will be entered.
+    pub fn add(&mut self, sample: &SampleDelta, gpus: usize) -> bool {
         let mut now = match (sample.since, self.last.take()) {
             (None, _) => Last { seq: 0, gpus: vec![Row::default(); gpus], host: Row::default() },
             (Some(since), Some(last)) if last.seq == since => last,
             // Its baseline is unknown.
-            (Some(_), _) => return,
+            (Some(_), _) => return false,
         };
         now.seq = sample.seq;
         sample.gpus.apply_each(&mut now.gpus, |row| row);
         sample.host.apply(&mut now.host);
-        if self.waiting.len() < MAX_WAITING {
+        let has_room = self.waiting.len() < MAX_WAITING;
+        if has_room {
             let moment = HistorySample {
                 at_ms: 0,
                 hold_ms: u64::from(sample.interval_ms.max(1_000)) * 5 / 2,
@@ -48,6 +49,7 @@ impl Replay {
             self.waiting.push((sample.mono_ns, moment));
         }
         self.last = Some(now);
+        has_room
     }
 
     /// Enters pending samples if the clock is known, and returns them.

@@ -11,7 +11,7 @@ pub use mailbox::Mailbox;
 
 use bytes::Bytes;
 use mailbox::Mail;
-use nodeglass_api::{OwnLoad, ProbeStatus};
+use nodeglass_api::{Losses, OwnLoad, ProbeStatus};
 use nodeglass_fleet::{Fleet, NoteChange};
 use nodeglass_history::{LongHistory, RangeSource};
 use nodeglass_protocol::frame::Form;
@@ -151,6 +151,11 @@ pub enum Request {
     ProbeUsages {
         /// Receives the answer.
         reply: oneshot::Sender<Vec<ProbeStatus>>,
+    },
+    /// Returns what was lost on connections and disks.
+    Losses {
+        /// Receives the answer.
+        reply: oneshot::Sender<Losses>,
     },
     /// Returns what limits the relay itself.
     OwnLoad {
@@ -295,6 +300,13 @@ impl Hub {
     pub async fn probe_usages(&self) -> Option<Vec<ProbeStatus>> {
         let (reply, response) = oneshot::channel();
         self.requests.send(Request::ProbeUsages { reply }).await.ok()?;
+        response.await.ok()
+    }
+
+    /// Returns what was lost on connections and disks; `None` if the relay is shutting down.
+    pub async fn losses(&self) -> Option<Losses> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::Losses { reply }).await.ok()?;
         response.await.ok()
     }
 

@@ -5,6 +5,7 @@
 //! failures per address, and a locked-out login node would hurt everybody on it. Retries of one node are
 //! limited for any refusal, so no error in these reasons can flood it.
 
+use nodeglass_fleet::RefusalCause;
 use nodeglass_launch::LoginState;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::{BTreeMap, VecDeque};
@@ -63,6 +64,15 @@ pub(super) struct AuthFailure {
 }
 
 impl AuthFailure {
+    /// Returns what it concerns.
+    pub(super) fn cause(&self) -> RefusalCause {
+        match self.kind {
+            FailureKind::Login if self.is_of_others => RefusalCause::OtherNodes,
+            FailureKind::Login => RefusalCause::Login,
+            FailureKind::Other | FailureKind::Account => RefusalCause::Node,
+        }
+    }
+
     /// Returns whether there is a reason to expect a different result now.
     pub(super) fn is_outdated(&self, jobs: &[JobId], credentials: Option<&LoginState>) -> bool {
         let has_new_job = jobs.iter().any(|job| !self.jobs.contains(job));

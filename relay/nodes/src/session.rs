@@ -168,10 +168,11 @@ impl Session {
     /// new job, or changed files or keys.
     async fn wait_after_auth_failure(&mut self, mut failure: AuthFailure) -> WakeReason {
         self.clear_retry();
-        let AuthFailure { kind, why, advice, .. } = failure.clone();
+        let (kind, cause) = (failure.kind, failure.cause());
+        let AuthFailure { why, advice, .. } = failure.clone();
         let state = format!("{why}; {advice}").into();
         self.log_fault(&why);
-        if self.emit(NodeEvent::Refused { why, advice }).await.is_err() {
+        if self.emit(NodeEvent::Refused { cause, why, advice }).await.is_err() {
             return WakeReason::Stopped;
         }
         let _waiting = self.auth_failures.wait();

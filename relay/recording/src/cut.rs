@@ -302,7 +302,8 @@ impl Cut {
             RecordedNodeEvent::Down { retry_at_ms, .. } => {
                 Some(RecordedNodeEvent::Down { why: "the relay cannot reach this node".into(), retry_at_ms })
             }
-            RecordedNodeEvent::Refused { .. } => Some(RecordedNodeEvent::Refused {
+            RecordedNodeEvent::Refused { cause, .. } => Some(RecordedNodeEvent::Refused {
+                cause,
                 why: "the relay may not enter this node".into(),
                 advice: Text::default(),
             }),

@@ -1,6 +1,6 @@
 //! Events in the form in which a recording keeps them: as JSON, with cells by position and code.
 
-use nodeglass_fleet::{Event, Host, NodeEvent, NoteChange};
+use nodeglass_fleet::{Event, Host, NodeEvent, NoteChange, RefusalCause};
 use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::field::Field;
@@ -57,12 +57,25 @@ pub(super) enum RecordedEvent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordedNodeEvent {
-    Connecting { failures: u32 },
+    Connecting {
+        failures: u32,
+    },
     Line(Box<RecordedLine>),
-    Lost { lines: u64, sample: Text },
+    Lost {
+        lines: u64,
+        sample: Text,
+    },
     Noise(Text),
-    Down { why: Text, retry_at_ms: u64 },
-    Refused { why: Text, advice: Text },
+    Down {
+        why: Text,
+        retry_at_ms: u64,
+    },
+    Refused {
+        #[serde(default)]
+        cause: RefusalCause,
+        why: Text,
+        advice: Text,
+    },
     Ending,
 }
 
@@ -202,7 +215,7 @@ impl RecordedNodeEvent {
             NodeEvent::Lost { lines, sample } => Self::Lost { lines, sample },
             NodeEvent::Noise(text) => Self::Noise(text),
             NodeEvent::Down { why, retry_at_ms } => Self::Down { why, retry_at_ms },
-            NodeEvent::Refused { why, advice } => Self::Refused { why, advice },
+            NodeEvent::Refused { cause, why, advice } => Self::Refused { cause, why, advice },
             NodeEvent::Ending => Self::Ending,
         })
     }
@@ -214,7 +227,7 @@ impl RecordedNodeEvent {
             Self::Lost { lines, sample } => NodeEvent::Lost { lines, sample },
             Self::Noise(text) => NodeEvent::Noise(text),
             Self::Down { why, retry_at_ms } => NodeEvent::Down { why, retry_at_ms },
-            Self::Refused { why, advice } => NodeEvent::Refused { why, advice },
+            Self::Refused { cause, why, advice } => NodeEvent::Refused { cause, why, advice },
             Self::Ending => NodeEvent::Ending,
         }
     }

@@ -7,6 +7,7 @@ use flate2::write::ZlibEncoder;
 use nodeglass_fleet::Event;
 use nodeglass_platform::disk_thread::{DiskThread, Items, Refused};
 use nodeglass_platform::frame_file::{MAX_PAYLOAD, push_frame, write_header};
+use nodeglass_platform::loss_count::LossCount;
 use nodeglass_protocol::Text;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -30,6 +31,7 @@ const MAX_UNWRITTEN: usize = MAX_PAYLOAD;
 pub struct Recorder {
     thread: DiskThread<(u64, Event)>,
     state: watch::Sender<RecordingState>,
+    lost: LossCount,
 }
 
 /// Whether a recording is complete and being written.
@@ -95,10 +97,10 @@ impl Recorder {
         let failed = |source| RecorderError::Create { path: path.to_owned(), source };
         let writer = Writer::create(path, info)?;
         let (state, _) = watch::channel(RecordingState::default());
-        let (reported, path) = (state.clone(), path.to_owned());
+        let (reported, path, lost) = (state.clone(), path.to_owned(), writer.lost.clone());
         let thread =
             DiskThread::start("recorder", QUEUE, move |events| writer.run(&events, &reported, &path));
-        Ok(Self { thread: thread.map_err(failed)?, state })
+        Ok(Self { thread: thread.map_err(failed)?, state, lost })
     }
 
     /// Returns whether recording works, and each change of that.
@@ -106,9 +108,15 @@ impl Recorder {
         self.state.subscribe()
     }
 
+    /// Returns the number of events that are missing.
+    pub fn lost(&self) -> u64 {
+        self.lost.get()
+    }
+
     /// Records an event; while the disk does not keep up, it is dropped.
     pub fn record(&mut self, at_ms: u64, event: &Event) {
         if self.thread.pass((at_ms, event.clone())) == Err(Refused::Full) {
+            self.lost.add(1);
             report_gap(&self.state);
         }
     }
@@ -149,8 +157,8 @@ pub(super) struct Writer {
     block: Vec<u8>,
     /// Frames that could not be written yet.
     unwritten: Vec<u8>,
-    /// Number of blocks that were lost while the disk failed.
-    lost_blocks: u64,
+    /// Number of events that were lost.
+    lost: LossCount,
 }
 
 impl Writer {
@@ -168,7 +176,7 @@ impl Writer {
             is_torn: false,
             block: Vec::new(),
             unwritten: Vec::new(),
-            lost_blocks: 0,
+            lost: LossCount::default(),
         };
         writer.begin(info).map_err(failed)?;
         Ok(writer)
@@ -198,7 +206,7 @@ impl Writer {
             if began.elapsed() >= BLOCK_AGE {
                 written = self.write().map(|()| true);
             }
-            if self.lost_blocks > 0 {
+            if self.lost.get() > 0 {
                 report_gap(state);
             }
             match written {
@@ -215,6 +223,7 @@ impl Writer {
         self.block.push(b'\n');
         if self.block.len() > MAX_BLOCK {
             tracing::warn!("an event is too long for the recording and was left out");
+            self.lost.add(1);
             self.block.truncate(before);
         }
         if self.block.len() >= BLOCK { self.write().map(|()| true) } else { Ok(false) }
@@ -244,12 +253,14 @@ impl Writer {
         }
         let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
         packed.write_all(&self.block)?;
+        let events = self.block.iter().filter(|byte| **byte == b'\n').count();
         self.block.clear();
         let packed = packed.finish()?;
         if packed.len() > MAX_PAYLOAD {
-            tracing::warn!(bytes = packed.len(), "an event is too long for the recording and was left out");
+            tracing::warn!(bytes = packed.len(), "events are too long for the recording and were left out");
+            self.lost.add(events);
         } else if self.unwritten.len() > MAX_UNWRITTEN {
-            self.lost_blocks += 1;
+            self.lost.add(events);
         } else {
             push_frame(&mut self.unwritten, &packed);
         }

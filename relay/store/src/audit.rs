@@ -47,7 +47,9 @@ pub(super) struct AuditQueue {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<AuditChange>,
+    /// Number of changes that were dropped since the last write, and since the start.
     dropped: u64,
+    lost: u64,
     last: u64,
     open: BTreeMap<u64, Opened>,
     confirmed_ms: u64,
@@ -93,6 +95,11 @@ impl AuditRecorder {
             self.queue.push(AuditChange::Action(entry));
             self.wake();
         }
+    }
+
+    /// Returns the number of records that could not be stored.
+    pub fn lost(&self) -> u64 {
+        self.queue.state().lost
     }
 
     /// The records of the last days; `None` if they cannot be read.
@@ -245,6 +252,7 @@ impl State {
         let over = self.waiting.len().saturating_sub(MAX_WAITING);
         self.waiting.drain(..over);
         self.dropped += over as u64;
+        self.lost += over as u64;
     }
 
     fn end_api_views(&mut self, now_ms: u64) {

@@ -14,6 +14,7 @@ pub use database::{Database, Origin, RelayRun, StoreError};
 pub use filesystem::is_shared as is_on_shared_file_system;
 use nodeglass_fleet::NoteChange;
 use nodeglass_platform::clock::Clock;
+use nodeglass_platform::loss_count::LossCount;
 use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::audit::AuditLog;
 use nodeglass_protocol::note::{Note, NoteId};
@@ -74,6 +75,8 @@ pub struct JobStore {
     audit: Arc<AuditQueue>,
     /// Number of changes of notes that were passed and are not written yet.
     waiting_notes: Arc<AtomicUsize>,
+    /// Number of records of ended jobs that were dropped.
+    lost: LossCount,
     /// Reason why storing fails now.
     problem: watch::Receiver<Option<Text>>,
     /// Reason why jobs that ended while no relay ran may be missing.
@@ -150,10 +153,9 @@ impl JobStore {
         let audit = Arc::<AuditQueue>::default();
         let (problems, problem) = watch::channel(None);
         let is_durable = !matches!(place, Place::Memory);
-        let (waiting_notes, incomplete) = Default::default();
-        let store = Self { requests, audit, waiting_notes, problem, incomplete, is_durable };
-        let (audit, notes) = (store.audit.clone(), store.waiting_notes.clone());
-        let worker = Worker::new(place, origin, restored, audit, notes, problems);
+        let (waiting_notes, lost, incomplete) = Default::default();
+        let store = Self { requests, audit, waiting_notes, lost, problem, incomplete, is_durable };
+        let worker = Worker::new(place, origin, restored, &store, problems);
         thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver))?;
         Ok(store)
     }
@@ -176,10 +178,20 @@ impl JobStore {
         self.problem.clone()
     }
 
+    /// Returns the number of records of ended jobs that were dropped.
+    pub fn lost(&self) -> u64 {
+        self.lost.get()
+    }
+
     /// Stores records; returns them if the thread is busy, to be passed again.
     pub fn save(&self, records: Vec<JobRecord>) -> Option<Vec<JobRecord>> {
         match self.requests.try_send(Request::Save(records)) {
             Err(TrySendError::Full(Request::Save(records))) => Some(records),
+            // Without the thread, storing is off, as its message has said.
+            Err(TrySendError::Disconnected(Request::Save(records))) => {
+                self.lost.add(records.iter().filter(|record| record.is_final).count());
+                None
+            }
             _ => None,
         }
     }

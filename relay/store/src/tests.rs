@@ -44,6 +44,7 @@ pub(super) fn halted(capacity: usize) -> (JobStore, mpsc::Receiver<Request>) {
             requests,
             audit: Arc::default(),
             waiting_notes: Arc::default(),
+            lost: LossCount::default(),
             problem: watch::channel(None).1,
             incomplete: Arc::default(),
             is_durable: true,

@@ -2,15 +2,16 @@
 
 use super::audit::AuditQueue;
 use super::database::{Database, Origin, RelayRun, StoreError};
-use super::{Place, Request, Restored, StoredNotes};
+use super::{JobStore, Place, Request, Restored, StoredNotes};
 use nodeglass_fleet::NoteChange;
 use nodeglass_platform::clock::Clock;
+use nodeglass_platform::loss_count::LossCount;
 use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::audit::AuditLog;
 use nodeglass_protocol::note::NoteId;
 use nodeglass_protocol::{JobId, Text};
 use nodeglass_report::{JobRecord, NodeFaults, Report};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -37,6 +38,7 @@ pub(super) struct Worker {
     /// replace them.
     restored: Option<PassOn>,
     waiting: VecDeque<JobRecord>,
+    lost: LossCount,
     /// Jobs that ended since they were last taken, once somebody has taken any.
     unaccounted: Option<VecDeque<JobRecord>>,
     audit: Arc<AuditQueue>,
@@ -56,14 +58,12 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// A thread that has not opened its database. `note_count` is the number of changes of notes that were passed and are
-    /// not written yet; why nothing can be stored is sent to `problem`.
+    /// The thread of a `store`, which has not opened its database; why nothing can be stored is sent to `problem`.
     pub(super) fn new(
         place: Place,
         origin: Origin,
         restored: impl FnOnce(Restored) + Send + 'static,
-        audit: Arc<AuditQueue>,
-        note_count: Arc<AtomicUsize>,
+        store: &JobStore,
         problem: watch::Sender<Option<Text>>,
     ) -> Self {
         Self {
@@ -73,10 +73,11 @@ impl Worker {
             database: None,
             restored: Some(Box::new(restored)),
             waiting: VecDeque::new(),
+            lost: store.lost.clone(),
             unaccounted: None,
-            audit,
+            audit: store.audit.clone(),
             waiting_notes: Vec::new(),
-            note_count,
+            note_count: store.waiting_notes.clone(),
             acknowledgements: Vec::new(),
             note_batches: 0,
             read_version: None,
@@ -198,9 +199,13 @@ impl Worker {
             let over = unaccounted.len().saturating_sub(MAX_UNACCOUNTED);
             unaccounted.drain(..over);
         }
+        // The sums of running jobs are passed each minute, and must not displace those of ended ones.
+        let run = |record: &JobRecord| (record.job.id, record.job.start);
+        let newer: HashSet<_> = records.iter().map(run).collect();
+        self.waiting.retain(|record| record.is_final || !newer.contains(&run(record)));
         self.waiting.extend(records);
         let over = self.waiting.len().saturating_sub(MAX_WAITING);
-        self.waiting.drain(..over);
+        self.lost.add(self.waiting.drain(..over).filter(|record| record.is_final).count());
     }
 
     fn open(&self) -> Result<Database, StoreError> {

@@ -1,6 +1,9 @@
 //! `GET /status`: how the relay itself is doing, as JSON for the owner's scripts and monitoring.
 
-use nodeglass_api::{ChannelStatus, ConnectionState, OwnLoad, ProbeStatus, RemoteWriteStatus};
+use nodeglass_api::{
+    ChannelStatus, ConnectionLosses, ConnectionState, OwnLoad, ProbeStatus, RemoteWriteStatus,
+    UnstoredRecords,
+};
 use nodeglass_live::OVERVIEW_INTERVAL_MS;
 use nodeglass_platform::{cpu_time, memory};
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
@@ -32,6 +35,10 @@ pub struct StatusReport {
     pub slow_sampling: Option<String>,
     /// Frames for pages.
     pub frames: FrameStatus,
+    /// Attempts to connect to each node, and what was lost on its connections, by node.
+    pub connections: Vec<ConnectionLosses>,
+    /// Number of records that could not be stored.
+    pub unstored: UnstoredRecords,
     /// CPU and memory of the relay.
     pub process: ProcessStatus,
     /// Limits of the relay, and what it does to keep them.
@@ -157,6 +164,8 @@ impl StatusReport {
             sample_interval_ms,
             slow_sampling: sample_interval_ms.and_then(|ms| slow_sampling(ms, overview.relay.viewers)),
             frames: FrameStatus { viewers: overview.relay.viewers, coalesced: overview.relay.coalesced },
+            connections: Vec::new(),
+            unstored: UnstoredRecords::default(),
             process,
             own_load: OwnLoad::default(),
             probes: ProbesStatus::of(probes),

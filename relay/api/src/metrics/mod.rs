@@ -10,8 +10,8 @@ mod sink;
 
 use super::gpu::{Health, PcieLink};
 use super::{
-    AffectedGpu, ChannelStatus, Finding, Gpu, Job, Node, ProbeStatus, Process, RemoteWriteStatus, Snapshot,
-    Timestamp,
+    AffectedGpu, ChannelStatus, ConnectionLosses, Finding, Gpu, Job, Losses, Node, ProbeStatus, Process,
+    RemoteWriteStatus, Snapshot, Timestamp,
 };
 use exposition::Exposition;
 use nodeglass_protocol::{Field, GpuField, HostField, JobField, ProcessField};
@@ -82,6 +82,8 @@ pub struct RelayMetrics {
     pub started_at: Option<Timestamp>,
     /// Resource usage of each connected probe.
     pub probes: Vec<ProbeStatus>,
+    /// Losses of connections and disks.
+    pub losses: Losses,
     /// Delivery of notices, by channel.
     pub notifications: Vec<ChannelStatus>,
     /// Delivery of the metrics by remote write, if configured.
@@ -434,6 +436,7 @@ fn relay_itself(out: &mut dyn Sink, snapshot: &Snapshot, relay: &RelayMetrics) {
         out.sample(&Labels::new(&[("state", state)]), Some(f64::from(count)));
     }
     probes(out, &relay.probes);
+    losses(out, &relay.losses);
     out.family(
         "nodeglass_notifications_total",
         "Notices of findings and jobs by channel, and what became of them.",
@@ -494,11 +497,48 @@ fn remote_write(out: &mut dyn Sink, status: &RemoteWriteStatus) {
     }
 }
 
+fn losses(out: &mut dyn Sink, losses: &Losses) {
+    let labelled = |of: &ConnectionLosses| probe_labels(&of.node, of.job);
+    let labels: Vec<Labels> = losses.connections.iter().map(labelled).collect();
+    type Count = fn(&ConnectionLosses) -> u64;
+    let families: [(&str, &str, Count); 3] = [
+        ("nodeglass_node_connection_attempts_total", "Attempts to start a probe on a node.", |of| {
+            of.attempts
+        }),
+        ("nodeglass_node_unreadable_lines_total", "Lines of a node's probe that could not be read.", |of| {
+            of.unreadable_lines
+        }),
+        (
+            "nodeglass_node_lost_samples_total",
+            "Samples that a node's probe took and that neither arrived nor were recovered.",
+            |of| of.lost_samples,
+        ),
+    ];
+    for (name, help, count) in families {
+        out.family(name, help, Kind::Counter);
+        let connections = losses.connections.iter().zip(&labels);
+        connections.for_each(|(of, labels)| out.sample(labels, Some(count(of) as f64)));
+    }
+    out.family(
+        "nodeglass_relay_unstored_records_total",
+        "Records that could not be stored, by part: history, jobs, audit or recording.",
+        Kind::Counter,
+    );
+    for (part, records) in losses.unstored.by_part() {
+        out.sample(&Labels::new(&[("part", part)]), Some(records as f64));
+    }
+}
+
+/// The labels of a probe, which may run in a job.
+fn probe_labels(node: &str, job: Option<u32>) -> Labels {
+    match job {
+        Some(job) => Labels::new(&[("node", node), ("job", &job.to_string())]),
+        None => Labels::new(&[("node", node)]),
+    }
+}
+
 fn probes(out: &mut dyn Sink, probes: &[ProbeStatus]) {
-    let labelled = |probe: &ProbeStatus| match probe.job {
-        Some(job) => Labels::new(&[("node", &probe.node), ("job", &job.to_string())]),
-        None => Labels::new(&[("node", &probe.node)]),
-    };
+    let labelled = |probe: &ProbeStatus| probe_labels(&probe.node, probe.job);
     out.family("nodeglass_probe_cpu_seconds_total", "CPU time of a node's probe.", Kind::Counter);
     for probe in probes {
         out.sample(&labelled(probe), Some(probe.cpu_ms as f64 / 1e3));

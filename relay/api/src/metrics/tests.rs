@@ -1,9 +1,9 @@
 //! Metrics of a snapshot.
 
 use super::*;
-use crate::ConnectionState;
 use crate::fixtures::finding;
 use crate::tests::picture;
+use crate::{ConnectionState, UnstoredRecords};
 use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind};
 use nodeglass_protocol::insight::{JobInsight, JobProgress, ProgressEnd};
 use nodeglass_protocol::{Cell, Field, GpuField, JobId, Reading, Vendor};
@@ -134,6 +134,31 @@ fn probes_state_what_they_use_beside_the_relay() {
         text.contains("nodeglass_probe_resident_memory_bytes{node=\"n1\",job=\"17\"} 9437184\n"),
         "{text}"
     );
+}
+
+#[test]
+fn losses_are_counted_by_node_and_by_part() {
+    let of = |node: &str, job| ConnectionLosses {
+        node: node.into(),
+        job,
+        attempts: 3,
+        unreadable_lines: 2,
+        lost_samples: 7,
+    };
+    let unstored = UnstoredRecords { history: 4, audit: 5, ..UnstoredRecords::default() };
+    let losses = Losses { connections: vec![of("n1", None), of("n1", Some(17))], unstored };
+    let text =
+        text(&snapshot(|_| ()), &RelayMetrics { losses, ..RelayMetrics::default() }, &[Collector::Relay]);
+    for line in [
+        "nodeglass_node_connection_attempts_total{node=\"n1\"} 3\n",
+        "nodeglass_node_unreadable_lines_total{node=\"n1\",job=\"17\"} 2\n",
+        "nodeglass_node_lost_samples_total{node=\"n1\"} 7\n",
+        "nodeglass_relay_unstored_records_total{part=\"history\"} 4\n",
+        "nodeglass_relay_unstored_records_total{part=\"audit\"} 5\n",
+        "nodeglass_relay_unstored_records_total{part=\"jobs\"} 0\n",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
 }
 
 /// dcgm-exporter has one meaning per name, and so have we.

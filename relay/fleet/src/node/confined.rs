@@ -2,7 +2,7 @@
 //! others, and all of them form one picture, in which each GPU appears once.
 
 use super::merge::{self, Provider};
-use super::{Node, SILENT_MS, no_gpu_reason};
+use super::{ConnectionCounts, Node, SILENT_MS, no_gpu_reason};
 use crate::ownership::NodeView;
 use crate::{NodeChanges, NodeEvent};
 use nodeglass_protocol::field::Row;
@@ -212,11 +212,21 @@ impl Node {
     /// Returns the resource usage of each connected probe on the node, with its job unless it is the node's own
     /// probe.
     pub fn probe_usages(&self) -> impl Iterator<Item = (Option<JobId>, ProbeUsage)> {
-        let of_jobs = self.confined.iter().flat_map(|confined| &confined.probes);
-        let all = std::iter::once((None, self)).chain(of_jobs.map(|(job, probe)| (Some(*job), probe)));
         let is_connected = |node: &Node| matches!(node.picture.head.link, Link::Live | Link::Late);
-        all.filter(move |(_, probe)| is_connected(probe))
+        self.probes()
+            .filter(move |(_, probe)| is_connected(probe))
             .filter_map(|(job, probe)| Some((job, probe.probe_usage?)))
+    }
+
+    /// Returns what the connections of each probe on the node lost, with its job unless it is the node's own probe.
+    pub fn connection_counts(&self) -> impl Iterator<Item = (Option<JobId>, ConnectionCounts)> {
+        self.probes().map(|(job, probe)| (job, probe.counter.counts()))
+    }
+
+    /// The node's own probe, and those of jobs.
+    fn probes(&self) -> impl Iterator<Item = (Option<JobId>, &Self)> {
+        let of_jobs = self.confined.iter().flat_map(|confined| &confined.probes);
+        std::iter::once((None, self)).chain(of_jobs.map(|(job, probe)| (Some(*job), probe)))
     }
 
     /// Decides in which of the user's jobs a probe runs: those with GPUs that the node's own probe does not see.

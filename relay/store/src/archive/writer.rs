@@ -6,6 +6,7 @@ use super::segment::{FORMAT, Kind, Segment, encode, segments};
 use nodeglass_history::{Excerpt, Span};
 use nodeglass_platform::disk_thread::{DiskThread, Items, Refused};
 use nodeglass_platform::frame_file::{MAX_PAYLOAD, push_frame, write_header};
+use nodeglass_platform::loss_count::LossCount;
 use nodeglass_platform::regular_file;
 use nodeglass_platform::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::Text;
@@ -35,6 +36,7 @@ pub struct Archive {
     state: watch::Sender<Storing>,
     downtimes: Vec<Span>,
     jobs: Vec<EndedJob>,
+    lost: LossCount,
 }
 
 /// The way to the disk.
@@ -82,19 +84,21 @@ impl Archive {
         let downtimes = runs.downtimes();
         let jobs = ended::load(&dir, watches, wall_ms(), wall_ahead_ms);
         let mut writer = SegmentWriter::new(dir, cap, wall_ahead_ms);
-        let (reported, watches) = (state.clone(), watches.to_owned());
+        let (reported, watches, lost) = (state.clone(), watches.to_owned(), writer.lost.clone());
         let thread = DiskThread::start("history", QUEUE, move |items| {
             writer.run(&items, &reported, runs, &watches);
             drop(lock);
         })?;
-        Ok(Self { queue: Queue::Thread(thread), state, downtimes, jobs })
+        Ok(Self { queue: Queue::Thread(thread), state, downtimes, jobs, lost })
     }
 
     /// Stores excerpts in a directory on the calling thread, without a lock and the list of runs.
     #[cfg(any(test, feature = "test-support"))]
     pub fn inline(dir: StateDir, cap: u64, wall_ahead_ms: u64) -> Self {
-        let queue = Queue::Inline(std::sync::Mutex::new(SegmentWriter::new(dir, cap, wall_ahead_ms)));
-        Self { queue, state: watch::channel(Ok(())).0, downtimes: Vec::new(), jobs: Vec::new() }
+        let writer = SegmentWriter::new(dir, cap, wall_ahead_ms);
+        let lost = writer.lost.clone();
+        let (queue, state) = (Queue::Inline(std::sync::Mutex::new(writer)), watch::channel(Ok(())).0);
+        Self { queue, state, downtimes: Vec::new(), jobs: Vec::new(), lost }
     }
 
     /// When no relay stored the history here before this run, in ms since 1970, oldest first.
@@ -112,6 +116,11 @@ impl Archive {
         self.state.subscribe()
     }
 
+    /// Returns the number of excerpts and jobs that were dropped.
+    pub fn lost(&self) -> u64 {
+        self.lost.get()
+    }
+
     /// Stores an excerpt; while the disk does not keep up, it is dropped.
     pub fn store(&self, excerpt: Excerpt) {
         self.pass(Item::Excerpt(excerpt));
@@ -125,7 +134,9 @@ impl Archive {
     fn pass(&self, item: Item) {
         match &self.queue {
             Queue::Thread(thread) => {
-                if thread.pass(item) == Err(Refused::Full) {
+                let passed = thread.pass(item);
+                self.lost.add(usize::from(passed.is_err()));
+                if passed == Err(Refused::Full) {
                     report(&self.state, Err("the disk is too slow to store the history".into()));
                 }
             }
@@ -164,13 +175,15 @@ pub struct SegmentWriter {
     open: Vec<(Segment, File)>,
     /// Frames that could not be written yet.
     waiting: VecDeque<(Kind, Vec<u8>)>,
+    lost: LossCount,
 }
 
 impl SegmentWriter {
     /// Writes to a directory, which holds at most about `cap` bytes. `wall_ahead_ms` is the time of day minus the
     /// relay's clock.
     pub fn new(dir: StateDir, cap: u64, wall_ahead_ms: u64) -> Self {
-        Self { dir, cap, wall_ahead_ms, open: Vec::new(), waiting: VecDeque::new() }
+        let (open, waiting, lost) = Default::default();
+        Self { dir, cap, wall_ahead_ms, open, waiting, lost }
     }
 
     fn run(&mut self, items: &Items<Item>, state: &watch::Sender<Storing>, mut runs: Runs, watches: &str) {
@@ -203,6 +216,7 @@ impl SegmentWriter {
             Item::Excerpt(excerpt) => self.store(excerpt, wall_ms),
             Item::Ended(ended) => {
                 let stored = ended::store(self.dir.path(), watches, self.wall_ahead_ms, *ended);
+                self.lost.add(usize::from(stored.is_err()));
                 ended::trim(self.dir.path(), self.cap, wall_ms);
                 stored
             }
@@ -228,6 +242,7 @@ impl SegmentWriter {
         let kind = Kind::of(excerpt.step_ms);
         let payload = encode(excerpt, self.wall_ahead_ms)?;
         if payload.len() > MAX_PAYLOAD {
+            self.lost.add(1);
             return Err(io::Error::other("the history of a minute is too large to be stored"));
         }
         let mut bytes = Vec::with_capacity(payload.len() + 8);
@@ -235,6 +250,7 @@ impl SegmentWriter {
         self.waiting.push_back((kind, bytes));
         while self.waiting.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() > MAX_WAITING {
             self.waiting.pop_front();
+            self.lost.add(1);
         }
         while let Some((kind, bytes)) = self.waiting.pop_front() {
             if let Err(error) = self.append(kind, &bytes, wall_ms) {

@@ -6,11 +6,15 @@ use super::*;
 
 /// A worker with a database of its own, and where it passes on what is stored.
 fn worker() -> (Worker, oneshot::Receiver<Restored>) {
+    worker_of(&halted(REQUESTS).0)
+}
+
+fn worker_of(store: &JobStore) -> (Worker, oneshot::Receiver<Restored>) {
     let (restored, receiver) = oneshot::channel();
     let origin = Origin { cluster: "hpc".into(), host: "login1".into() };
     let pass_on = |stored| restored.send(stored).unwrap();
     let problem = watch::channel(None).0;
-    let mut worker = Worker::new(Place::Memory, origin, pass_on, Arc::default(), Arc::default(), problem);
+    let mut worker = Worker::new(Place::Memory, origin, pass_on, store, problem);
     worker.database = Some(Database::in_memory().unwrap());
     (worker, receiver)
 }
@@ -73,11 +77,30 @@ fn notes_beyond_what_may_wait_stay_with_their_sender() {
     assert!(store.save_notes(changes(MAX_WAITING_NOTES)).is_ok());
     assert_eq!(store.save_notes(changes(2)).unwrap_err(), changes(2));
     // Written, they make room.
-    let (mut worker, _restored) = worker();
-    worker.note_count = store.waiting_notes.clone();
+    let (mut worker, _restored) = worker_of(&store);
     let Ok(Request::SaveNotes { changes: waiting, .. }) = receiver.try_recv() else { panic!("as above") };
     worker.waiting_notes = waiting;
     worker.write();
     assert!(store.save_notes(changes(2)).is_ok());
     assert_eq!(store.waiting_notes.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn running_jobs_displace_no_ended_one_while_the_disk_fails_and_lost_ones_are_counted() {
+    let (store, _requests) = halted(REQUESTS);
+    let (mut worker, _restored) = worker_of(&store);
+    worker.add(vec![record(1, true)]);
+    // Each minute, for hours.
+    (0..1_000).for_each(|_| worker.add((2..102).map(|job| record(job, false)).collect()));
+    assert_eq!((worker.waiting.len(), store.lost()), (101, 0));
+    let most = u32::try_from(MAX_WAITING).unwrap();
+    worker.add((1_000..1_000 + most).map(|job| record(job, true)).collect());
+    assert_eq!(
+        (worker.waiting.len(), store.lost()),
+        (MAX_WAITING, 1),
+        "of a running job, nothing is lost yet"
+    );
+    worker.write();
+    worker.add(vec![record(1, true)]);
+    assert_eq!((worker.waiting.len(), store.lost()), (1, 1));
 }

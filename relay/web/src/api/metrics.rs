@@ -50,6 +50,7 @@ async fn relay_metrics(web: &WebState, picture: &Picture, wall_ahead_ms: i64) ->
         },
         started_at: Some(moment(CLOCK_STARTS_AT_MS)),
         probes: web.hub.probe_usages().await.unwrap_or_default(),
+        losses: web.hub.losses().await.unwrap_or_default(),
         notifications: web.notifications.list(),
         remote_write: web.remote_write.as_ref().map(RemoteWriteCounts::status),
     }

@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use nodeglass_api::Losses;
 use nodeglass_protocol::Picture;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::ServerMessage;
@@ -18,20 +19,29 @@ use tokio::time::timeout;
 /// Time limit for an answer of the event loop.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Returns the status of the relay itself: connections, the age of SLURM's data, coalesced frames, CPU and memory of
-/// relay and probes; for the owner and tokens.
+/// Returns the status of the relay itself: connections, the age of SLURM's data, what was lost, CPU and memory of relay
+/// and probes; for the owner and tokens.
 #[utoipa::path(get, path = "/status", tag = "relay", operation_id = "status",
     responses((status = 200, body = StatusReport)))]
 pub async fn status(State(web): State<WebState>, _: Reader) -> Result<Json<StatusReport>, Problem> {
     let picture = owners_overview(&web).await?;
     let now_ms = web.about.clock.now_ms();
     let probes = web.hub.probe_usages().await.ok_or_else(Problem::shutting_down)?;
+    let Losses { connections, unstored } = web.hub.losses().await.ok_or_else(Problem::shutting_down)?;
     let own_load = web.hub.own_load().await.ok_or_else(Problem::shutting_down)?;
     let report = StatusReport::new(web.about.build.clone(), &picture, ProcessStatus::read(), probes, now_ms);
     let slow_sampling = own_load.slower_sampling.clone().or(report.slow_sampling);
     let notifications = web.notifications.list();
     let remote_write = web.remote_write.as_ref().map(RemoteWriteCounts::status);
-    Ok(Json(StatusReport { notifications, remote_write, slow_sampling, own_load, ..report }))
+    Ok(Json(StatusReport {
+        notifications,
+        remote_write,
+        slow_sampling,
+        own_load,
+        connections,
+        unstored,
+        ..report
+    }))
 }
 
 /// Whether the relay is ready: its list of jobs is known, and not older than it should be. Without authentication, so

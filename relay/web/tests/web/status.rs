@@ -1,7 +1,7 @@
 //! `GET /status` states how the relay is doing, to its owner only.
 
 use crate::harness::TestRelay;
-use nodeglass_fleet::{Event, Fleet, Host, NodeEvent};
+use nodeglass_fleet::{Event, Fleet, Host, NodeEvent, RefusalCause};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::LauncherStatus;
@@ -13,6 +13,7 @@ fn fleet() -> Fleet {
     let mut fleet = Fleet::new();
     let launcher = LauncherStatus { name: "openssh".into(), reason: Some("n1 is behind a jump host".into()) };
     let refused = NodeEvent::Refused {
+        cause: RefusalCause::Node,
         why: "the host key of n2 has changed".into(),
         advice: "ask the administrators".into(),
     };
@@ -24,7 +25,8 @@ fn fleet() -> Fleet {
         Event::Hosts { hosts, notices: vec!["hosts.txt:4: gpu1 is listed in hosts.txt:1 already".into()] },
         Event::Node(n1, NodeEvent::Connecting { failures: 0 }),
         Event::Node(n4.clone(), NodeEvent::Line(Box::new(ProbeLine::Sample(Box::new(sample)).into()))),
-        Event::Node(n4, NodeEvent::Line(Box::new(ProbeLine::<Sample>::Usage(usage).into()))),
+        Event::Node(n4.clone(), NodeEvent::Line(Box::new(ProbeLine::<Sample>::Usage(usage).into()))),
+        Event::Node(n4, NodeEvent::Lost { lines: 2, sample: "{".into() }),
         Event::Node(n2, refused),
         Event::Node(n3, down),
         Event::JobsFailed { why: "squeue did not respond within 10 s".into(), retry_at_ms: 0 },
@@ -65,6 +67,14 @@ async fn the_status_states_launcher_connections_and_slurm_with_reasons() {
     let probe = serde_json::json!({ "node": "n4", "cpu_ms": 5_210, "rss_bytes": 9 << 20 });
     let probes = serde_json::json!({ "cpu_ms": 5_210, "rss_bytes": 9 << 20, "each": [probe] });
     assert_eq!(status["probes"], probes);
+    let connections = status["connections"].as_array().unwrap();
+    let nodes: Vec<_> = connections.iter().map(|of| (&of["node"], &of["attempts"])).collect();
+    assert_eq!(nodes.len(), 4);
+    assert_eq!(nodes[0], (&"n1".into(), &0.into()), "its attempt has not ended");
+    assert_eq!(connections[3]["unreadable_lines"], 2, "{status}");
+    assert_eq!(connections[3]["lost_samples"], 0);
+    let unstored = serde_json::json!({ "history": 0, "jobs": 0, "audit": 0, "recording": 0 });
+    assert_eq!(status["unstored"], unstored);
     assert_eq!(status["slurm"]["state"], "stale");
     assert_eq!(status["slurm"]["reason"], "squeue did not respond within 10 s");
     assert_eq!(status["slurm"]["age_s"], serde_json::Value::Null);

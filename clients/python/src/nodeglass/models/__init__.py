@@ -66,6 +66,7 @@ from .reports import (
 from .status import (
     AutoExit,
     ChannelStatus,
+    ConnectionLosses,
     FrameStatus,
     LateNode,
     LauncherStatus,
@@ -76,6 +77,7 @@ from .status import (
     RemoteWriteStatus,
     StatusReport,
     Unreachable,
+    UnstoredRecords,
 )
 
 __all__ = [
@@ -87,6 +89,7 @@ __all__ = [
     "Capture",
     "CaptureGroup",
     "ChannelStatus",
+    "ConnectionLosses",
     "ContainerInfo",
     "Cost",
     "Driver",
@@ -141,6 +144,7 @@ __all__ = [
     "Throttled",
     "Totals",
     "Unreachable",
+    "UnstoredRecords",
     "Usage",
     "UsageSums",
     "WastedBefore",

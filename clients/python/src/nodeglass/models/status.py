@@ -8,6 +8,28 @@ from typing import Any, Dict, List, Optional
 
 
 @dataclass(frozen=True)
+class ConnectionLosses:
+    """Losses of the connections to a node since the relay began to watch it."""
+
+    attempts: int
+    """Number of attempts to start a probe, including the one that succeeded."""
+
+    lost_samples: int
+    """Number of samples that the probe took, and that neither arrived nor were recovered after an
+    interruption. Samples of a probe that ended without a successor are not known.
+    """
+
+    node: str
+    """The node."""
+
+    unreadable_lines: int
+    """Number of lines of the probe that could not be read."""
+
+    job: Optional[int] = None
+    """The job in which the probe runs, if it runs beside the node's own."""
+
+
+@dataclass(frozen=True)
 class FrameStatus:
     """Frames for pages and other viewers."""
 
@@ -197,6 +219,25 @@ class Unreachable:
 
 
 @dataclass(frozen=True)
+class UnstoredRecords:
+    """Number of records since the relay's start that could not be stored, because the disk failed or was
+    too slow.
+    """
+
+    audit: int
+    """Entries of the audit log."""
+
+    history: int
+    """Parts of the history, of about a minute each, and last pictures of ended jobs."""
+
+    jobs: int
+    """Sums of what ended jobs used."""
+
+    recording: int
+    """Events of the recording."""
+
+
+@dataclass(frozen=True)
 class StatusReport:
     """The response of `GET /status`. Ages and durations are in s."""
 
@@ -215,8 +256,14 @@ class StatusReport:
     process: ProcessStatus
     """CPU and memory of the relay."""
 
+    unstored: UnstoredRecords
+    """Number of records that could not be stored."""
+
     uptime_s: int
     """Time since the relay started."""
+
+    connections: List[ConnectionLosses] = field(default_factory=list)
+    """Attempts to connect to each node, and what was lost on its connections, by node."""
 
     late: List[LateNode] = field(default_factory=list)
     """Nodes with a connection whose samples are overdue."""
