@@ -224,15 +224,17 @@ pub fn names(jobs: &[Job]) -> impl Iterator<Item = NamedJob<'_>> {
 pub fn fold<'a>(findings: Vec<&'a Finding>, jobs: impl IntoIterator<Item = NamedJob<'a>>) -> Vec<Folded<'a>> {
     let (failed, rest): (Vec<_>, Vec<_>) =
         findings.into_iter().partition(|finding| finding.kind == FindingKind::Failed);
+    let is_unreachable = |kind| matches!(kind, FindingKind::NodeUnreachable | FindingKind::LoginRefused);
     let (unreachable, rest): (Vec<_>, Vec<_>) =
-        rest.into_iter().partition(|finding| finding.kind == FindingKind::NodeUnreachable);
+        rest.into_iter().partition(|finding| is_unreachable(finding.kind));
     let mut folded = fold_clocks(rest);
     folded.extend(fold_nodes(unreachable));
     folded.extend(fold_failures(failed, jobs));
     folded
 }
 
-/// Folds nodes of the same jobs that cannot be reached in the same way.
+/// Folds nodes of the same jobs that cannot be reached in the same way, and all nodes to which the user cannot log in: these
+/// have one cause.
 fn fold_nodes(findings: Vec<&Finding>) -> Vec<Folded<'_>> {
     let mut listed = Vec::new();
     let mut groups: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
@@ -240,15 +242,17 @@ fn fold_nodes(findings: Vec<&Finding>) -> Vec<Folded<'_>> {
         match finding.nodes.as_slice() {
             [node] => {
                 let of_any = finding.title.as_str().replacen(node.as_str(), "", 1);
-                groups.entry((&finding.jobs, of_any)).or_default().push(finding);
+                let jobs = (finding.kind != FindingKind::LoginRefused).then_some(&finding.jobs);
+                groups.entry((jobs, of_any)).or_default().push(finding);
             }
             _ => listed.push(Folded::alone(finding)),
         }
     }
-    for mut findings in groups.into_values() {
+    for ((jobs, _), mut findings) in groups {
         findings.sort_by(|a, b| a.nodes.cmp(&b.nodes));
+        let least = if jobs.is_some() { MIN_NODES } else { 2 };
         match findings.split_first() {
-            Some((first, others)) if findings.len() >= MIN_NODES => {
+            Some((first, others)) if findings.len() >= least => {
                 let nodes = findings.iter().flat_map(|finding| &finding.nodes).collect();
                 listed.push(Folded { others: others.to_vec(), nodes, ..Folded::alone(first) });
             }
@@ -435,6 +439,37 @@ mod tests {
         let folded = fold(of_two_jobs.iter().collect(), []);
         assert_eq!(folded.len(), 3, "{folded:?}");
         assert!(folded.iter().any(|entry| entry.title() == "n2 cannot be reached"));
+    }
+
+    #[test]
+    fn f32_nodes_that_refuse_the_login_and_those_not_tried_are_one_entry_for_all_jobs() {
+        let refused = |node: &str, job: u32, why: &str| Finding {
+            key: format!("login_refused/{node}").as_str().into(),
+            kind: FindingKind::LoginRefused,
+            nodes: vec![NodeName::new(node).unwrap()],
+            title: format!("{node} cannot be logged in to").as_str().into(),
+            evidence: vec![why.into()],
+            ..failed(job, 1_000, &format!("{node} without login"))
+        };
+        let down = Finding { kind: FindingKind::NodeUnreachable, ..refused("n9", 2, "no route") };
+        let found = [
+            refused("n1", 1, "n1 did not accept your key"),
+            refused("n2", 2, "n2 did not accept your key"),
+            refused("n3", 3, "not tried, because 3 other nodes refused the login"),
+            down,
+        ];
+        let folded = fold(found.iter().collect(), []);
+        let [entry, other] = folded.as_slice() else { panic!("{folded:?}") };
+        assert_eq!(
+            (entry.title(), entry.reason()),
+            ("3 nodes cannot be logged in to".into(), "3 nodes without login".into())
+        );
+        assert_eq!((entry.jobs(), entry.nodes().len()), (vec![JobId(1), JobId(2), JobId(3)], 3));
+        assert_eq!(entry.evidence(|job| job.to_string()), ["on n1, n2, n3", "n1 did not accept your key"]);
+        assert_eq!(other.finding.kind, FindingKind::NodeUnreachable, "it has a cause of its own");
+        let two = fold(found[1..3].iter().collect(), []);
+        assert_eq!(two.len(), 1, "{two:?}");
+        assert_eq!(fold(found[..1].iter().collect(), [])[0].title(), "n1 cannot be logged in to");
     }
 
     #[test]

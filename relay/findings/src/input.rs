@@ -36,6 +36,8 @@ pub struct DetectorInput<'a> {
     pub now: Now,
     /// The hosts that are watched whether or not a job runs there.
     pub hosts: Option<&'a BTreeSet<NodeName>>,
+    /// The nodes to which the user cannot log in, for a reason that is the same for all of them.
+    pub refused_logins: Option<&'a BTreeSet<NodeName>>,
     /// Jobs that hung lately, by this relay or an earlier one.
     pub hung: Option<&'a BTreeMap<JobId, u64>>,
     /// The rows for which rules hold.
@@ -110,6 +112,7 @@ impl<'a> DetectorInput<'a> {
             thresholds,
             now,
             hosts: None,
+            refused_logins: None,
             hung: None,
             held: None,
             tracker: None,

@@ -50,6 +50,8 @@ pub struct Findings {
     silences: Vec<Silence>,
     /// The hosts that are watched whether or not a job runs there.
     hosts: BTreeSet<NodeName>,
+    /// The nodes to which the user cannot log in, for a reason that is the same for all of them.
+    refused_logins: BTreeSet<NodeName>,
     tracker: Tracker,
     captures: Captures,
     /// Number of the newest step that was examined.
@@ -93,6 +95,12 @@ impl Findings {
     pub fn set_hosts(&mut self, hosts: BTreeSet<NodeName>) {
         self.hosts = hosts;
         self.is_due = true;
+    }
+
+    /// Replaces the nodes to which the user cannot log in, for a reason that is the same for all of them, such as a ticket
+    /// that has expired.
+    pub fn set_refused_logins(&mut self, nodes: BTreeSet<NodeName>) {
+        self.refused_logins = nodes;
     }
 
     /// Replaces what is silenced; the list changes at once.
@@ -158,7 +166,7 @@ impl Findings {
         let mut input =
             DetectorInput::new(user, jobs, &nodes, &self.series, &self.logs, &self.thresholds, now);
         (input.hosts, input.hung, input.held) = (Some(&self.hosts), Some(&self.hung), Some(&self.held));
-        input.tracker = Some(&self.tracker);
+        (input.tracker, input.refused_logins) = (Some(&self.tracker), Some(&self.refused_logins));
         let mut detections = detect::all(&input);
         self.ignore_hangs(&mut detections, jobs, now_ms);
         detections.seen.retain(|seen| !self.thresholds.off.contains(&seen.kind));

@@ -124,6 +124,8 @@ impl Fleet {
         }
         self.history.tick(now_ms);
         let is_due = self.changes.jobs || self.changes.nodes.values().any(NodeChanges::may_be_fault);
+        let refusing = self.nodes.iter().filter(|(_, node)| node.refuses_login());
+        self.findings.set_refused_logins(refusing.map(|(name, _)| name.clone()).collect());
         let (user, jobs) = (self.user.as_str(), self.jobs.list());
         let nodes = self.nodes.values().map(Node::picture);
         let now = Now { relay_ms: now_ms, wall_ahead_ms: self.wall_ahead_ms };

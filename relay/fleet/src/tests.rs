@@ -494,3 +494,59 @@ fn what_a_probe_uses_is_known_while_it_is_connected_and_is_no_change_for_pages()
     line(&mut fleet, "n1", hello("n1", &[0]), 63_000);
     assert_eq!(known(&fleet), [], "another probe starts at zero");
 }
+
+#[test]
+fn f05_losses_of_a_node_are_counted_while_it_is_watched() {
+    let mut fleet = Fleet::new();
+    jobs(&mut fleet, vec![job(1, &[("n1", &[0])])], 0);
+    let connect = |fleet: &mut Fleet, now_ms| {
+        fleet.handle(Event::Node(name("n1"), NodeEvent::Connecting { failures: 0 }), now_ms);
+        line(fleet, "n1", hello("n1", &[0]), now_ms);
+    };
+    connect(&mut fleet, 0);
+    line(&mut fleet, "n1", sample(1, &[10]), 1_000);
+    connect(&mut fleet, 5_000);
+    line(&mut fleet, "n1", sample(5, &[10]), 5_000);
+    line(&mut fleet, "n1", replay(3, &[10]), 5_000);
+    let known = |fleet: &Fleet| {
+        fleet.connection_counts().map(|(node, job, counts)| (node.clone(), job, counts)).collect::<Vec<_>>()
+    };
+    let counts = ConnectionCounts { attempts: 2, ..ConnectionCounts::default() };
+    assert_eq!(known(&fleet), [(name("n1"), None, counts)]);
+    line(&mut fleet, "n1", sample(6, &[10]), 35_000);
+    fleet.handle(Event::Tick, 35_500);
+    assert_eq!(known(&fleet)[0].2, ConnectionCounts { lost_samples: 2, ..counts });
+    jobs(&mut fleet, vec![], 36_000);
+    assert_eq!(known(&fleet), [], "series of nodes that are gone would grow without end");
+}
+
+#[test]
+fn f32_refused_logins_are_one_entry_for_all_jobs_until_a_login_succeeds() {
+    let mut fleet = Fleet::new();
+    fleet.use_jobs_of("alice".into());
+    jobs(&mut fleet, vec![job(1, &[("n1", &[0])]), job(2, &[("n2", &[0]), ("n3", &[0]), ("n4", &[0])])], 0);
+    let refuse = |fleet: &mut Fleet, node: &str, cause, why: &str| {
+        let refused = NodeEvent::Refused { cause, why: why.into(), advice: "load a key".into() };
+        fleet.handle(Event::Node(name(node), refused), 20_000);
+    };
+    refuse(&mut fleet, "n1", RefusalCause::Login, "n1 did not accept your key");
+    refuse(&mut fleet, "n2", RefusalCause::Login, "n2 did not accept your key");
+    refuse(&mut fleet, "n3", RefusalCause::OtherNodes, "not tried, because 2 other nodes refused the login");
+    refuse(&mut fleet, "n4", RefusalCause::Node, "the host key of n4 has changed");
+    fleet.handle(Event::Tick, 21_000);
+    let entries = |fleet: &Fleet| -> Vec<(String, usize)> {
+        let active = fleet.findings().iter().filter(|finding| finding.is_active()).collect();
+        let folded = nodeglass_rules::attention::fold(active, []);
+        folded.iter().map(|entry| (entry.title(), entry.jobs().len())).collect()
+    };
+    let other = ("n4 refused the connection".to_owned(), 1);
+    let mut found = entries(&fleet);
+    found.sort();
+    assert_eq!(found, [("3 nodes cannot be logged in to".to_owned(), 2), other.clone()]);
+    for node in ["n1", "n2", "n3"] {
+        fleet.handle(Event::Node(name(node), NodeEvent::Connecting { failures: 0 }), 30_000);
+        line(&mut fleet, node, hello(node, &[0]), 30_000);
+    }
+    fleet.handle(Event::Tick, 33_000);
+    assert_eq!(entries(&fleet), [other]);
+}

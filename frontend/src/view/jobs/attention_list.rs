@@ -85,7 +85,9 @@ type Items = (Memo<Arc<Vec<Entry>>>, Memo<Arc<Vec<Item>>>, Memo<Arc<Vec<Item>>>)
 /// Returns the items that affect a node, of any job; not how jobs ended there.
 fn of_node(attention: &Attention, node: NodeName) -> Items {
     // The notice of the node states these, with the way to try again.
-    let is_stated = |item: &Item| matches!(item.kind, FindingKind::NodeUnreachable | FindingKind::NoGpu);
+    let is_stated = |item: &Item| {
+        matches!(item.kind, FindingKind::NodeUnreachable | FindingKind::LoginRefused | FindingKind::NoGpu)
+    };
     let affects = move |item: &Item| !item.is_past && !is_stated(item) && item.nodes.contains(&node);
     let of_node = |items: Memo<Arc<Vec<Item>>>| {
         let affects = affects.clone();

@@ -336,6 +336,12 @@ kinds! {
             follows it",
         meaning: "The rule states it.",
         advice: "See the text of the rule" }
+    LoginRefused { name: "login_refused", label: "login refused", severity: Error, is: [OfNode, PrivateEvidence],
+        confirm_s: 0, clear_s: 0, found_within_s: 30,
+        condition: "the node does not accept your keys or ticket, or is not tried because three others refused them",
+        meaning: "The SSH agent is gone, the ticket has expired, or the key is not accepted; for the same reason on all of \
+            these nodes.",
+        advice: "Load the key or renew the ticket; the relay then tries again by itself" }
 }
 
 impl FindingKind {

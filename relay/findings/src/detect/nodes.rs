@@ -26,7 +26,8 @@ pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
         }
         if matches!(node.head.link, Link::Connecting { failures: 1.. }) {
             // Another attempt says nothing new of why the last one failed.
-            found.unknown(&[FindingKind::NodeUnreachable], &node.name.to_string());
+            let kinds = [FindingKind::NodeUnreachable, FindingKind::LoginRefused];
+            found.unknown(&kinds, &node.name.to_string());
         }
         let mut problems: Vec<Detection> = link(input, node, jobs).into_iter().collect();
         if input.is_current(node) {
@@ -79,8 +80,16 @@ fn link(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job]) -> Option<
             None
         }
         Link::Refused { reason, advice } => {
-            let refused =
-                unreachable(format!("{name} refused the connection"), format!("{name} refuses connections"));
+            let refused = match input.refused_logins.is_some_and(|nodes| nodes.contains(name)) {
+                true => Detection {
+                    kind: FindingKind::LoginRefused,
+                    ..unreachable(format!("{name} cannot be logged in to"), format!("{name} without login"))
+                },
+                false => unreachable(
+                    format!("{name} refused the connection"),
+                    format!("{name} refuses connections"),
+                ),
+            };
             let advice = match advice.as_str() {
                 "" => advice_on(name, reason.as_str(), is_of_jobs),
                 advice => text::capitalised(advice),
