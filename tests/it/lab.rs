@@ -15,6 +15,7 @@ mod page;
 mod partition;
 mod recovery;
 mod sharing;
+mod site;
 mod srun;
 
 use anyhow::{Context, Result, bail, ensure};

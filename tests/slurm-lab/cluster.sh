@@ -24,7 +24,7 @@ SPEC=${SPEC:-a100:4}               # GPUs per node, TYPE:COUNT; a list is dealt 
                                    # "a100:4 h100:8 :2 none"   (:2 = two GPUs without a type)
 CPUS=${CPUS:-32}                   # pretended cores per node
 MEM=${MEM:-64000}                  # pretended MiB per node
-USERS=${USERS:-alice:2001 bob:2002 carol:2003}
+USERS=${USERS:-alice:2001 bob:2002 carol:2003 dave:2004 svc:2005}
 CGROUP=${CGROUP:-0}                # 1: proctrack/cgroup (cgroup v1 or hybrid machines)
 CONFINE=${CONFINE:-0}              # 1, with CGROUP=1: a job's processes may open its GPUs only (ConstrainDevices)
 DBD=${DBD:-0}                      # 1: accounting too (apt: slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core)

@@ -97,6 +97,41 @@ impl Client {
         Self::handshake(pipe, link, &link.key, Form::Binary).await
     }
 
+    /// Connects to the relay of a site without a key, as the user of an existing connection; returns the farewell if that
+    /// is nobody.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub async fn identify(pipe: Box<dyn Pipe>, link: &Link, form: Form) -> Result<Result<Self, CloseReason>> {
+        let mut socket = open(link, form, pipe).await?;
+        let (proto, nonce) = (VersionRange::only(LIVE_WIRE), Nonce(random()?));
+        send(&mut socket, form, &ClientMessage::Hello { proto, key: KeyId::Person, nonce }).await?;
+        match receive(&mut socket, form).await? {
+            // It has no session key either.
+            ServerMessage::Welcome(welcome) => {
+                Ok(Ok(Self::welcomed(socket, form, link.key.clone(), *welcome)))
+            }
+            ServerMessage::Bye(close_reason) => Ok(Err(close_reason)),
+            other => bail!("the relay answered the hello with {other:?}"),
+        }
+    }
+
+    fn welcomed(socket: Socket, form: Form, session_key: Key, welcome: Welcome) -> Self {
+        Self {
+            socket,
+            form,
+            session_key,
+            welcome,
+            known: BTreeMap::new(),
+            responses: BTreeMap::new(),
+            ranges: BTreeMap::new(),
+            questions: 0,
+            logs: BTreeMap::new(),
+            received_bytes: 0,
+            missed: 0,
+        }
+    }
+
     async fn handshake(
         pipe: Box<dyn Pipe>,
         link: &Link,
@@ -127,19 +162,9 @@ impl Client {
         ensure!(exchange.accepts_server(key, &code), "the relay does not hold the key");
         send(&mut socket, form, &ClientMessage::Proof { code: exchange.client_code(key) }).await?;
         match receive(&mut socket, form).await? {
-            ServerMessage::Welcome(welcome) => Ok(Ok(Self {
-                socket,
-                form,
-                session_key: exchange.session_key(key),
-                welcome: *welcome,
-                known: BTreeMap::new(),
-                responses: BTreeMap::new(),
-                ranges: BTreeMap::new(),
-                questions: 0,
-                logs: BTreeMap::new(),
-                received_bytes: 0,
-                missed: 0,
-            })),
+            ServerMessage::Welcome(welcome) => {
+                Ok(Ok(Self::welcomed(socket, form, exchange.session_key(key), *welcome)))
+            }
             ServerMessage::Bye(close_reason) => Ok(Err(close_reason)),
             other => bail!("the relay answered the proof with {other:?}"),
         }

@@ -56,7 +56,8 @@ impl Default for LabOptions {
     }
 }
 
-/// A running cluster: hosts `login`, `slurm-ctl` and `gpu-node-01`…, users `alice` (2001), `bob` (2002) and `carol` (2003).
+/// A running cluster: hosts `login`, `slurm-ctl` and `gpu-node-01`…, users `alice` (2001), `bob`, `carol`, `dave` and
+/// `svc` (2005), the account of a service.
 #[derive(Debug)]
 pub struct SlurmLab {
     place: PathBuf,

@@ -220,7 +220,6 @@ pub fn cores_summary(cores: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_protocol::share::HiddenParts;
     use nodeglass_protocol::{Cell, JobId, NodeName};
 
     fn job(used_gib: u32, limit_gib: u32, shm_gib: u32) -> JobUsagePicture {

@@ -16,6 +16,7 @@ mod relay;
 pub mod remote;
 mod remote_write;
 mod signals;
+mod site;
 mod sources;
 mod storage;
 pub mod terminal;

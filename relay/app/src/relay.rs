@@ -3,6 +3,7 @@
 use super::listed_hosts::ListedHosts;
 use super::remote_write::{self, RemoteWrite};
 use super::signals::Signals;
+use super::site;
 use super::sources::{Common, Sources};
 use super::storage::{self, Stored, StoredHistory};
 use super::terminal::Terminal;
@@ -161,10 +162,14 @@ impl Relay {
         let common = Common { config, about, terminal, events, hub, store, shares, poll_trigger };
         let actions = actions(&common, &sources, (probes, plan.clone()), audit.clone(), silences);
         let trust = Trust::new(config.trust_uid.clone());
+        let site = config.site.then(|| site::people(&common, trust.clone(), sources.commands()));
         let authenticator = Authenticator::new(key, trust, common.shares.clone(), tokens);
         let counts = remote_write.as_ref().map(RemoteWrite::counts);
         let long_term = remote_write::long_term(config)?;
-        let web = web(&common, page, actions, audit, authenticator, (notifications, counts, long_term));
+        let web = WebState {
+            site,
+            ..web(&common, page, actions, audit, authenticator, (notifications, counts, long_term))
+        };
         let remote_write = remote_write.map(|remote| tokio::spawn(remote.run(web.clone(), ending.clone())));
         start_tasks(&common, &web, history.unread, !config.no_log_watch && !sources.is_recording());
         let supervisor = sources.run(&common, node_events);
@@ -297,7 +302,7 @@ fn web(
         base: config.base_path(),
         proxies: Arc::new(config.proxies()),
         site: None,
-        assets: Arc::new(Assets::of(page, &config.base_path(), &about.cache_buster, false)),
+        assets: Arc::new(Assets::of(page, &config.base_path(), &about.cache_buster, config.site)),
         notifications,
         remote_write,
         long_term,

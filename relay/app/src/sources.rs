@@ -2,6 +2,7 @@
 
 use super::listed_hosts::{self, ListedHosts};
 use super::polling::{account, follow_others, poll};
+use super::site;
 use super::terminal::Terminal;
 use super::watched::Watched;
 use nodeglass_actions::JobControl;
@@ -113,6 +114,11 @@ impl Sources {
         self.launcher.as_ref().is_some_and(|launcher| launcher.job_launcher().is_some())
     }
 
+    /// Returns the commands of SLURM, if it is a real one.
+    pub(super) fn commands(&self) -> Option<&Commands> {
+        self.commands.as_ref()
+    }
+
     /// Returns the control of a recording by pages.
     pub(super) fn player_control(&self) -> Option<PlayerControl> {
         self.player.as_ref().map(|(_, control)| control.clone())
@@ -168,6 +174,9 @@ impl Sources {
         }
         if let Some(others) = self.others {
             tokio::spawn(follow_others(others, clock, events.clone()));
+        }
+        if let Some(commands) = self.commands.clone().filter(|_| config.site) {
+            tokio::spawn(site::follow_nodes(commands, events.clone()));
         }
         if let Some(commands) = self.commands {
             let queries = AccountingQueries::new(commands);

@@ -64,6 +64,7 @@ impl Watched {
             Watch::Local => Self::ThisMachine(None),
             Watch::Auto => match slurm(config).await? {
                 Ok(slurm) => Self::Jobs(Box::new(slurm), whose(&config.watched_users())),
+                Err(none) if config.site => anyhow::bail!("relay site needs SLURM: {none}"),
                 Err(none) if config.has_hosts() => Self::Hosts(Some(no_jobs(&none, config))),
                 Err(none) => Self::ThisMachine(Some(no_jobs(&none, config))),
             },

@@ -9,7 +9,7 @@ use super::share::ShareArgs;
 use super::{
     AuditArgs, BindAddr, CommandName, CompletionsArgs, Config, ConfigError, DoctorArgs, Effective,
     HistoryCommand, ListJobsArgs, ManArgs, McpArgs, NoteArgs, NotifyArgs, Query, ReportArgs, Requested,
-    ServiceCommand, ServiceSettings, Source, TokenCommand, TopArgs, Unknown, default_file,
+    ServiceCommand, ServiceSettings, Source, TokenCommand, TopArgs, Unknown, default_file, site,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -31,6 +31,13 @@ Examples:
   relay top                           watch in this terminal, without a browser
   relay share create --job 48213      let a teammate watch one job
   ssh -L 8080:127.0.0.1:8080 LOGIN    on your laptop, before you open the link";
+
+/// The end of the help of `relay site`.
+const AFTER_SITE_HELP: &str = "\
+Examples:
+  relay site                                     users connect by ssh -L 8080:127.0.0.1:8080 LOGIN
+  relay site --admin-users root1,root2           these users see all jobs and nodes
+  relay site --trusted-proxy www-data --proxy-user-header X-Forwarded-User --allowed-host gpus.example.org";
 
 /// The command line besides settings.
 #[derive(Parser)]
@@ -113,6 +120,14 @@ enum Sub {
     Query(Query),
     /// Serve an assistant over the Model Context Protocol, on standard input and output
     Mcp(McpArgs),
+    /// Run one relay for all users of a cluster, as an account of its own
+    ///
+    /// Everyone sees their own jobs, without a key: the relay identifies users of this machine by the kernel, and others by a
+    /// proxy that authenticates them (--trusted-proxy, --proxy-user-header). The options of relay --help apply, except for
+    /// those about what to watch. --admin-users NAME,… shows these users everything, --account-visibility shows members of an
+    /// account its jobs. docs/ADMIN.md describes the installation.
+    #[command(after_help = AFTER_SITE_HELP)]
+    Site,
     /// Check SLURM, SSH, the probe and this machine, and suggest fixes
     Doctor(DoctorArgs),
     /// Run the relay as a service of your systemd: install, remove, status
@@ -305,6 +320,13 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
     match cli.subcommand {
         None => {
             let (config, effective) = read_config()?;
+            site::check_own(&config)?;
+            let requested = Requested::new(&config, &effective);
+            Ok(Request::Run { config: Box::new(config), requested, new: cli.new })
+        }
+        Some(Sub::Site) => {
+            let (config, effective) = read_config()?;
+            let config = site::of_site(config)?;
             let requested = Requested::new(&config, &effective);
             Ok(Request::Run { config: Box::new(config), requested, new: cli.new })
         }
@@ -344,6 +366,8 @@ fn command_request(
             Request::Doctor { args, settings, default: Box::new(default_config()?) }
         }
         Sub::Notify(args) => Request::Notify { args, config: Box::new(read_config()?.0) },
+        // `read` has answered it.
+        Sub::Site => return Err(no_such(&["site".to_owned()])),
         Sub::Help(name) => return Err(help(shown(), &checked(name)?).into()),
         Sub::Completions(args) => Request::Print(completions(shown(), args.shell)),
         Sub::Man(ManArgs { out: Some(folder), .. }) => {

@@ -66,6 +66,17 @@ pub enum ConfigError {
     /// A user header without a trusted proxy.
     #[error("--proxy-user-header needs --trusted-proxy: other clients could forge the header")]
     HeaderWithoutProxy,
+    /// The relay of a site watches everything.
+    #[error("relay site watches the jobs and GPU nodes of the whole cluster: omit {0}")]
+    SiteWatches(&'static str),
+    /// The relay of a site as root.
+    #[error(
+        "relay site does not run as root, who may do more than a relay needs: start it as an account of its own"
+    )]
+    SiteAsRoot,
+    /// A setting of a site's relay for a user's.
+    #[error("{0} applies to the relay of a site only: start it by `relay site`, or omit the setting")]
+    OnlyOfSite(&'static str),
     /// A certificate without its key, or a key without its certificate.
     #[error("--tls-cert and --tls-key go together; set both or neither")]
     HalfTls,

@@ -13,11 +13,11 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Find and wait", &["available", "wait-free", "fit", "wait"]),
     ("After a job", &["report", "history", "me", "note", "record"]),
     ("Share", &["link", "share", "token", "mcp", "audit"]),
-    ("Set up and repair", &["doctor", "service", "notify", "retry", "config"]),
+    ("Set up and repair", &["doctor", "service", "site", "notify", "retry", "config"]),
     ("Learn", &["help", "completions", "man"]),
 ];
 /// Commands to which the settings of `relay` apply.
-const WITH_SETTINGS: [&str; 14] = [
+const WITH_SETTINGS: [&str; 15] = [
     "findings",
     "top",
     "list",
@@ -32,6 +32,7 @@ const WITH_SETTINGS: [&str; 14] = [
     "notify",
     "config",
     "service",
+    "site",
 ];
 /// clap's own template, with the commands in groups.
 const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}";

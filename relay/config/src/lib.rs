@@ -22,6 +22,7 @@ mod reports;
 mod requested;
 mod service;
 mod share;
+mod site;
 mod token;
 mod top;
 mod unknown;
@@ -94,6 +95,7 @@ const NOTIFY: &str = "Notifications";
 const FINDINGS: &str = "Findings";
 const ACCESS: &str = "Access";
 const PROXY: &str = "Behind a proxy";
+const SITE: &str = "For a whole site (relay site)";
 const NATS: &str = "Several relays";
 const LOAD: &str = "Load on this machine";
 const LOG: &str = "Log";
@@ -343,6 +345,20 @@ pub struct Config {
     #[arg(value_delimiter = ',', value_parser = value::trusted, help_heading = ACCESS)]
     pub trust_uid: Vec<Trusted>,
 
+    /// Show members of an account its jobs, as slurmdbd lists them; without arguments, paths, logs and notes
+    #[arg(long, env = "NODEGLASS_ACCOUNT_VISIBILITY", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    #[arg(help_heading = SITE)]
+    pub account_visibility: bool,
+
+    /// Show these users all jobs and nodes; without arguments, paths, logs and notes of others
+    #[arg(long, env = "NODEGLASS_ADMIN_USERS", value_name = "NAMES", value_delimiter = ',', value_parser = value::user)]
+    #[arg(help_heading = SITE)]
+    pub admin_users: Vec<String>,
+
+    /// Whether it is the relay of a site: of the command line alone, so that no setting shows a user's relay to others.
+    #[arg(skip)]
+    pub site: bool,
+
     /// Disable actions: signals to processes and job control
     #[arg(long, env = "NODEGLASS_READ_ONLY", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
     #[arg(help_heading = ACCESS)]
@@ -459,6 +475,9 @@ impl Config {
 
     /// Returns whose jobs to watch; empty means the user who runs the relay.
     pub fn watched_users(&self) -> Vec<Who> {
+        if self.site {
+            return vec![Who::All];
+        }
         self.users.iter().cloned().chain(self.user.clone().map(Who::User)).collect()
     }
 

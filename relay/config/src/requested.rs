@@ -79,6 +79,7 @@ fn watched(config: &Config) -> String {
         Watch::Replay(path) => format!("a recording ({})", absolute(&path)),
         Watch::Others(cluster) => format!("what the relays of {cluster} publish"),
         Watch::Local => "this machine".to_owned(),
+        Watch::Auto if config.site => "all SLURM jobs for all users of the site".to_owned(),
         Watch::Auto => format!("{} SLURM jobs", whose(&config.watched_users())),
     }
 }

@@ -81,14 +81,12 @@ const MAX_NODES: usize = 16_384;
 /// Returns the nodes that have GPUs, besides those that do not exist or are turned off.
 pub fn with_gpus(out: &[u8]) -> Vec<NodeName> {
     let text = String::from_utf8_lossy(out);
-    let is_up = |node: &Node<'_>| {
-        let off = ["FUTURE", "POWERED_DOWN", "POWERING_DOWN"];
-        !node
-            .state_text
-            .split('+')
-            .any(|flag| off.contains(&flag.trim_end_matches(['*', '~', '#', '%', '$', '@'])))
-            && !node.state_text.contains(['~', '%'])
+    // Symbols after a state, as of a node that does not respond, are no part of it.
+    let is_off = |flag: &str| {
+        let flag = flag.trim_end_matches(|symbol: char| symbol.is_ascii_punctuation());
+        ["FUTURE", "POWERED_DOWN", "POWERING_DOWN"].contains(&flag)
     };
+    let is_up = |node: &Node<'_>| !node.state_text.split('+').any(is_off);
     let has_gpus =
         |node: &Node<'_>| node.gpus().is_some_and(|gpus| gpus.iter().any(|(_, total, _)| *total > 0));
     let nodes = text.lines().filter_map(Node::new).filter(|node| is_up(node) && has_gpus(node));
@@ -301,6 +299,23 @@ NodeName=m01 Gres=gpu:1g.10gb:7,gpu:h100:2 GresUsed=gpu:1g.10gb:5(IDX:0-4),gpu:h
 NodeName=c01 Gres=(null) GresUsed= State=IDLE Partitions=cpu
 NodeName=u01 Gres=gpu:2(S:0) GresUsed=gpu:(null):1(IDX:1) State=MIXED+PLANNED Partitions=untyped
 ";
+
+    #[test]
+    fn nodes_with_gpus_are_watched_unless_they_are_turned_off() {
+        let names = with_gpus(NODES.as_bytes());
+        let names: Vec<_> = names.iter().map(NodeName::as_str).collect();
+        assert_eq!(names, ["g01", "g03", "g04", "m01", "u01"]);
+        for (state, is_watched) in
+            [("IDLE~", true), ("IDLE+POWERING_DOWN%", false), ("FUTURE", false), ("DOWN*", true)]
+        {
+            let line = format!("NodeName=n1 Gres=gpu:2 State={state} Partitions=gpu");
+            assert_eq!(!with_gpus(line.as_bytes()).is_empty(), is_watched, "{state}");
+        }
+        assert!(
+            with_gpus(b"NodeName=-o/x Gres=gpu:2 State=IDLE\nNodeName= Gres=gpu:2 State=IDLE\n\xff\n")
+                .is_empty()
+        );
+    }
 
     #[test]
     fn nodes_and_gpus_are_counted_by_partition_state_and_type() {

@@ -77,6 +77,8 @@ pub struct TestRelay {
     pub build: String,
     /// What its event loop receives.
     pub events: mpsc::Sender<Event>,
+    /// Its stored jobs.
+    pub store: JobStore,
     /// Requests polls of the job list, which the test has to perform.
     pub polls: PollTrigger,
     shutdown: watch::Sender<bool>,
@@ -207,7 +209,7 @@ impl TestRelay {
             about: Arc::new(About { read_only, report_webhook, ..about(clock, &build, buster) }),
             hub,
             audit,
-            store,
+            store: store.clone(),
             actions,
             authenticator: Arc::new(Authenticator::new(key.clone(), trust, shares, Tokens::new(None))),
             shares: guests,
@@ -223,7 +225,7 @@ impl TestRelay {
         let serving =
             tokio::spawn(nodeglass_web::serve(listeners, nodeglass_web::router(state), proxies, ending));
         let _inputs = Box::new((nodes_tx, plan, requests));
-        Self { addr, key, build, events: events_tx, polls, shutdown, serving, _inputs }
+        Self { addr, key, build, events: events_tx, store, polls, shutdown, serving, _inputs }
     }
 
     /// Ends it and waits until it has.

@@ -470,3 +470,56 @@ async fn t10_a_person_who_is_no_member_any_more_is_disconnected() {
     assert_eq!(bob.close_code().await, Some(1001));
     assert!(!has_job().await);
 }
+
+#[tokio::test]
+async fn t09_the_report_of_a_job_that_left_the_list_is_its_users_and_the_administrators() {
+    let job = |id, user, gpu| Theirs { id, user, account: "acct-ml", node: "node-a", gpu };
+    let jobs = [job(770_001, "alice", 0), job(770_002, "bob", 1)];
+    let mut earlier = fleet(&jobs);
+    let ended = jobs.iter().map(|job| Job {
+        state: JobState::Ended("COMPLETED".into()),
+        ended: Some(3_600),
+        ..job.job()
+    });
+    scene::jobs(&mut earlier, ended.collect(), 4_600_000);
+    let records = earlier.take_finished_records();
+    assert_eq!(records.len(), 2);
+    // The accounts of a stored row may be those of another cluster.
+    let members = Members::from([("alice".into(), ["acct-ml".into()].into())]);
+    let (_sender, followed) = watch::channel(Arc::new(members));
+    let relay = TestRelay::start_site(Fleet::new(), followed).await;
+    assert!(relay.store.save(records).is_none_or(|refused| refused.is_empty()));
+    relay.store.flush().await;
+    for (user, seen) in
+        [("alice", [true, false]), ("bob", [false, true]), ("carol", [false; 2]), ("dave", [true; 2])]
+    {
+        for (job, is_seen) in jobs.iter().zip(seen) {
+            let reply = get(&relay, user, &format!("/api/v1/jobs/{}/report", job.id)).await;
+            assert_eq!(reply.status, if is_seen { 200 } else { 404 }, "{user}: {reply:?}");
+            assert_eq!(reply.body.contains(&job.word("name")), is_seen, "{user}: {reply:?}");
+        }
+        let mut page = page_of(&relay, user, Form::Json).await;
+        page.hello_as_person().await.expect("a welcome");
+        let ids = jobs.iter().map(|job| JobId(job.id)).collect();
+        let bytes = until_report(&mut page, 1, ids).await;
+        let text = String::from_utf8_lossy(&bytes);
+        assert_eq!(jobs.each_ref().map(|job| text.contains(&job.word("name"))), seen, "{user}: {text}");
+    }
+}
+
+/// Requests of one person do not take the time of others.
+#[tokio::test]
+async fn t19_a_person_has_a_budget_and_does_not_use_up_that_of_another() {
+    let relay = alices().await;
+    let mut limited = false;
+    for _ in 0..2_000 {
+        let reply = relay.request("GET /api/v1/snapshot", &[("X-Forwarded-User", "alice")]).await;
+        limited = reply.status == 429;
+        if limited {
+            break;
+        }
+    }
+    assert!(limited, "requests without limit");
+    let reply = relay.request("GET /api/v1/snapshot", &[("X-Forwarded-User", "bob")]).await;
+    assert_eq!(reply.status, 200);
+}

@@ -1,0 +1,67 @@
+//! The parts of a relay of a site: who its people are, and the nodes on which no job runs.
+
+use super::sources::Common;
+use nodeglass_access::people::People;
+use nodeglass_access::trust::Trust;
+use nodeglass_fleet::{Event, Host};
+use nodeglass_protocol::{NodeName, Text};
+use nodeglass_slurm::command::{Client, Commands, Program};
+use nodeglass_slurm::{members, nodes};
+use nodeglass_web::site::Site;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
+
+/// Time between two lists of the nodes, which change rarely.
+const NODES_INTERVAL: Duration = Duration::from_secs(600);
+/// Time to the next one after a failure.
+const NODES_RETRY: Duration = Duration::from_secs(60);
+
+/// Returns the people of the site, and begins to follow the members of accounts if these see the jobs.
+pub(super) fn people(common: &Common<'_>, trust: Trust, commands: Option<&Commands>) -> Arc<Site> {
+    let Common { config, about, terminal, .. } = common;
+    let admins = config.admin_users.iter().map(Text::new).collect();
+    let site = Site::new(People::default(), Arc::new(config.proxies()), trust).with_admins(admins);
+    if !config.account_visibility {
+        return Arc::new(site);
+    }
+    let (Some(commands), Some(cluster)) = (commands, &about.cluster) else {
+        terminal.warn(&"SLURM does not name its cluster, so that --account-visibility shows nothing".into());
+        return Arc::new(site);
+    };
+    let (sender, followed) = watch::channel(Arc::default());
+    let commands = commands.clone().with_limits(members::TIME_LIMIT, members::MAX_BYTES);
+    tokio::spawn(members::follow(commands, cluster.clone(), sender));
+    Arc::new(site.with_members(followed))
+}
+
+/// Watches the nodes with GPUs, also while no job runs there, until the fleet ends.
+pub(super) async fn follow_nodes(mut commands: Commands, events: mpsc::Sender<Event>) {
+    let mut known = BTreeMap::new();
+    loop {
+        let wait = match commands.run(Program::Scontrol, &nodes::args()).await {
+            Ok(output) => {
+                let names = nodes::with_gpus(&output.out);
+                let listed: BTreeMap<NodeName, Host> =
+                    names.into_iter().map(|name| (name, Host::default())).collect();
+                if listed != known {
+                    known.clone_from(&listed);
+                    if events.send(Event::Hosts { hosts: listed, notices: Vec::new() }).await.is_err() {
+                        return;
+                    }
+                }
+                NODES_INTERVAL
+            }
+            Err(error) => {
+                tracing::warn!("{error}; nodes without jobs may be missing");
+                NODES_RETRY
+            }
+        };
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = events.closed() => return,
+        }
+    }
+}
