@@ -24,3 +24,4 @@ mod steady;
 mod storage;
 mod threats;
 mod top;
+mod versions;

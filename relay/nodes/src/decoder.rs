@@ -211,7 +211,10 @@ fn check_version(hello: &Hello) -> Result<(), DecodeError> {
     let VersionRange { min, max } = hello.proto;
     match VersionRange::only(PROBE_WIRE).common(hello.proto) {
         Some(_) => Ok(()),
-        None => Err(DecodeError::Version { theirs: format!("{min}–{max}").into(), ours: PROBE_WIRE }),
+        None => {
+            let theirs = if min == max { min.to_string() } else { format!("{min}–{max}") };
+            Err(DecodeError::Version { theirs: theirs.into(), ours: PROBE_WIRE })
+        }
     }
 }
 
