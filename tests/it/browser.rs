@@ -6,6 +6,7 @@ mod findings;
 mod gallery;
 mod keyboard;
 mod long_table;
+mod many_tabs;
 mod notes;
 mod readings;
 mod reports;
