@@ -1,7 +1,7 @@
 //! Opens files that a user may have replaced by something else: a pipe would block, a device may never end.
 
 use rustix::fs::{FileType, Mode, OFlags, open as open_at};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -49,6 +49,13 @@ pub fn check(file: &File) -> io::Result<()> {
         _ => "a device",
     };
     Err(io::Error::other(format!("it is {is}, not a file")))
+}
+
+/// Returns whether a path still leads to an open file. A user may have deleted it, and what is written to it is lost then.
+pub fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let there = std::fs::symlink_metadata(path).map(identity);
+    file.metadata().map(identity).is_ok_and(|open| there.is_ok_and(|there| there == open))
 }
 
 /// Creates a pipe in a directory, for tests of what opens files.

@@ -80,7 +80,9 @@ impl Runs {
         let Some(run) = self.runs.last_mut() else { return Ok(()) };
         run.last_ms = run.last_ms.max(wall_ms);
         let run = *run;
-        let file = self.file.take().filter(|(_, length)| *length < MAX_BYTES);
+        let is_usable =
+            |(file, length): &(File, u64)| *length < MAX_BYTES && regular_file::is_at(file, &self.path);
+        let file = self.file.take().filter(is_usable);
         let (mut file, length) = file.map_or_else(|| self.rewrite(), Ok)?;
         let frame = frame(run)?;
         file.write_all(&frame)?;

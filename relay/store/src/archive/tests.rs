@@ -165,13 +165,42 @@ async fn f24_a_directory_that_cannot_be_written_is_reported_and_the_relay_lives_
     let mut state = archive.state();
     // A file in the way of the directory, as permissions do not stop root.
     fs::rename(dir.path(), dir.path().with_extension("moved")).unwrap();
+    fs::write(dir.path(), []).unwrap();
     archive.store(excerpt(FIRST..FIRST + 6));
     state.changed().await.unwrap();
     assert!(state.borrow_and_update().is_err());
+    fs::remove_file(dir.path()).unwrap();
     fs::rename(dir.path().with_extension("moved"), dir.path()).unwrap();
     archive.store(excerpt(FIRST + 6..FIRST + 12));
     state.changed().await.unwrap();
     assert!(state.borrow_and_update().is_ok());
+}
+
+#[test]
+fn f24_a_directory_or_a_segment_that_a_user_deletes_is_created_again() {
+    let (_folder, dir) = scratch();
+    let wall_ms = nodeglass_platform::clock::Clock::wall_ms();
+    let archive = Archive::open(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS, "").unwrap();
+    let segment = || segments(dir.path()).ok().and_then(|found| found.into_iter().next());
+    let stored = |slots| {
+        archive.store(excerpt(slots));
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while segment().is_none_or(|segment| segment.bytes <= HEADER as u64) {
+            assert!(std::time::Instant::now() < deadline, "it is not stored");
+            std::thread::yield_now();
+        }
+    };
+    stored(FIRST..FIRST + 6);
+    fs::remove_file(segment().unwrap().path).unwrap();
+    stored(FIRST + 6..FIRST + 12);
+    fs::remove_dir_all(dir.path()).unwrap();
+    stored(FIRST + 12..FIRST + 18);
+    assert!(
+        matches!(Archive::open(dir.clone(), 1 << 30, 0, ""), Err(ArchiveError::Locked(_))),
+        "locked again"
+    );
+    drop(archive);
+    assert_eq!(restored(&dir, wall_ms + 3_600_000).len(), 6, "what was deleted stays so");
 }
 
 /// A job that ended when the clock of its relay read an hour more than at its start.

@@ -23,6 +23,8 @@ use tokio::sync::watch;
 const QUEUE: usize = 32;
 /// Maximum length of the frames that wait while the disk fails, in bytes; the oldest is dropped first.
 const MAX_WAITING: usize = 8 << 20;
+/// Name of the file that the relay which stores holds locked.
+const LOCK: &str = "lock";
 /// Interval of renewing the list of runs; after a crash, a downtime seems to begin that much earlier.
 const RUN_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -76,9 +78,7 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn open(dir: StateDir, cap: u64, wall_ahead_ms: u64, watches: &str) -> Result<Self, ArchiveError> {
-        let lock = regular_file::open(&dir.private_file("lock")?)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| ArchiveError::Locked(dir.path().display().to_string()))?;
+        let lock = DirLock::acquire(dir.clone())?;
         let (state, _) = watch::channel(Ok(()));
         let runs = Runs::begin(&dir, wall_ms());
         let downtimes = runs.downtimes();
@@ -86,8 +86,7 @@ impl Archive {
         let mut writer = SegmentWriter::new(dir, cap, wall_ahead_ms);
         let (reported, watches, lost) = (state.clone(), watches.to_owned(), writer.lost.clone());
         let thread = DiskThread::start("history", QUEUE, move |items| {
-            writer.run(&items, &reported, runs, &watches);
-            drop(lock);
+            writer.run(&items, &reported, lock, runs, &watches);
         })?;
         Ok(Self { queue: Queue::Thread(thread), state, downtimes, jobs, lost })
     }
@@ -165,6 +164,34 @@ fn report(state: &watch::Sender<Storing>, now: Storing) {
     });
 }
 
+/// The lock of a directory, which one relay holds.
+#[derive(Debug)]
+struct DirLock {
+    dir: StateDir,
+    file: File,
+}
+
+impl DirLock {
+    fn acquire(dir: StateDir) -> Result<Self, ArchiveError> {
+        let file = regular_file::open(&dir.private_file(LOCK)?)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| ArchiveError::Locked(dir.path().display().to_string()))?;
+        Ok(Self { dir, file })
+    }
+
+    /// Creates and locks the directory again if a user has deleted it.
+    fn keep(&mut self) -> io::Result<()> {
+        let path = self.dir.path();
+        if regular_file::is_at(&self.file, &path.join(LOCK)) {
+            return Ok(());
+        }
+        let dir = StateDir::at(path).map_err(io::Error::other)?;
+        *self = Self::acquire(dir).map_err(io::Error::other)?;
+        tracing::warn!("the directory of the history was deleted; it is created again");
+        Ok(())
+    }
+}
+
 /// Writes segments on the calling thread.
 #[derive(Debug)]
 pub struct SegmentWriter {
@@ -186,7 +213,14 @@ impl SegmentWriter {
         Self { dir, cap, wall_ahead_ms, open, waiting, lost }
     }
 
-    fn run(&mut self, items: &Items<Item>, state: &watch::Sender<Storing>, mut runs: Runs, watches: &str) {
+    fn run(
+        &mut self,
+        items: &Items<Item>,
+        state: &watch::Sender<Storing>,
+        mut lock: DirLock,
+        mut runs: Runs,
+        watches: &str,
+    ) {
         // The time of day by the relay's clock, which no jump of the system clock moves: what it makes look old must
         // not be deleted.
         let (began, begin_ms) = (Instant::now(), wall_ms());
@@ -197,11 +231,16 @@ impl SegmentWriter {
         loop {
             if recorded.is_none_or(|at| at.elapsed() >= RUN_INTERVAL) {
                 recorded = Some(Instant::now());
+                // An error is that of recording, too.
+                let _ = lock.keep();
                 self.record(state, &mut runs, now_ms());
             }
             match items.recv_timeout(RUN_INTERVAL) {
                 Ok(item) => {
-                    let stored = self.write(item, watches, now_ms());
+                    let stored = match lock.keep() {
+                        Ok(()) => self.write(item, watches, now_ms()),
+                        Err(error) => self.keep_waiting(item).and(Err(error)),
+                    };
                     self.report(state, stored);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -209,6 +248,17 @@ impl SegmentWriter {
             }
         }
         self.record(state, &mut runs, now_ms());
+    }
+
+    /// Keeps an excerpt until it can be written.
+    fn keep_waiting(&mut self, item: Item) -> io::Result<()> {
+        match item {
+            Item::Excerpt(excerpt) => self.push(excerpt),
+            Item::Ended(_) => {
+                self.lost.add(1);
+                Ok(())
+            }
+        }
     }
 
     fn write(&mut self, item: Item, watches: &str, wall_ms: u64) -> io::Result<()> {
@@ -239,6 +289,18 @@ impl SegmentWriter {
     /// # Errors
     /// The disk is full or cannot be written; the excerpt waits for the next call.
     pub fn store(&mut self, excerpt: Excerpt, wall_ms: u64) -> io::Result<()> {
+        self.push(excerpt)?;
+        while let Some((kind, bytes)) = self.waiting.pop_front() {
+            if let Err(error) = self.append(kind, &bytes, wall_ms) {
+                self.waiting.push_front((kind, bytes));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an excerpt to those that wait.
+    fn push(&mut self, excerpt: Excerpt) -> io::Result<()> {
         let kind = Kind::of(excerpt.step_ms);
         let payload = encode(excerpt, self.wall_ahead_ms)?;
         if payload.len() > MAX_PAYLOAD {
@@ -252,21 +314,16 @@ impl SegmentWriter {
             self.waiting.pop_front();
             self.lost.add(1);
         }
-        while let Some((kind, bytes)) = self.waiting.pop_front() {
-            if let Err(error) = self.append(kind, &bytes, wall_ms) {
-                self.waiting.push_front((kind, bytes));
-                return Err(error);
-            }
-        }
         Ok(())
     }
 
     /// Appends a frame, to a new segment if the current one of its kind is long enough at `wall_ms`. After an error, the
     /// segment ends as before.
     fn append(&mut self, kind: Kind, bytes: &[u8], wall_ms: u64) -> io::Result<()> {
-        self.open.retain(|(segment, _)| {
+        self.open.retain(|(segment, file)| {
             let age_ms = u128::from(wall_ms.saturating_sub(segment.wall_ms));
-            segment.kind != kind || age_ms < kind.length().as_millis()
+            let is_usable = age_ms < kind.length().as_millis() && regular_file::is_at(file, &segment.path);
+            segment.kind != kind || is_usable
         });
         if !self.open.iter().any(|(segment, _)| segment.kind == kind) {
             self.trim(wall_ms);
