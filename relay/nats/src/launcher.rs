@@ -1,7 +1,7 @@
 //! Launchers that share probes with other relays.
 
 use super::lease::{Claim, Leases, Standing};
-use super::publisher::Publisher;
+use super::publisher::{ANNOUNCE_DELAY, Publisher, Starting};
 use super::viewer::Viewer;
 use async_trait::async_trait;
 use nodeglass_launch::{JobLauncher, LaunchError, Launcher, LoginState, NodeStream};
@@ -10,10 +10,12 @@ use nodeglass_protocol::{JobId, NodeName, Text};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// Interval of checks whether another relay took a node over.
 const CHECK: Duration = Duration::from_secs(1);
+/// Time from the announcement of a start until the probe is started, in which those of other relays arrive.
+const SETTLE: Duration = ANNOUNCE_DELAY.saturating_mul(3);
 
 /// Runs the probe of a node where this relay holds the lease, and else receives its lines from the relay that does. Without
 /// leases, announcements decide.
@@ -59,6 +61,7 @@ impl Launcher for SharedLauncher {
             }
             Claim::Ours => {}
         }
+        let _starting = self.start_announced(node).await?;
         match self.inner.launch(node).await {
             Ok(stream) => {
                 let (leases, name) = (self.leases.clone(), node.clone());
@@ -82,6 +85,22 @@ impl Launcher for SharedLauncher {
 
     async fn login_state(&self) -> Option<LoginState> {
         self.inner.login_state().await
+    }
+}
+
+impl SharedLauncher {
+    /// Announces the start of a probe. Without leases, another relay may announce the same start: then one gives way.
+    async fn start_announced(&self, node: &NodeName) -> Result<Starting, LaunchError> {
+        let starting = self.publisher.starts(node);
+        if *self.leases.standing().borrow() == Standing::Unleased {
+            sleep(SETTLE).await;
+            if self.leases.is_of_others(node) {
+                self.leases.release(node).await;
+                let why = format!("another relay starts the probe of {node}");
+                return Err(LaunchError::Unreachable { why: why.into() });
+            }
+        }
+        Ok(starting)
     }
 }
 

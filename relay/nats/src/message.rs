@@ -171,7 +171,7 @@ pub(crate) struct Announcement {
     /// Whether it holds leases. A relay without leases gives way to one that holds them.
     #[serde(default)]
     pub(crate) has_leases: bool,
-    /// The nodes on which it runs probes.
+    /// The nodes on which it runs probes, or is starting them.
     pub(crate) nodes: Vec<NodeName>,
 }
 

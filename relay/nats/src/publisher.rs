@@ -10,7 +10,7 @@ use nodeglass_launch::{NodeStream, PIPE_DEPTH};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::version::PROBE_WIRE;
 use nodeglass_protocol::{NodeName, Text};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -19,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 /// Time between two announcements.
 const ANNOUNCE: Duration = Duration::from_secs(2);
 /// Time for which changes are collected before they are announced.
-const ANNOUNCE_DELAY: Duration = Duration::from_millis(200);
+pub(crate) const ANNOUNCE_DELAY: Duration = Duration::from_millis(200);
 /// Capacity of the channel of a tap.
 const COMMANDS: usize = 64;
 /// Maximum number of nodes whose failure is remembered.
@@ -40,6 +40,8 @@ pub(crate) struct Publisher {
 struct Shared {
     /// Running taps.
     taps: BTreeMap<NodeName, mpsc::Sender<Command>>,
+    /// Nodes on which a probe is being started, by the number of attempts.
+    starting: BTreeMap<NodeName, usize>,
     /// Reasons for which other nodes have none.
     failures: HashMap<NodeName, Text>,
     /// Relays that need the jobs.
@@ -48,6 +50,24 @@ struct Shared {
     lists_jobs: bool,
     /// The newest list.
     jobs: Option<Result<Vec<Job>, Text>>,
+}
+
+/// Announces that a probe is being started until it is dropped.
+pub(crate) struct Starting {
+    publisher: Publisher,
+    node: NodeName,
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let mut shared = self.publisher.shared();
+        if let Some(attempts) = shared.starting.get_mut(&self.node) {
+            *attempts -= 1;
+        }
+        shared.starting.retain(|_, attempts| *attempts > 0);
+        drop(shared);
+        self.publisher.changed.notify_one();
+    }
 }
 
 impl Publisher {
@@ -91,6 +111,13 @@ impl Publisher {
             ended();
         });
         NodeStream { stdout: session_stdout, stdin: session_stdin, end: session_end }
+    }
+
+    /// Announces a node whose probe is about to be started.
+    pub(crate) fn starts(&self, node: &NodeName) -> Starting {
+        *self.shared().starting.entry(node.clone()).or_default() += 1;
+        self.changed.notify_one();
+        Starting { publisher: self.clone(), node: node.clone() }
     }
 
     /// Notes why a node has no probe.
@@ -219,7 +246,8 @@ impl Publisher {
             }
             let (has_jobs, nodes) = {
                 let shared = self.shared();
-                (shared.lists_jobs, shared.taps.keys().take(MAX_NODES).cloned().collect())
+                let nodes: BTreeSet<_> = shared.taps.keys().chain(shared.starting.keys()).cloned().collect();
+                (shared.lists_jobs, nodes.into_iter().take(MAX_NODES).collect())
             };
             let announcement = Announcement {
                 relay: self.bus.id,
