@@ -1,5 +1,9 @@
 //! Several relays that share nodes over a real NATS server.
 
+mod outages;
+mod secured;
+mod unleased;
+
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::frame::Form;
@@ -12,6 +16,7 @@ use nodeglass_tests::relay::TestRelay;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 /// A node of the demo on which everything changes with each sample.
@@ -20,7 +25,21 @@ const NODE: &str = "gpu-h05";
 const TAKEOVER_LIMIT: Duration = Duration::from_secs(10);
 
 fn publishing(server: &NatsServer, more: &[&str]) -> Result<TestRelay> {
-    TestRelay::start(&[&["--nats", &server.url(), "--cluster", "demo"], more].concat())
+    relay_of(&server.url(), "demo", more)
+}
+
+/// A relay that watches this machine. Of two probes on it for one cluster and user, the newer replaces the older, so that
+/// each test has a cluster of its own.
+fn local(server: &NatsServer) -> Result<TestRelay> {
+    relay_of(&server.url(), &own_cluster(server), &["--local"])
+}
+
+fn own_cluster(server: &NatsServer) -> String {
+    server.authority().replace(['.', ':'], "-")
+}
+
+fn relay_of(url: &str, cluster: &str, more: &[&str]) -> Result<TestRelay> {
+    TestRelay::start(&[&["--nats", url, "--cluster", cluster], more].concat())
 }
 
 fn viewing(server: &NatsServer) -> Result<TestRelay> {
@@ -127,14 +146,14 @@ async fn what_nobody_watches_is_not_sent() -> Result<()> {
 #[tokio::test]
 async fn when_a_relay_dies_another_one_watches_its_nodes() -> Result<()> {
     let Some(server) = NatsServer::start(&[])? else { return Ok(()) };
-    let first = publishing(&server, &["--local"])?;
+    let first = local(&server)?;
     let topic = Topic::Node(this_machine()?);
     let mut on_first = subscribed(&first, &topic).await?;
     on_first.until(&topic, "a live node", is_live).await?;
-    let second = publishing(&server, &["--local"])?;
+    let second = local(&server)?;
     let mut on_second = subscribed(&second, &topic).await?;
     on_second.until(&topic, "a live node of the other relay", is_live).await?;
-    let probes = |relay: &TestRelay| children(relay.pid());
+    let probes = |relay: &TestRelay| children(relay.pid()).map(|probes| probes.len());
     ensure!(probes(&first)? == 1 && probes(&second)? == 0, "two relays watch one node");
 
     kill_process(Pid::from_raw(first.pid().cast_signed()).context("a pid")?, Signal::KILL)?;
@@ -154,23 +173,26 @@ async fn when_a_relay_dies_another_one_watches_its_nodes() -> Result<()> {
 async fn without_the_server_a_relay_that_knows_of_another_stops_its_probes() -> Result<()> {
     let Some(mut server) = NatsServer::start(&[])? else { return Ok(()) };
     let topic = Topic::Node(this_machine()?);
-    let first = publishing(&server, &["--local"])?;
+    let first = local(&server)?;
     subscribed(&first, &topic).await?.until(&topic, "a live node", is_live).await?;
-    let second = publishing(&server, &["--local"])?;
+    let second = local(&server)?;
     let mut on_second = subscribed(&second, &topic).await?;
     on_second.until(&topic, "a live node of the other relay", is_live).await?;
 
     server.kill()?;
     let start = Instant::now();
-    while children(first.pid())? > 0 {
+    while !children(first.pid())?.is_empty() {
         ensure!(start.elapsed() < TIMEOUT, "the probe goes on although its lease has ended");
-        ensure!(children(second.pid())? == 0, "the other relay cannot know that nobody watches the node");
+        ensure!(
+            children(second.pid())?.is_empty(),
+            "the other relay cannot know that nobody watches the node"
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     server.restart()?;
     on_second.until(&topic, "a node that is not live", |known| !is_live(known)).await?;
     on_second.until(&topic, "a live node again", is_live).await?;
-    let probes = children(first.pid())? + children(second.pid())?;
+    let probes = children(first.pid())?.len() + children(second.pid())?.len();
     ensure!(probes == 1, "{probes} probes on one node");
     Ok(())
 }
@@ -181,16 +203,18 @@ fn this_machine() -> Result<NodeName> {
     Ok(NodeName::new(name)?)
 }
 
-/// Number of probes that a relay runs.
-fn children(pid: u32) -> Result<usize> {
-    let mut probes = 0;
+/// Probes that a relay runs.
+fn children(pid: u32) -> Result<BTreeSet<u32>> {
+    let mut probes = BTreeSet::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
         let children = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
         let is_probe = |child: &&str| {
             let command = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
             command.contains("node-probe")
         };
-        probes += children.split_whitespace().filter(is_probe).count();
+        probes.extend(
+            children.split_whitespace().filter(is_probe).filter_map(|child| child.parse::<u32>().ok()),
+        );
     }
     Ok(probes)
 }
@@ -201,6 +225,7 @@ async fn a_relay_with_wrong_credentials_says_so_and_serves_its_own_nodes() -> Re
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("credentials");
     fs::write(&file, "nodeglass:wrong\n")?;
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o600))?;
     let credentials = file.display().to_string();
     let relay = publishing(&server, &["--demo", "--nats-credentials", &credentials])?;
     let topic = Topic::Node(NodeName::new(NODE)?);

@@ -14,6 +14,8 @@ pub mod machine;
 pub mod metadata;
 pub mod mixed;
 pub mod nats;
+pub mod nats_accounts;
+pub mod nats_proxy;
 pub mod nginx;
 pub mod oracle;
 pub mod other_user;

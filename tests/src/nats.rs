@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A running server with JetStream; it is killed when dropped.
+/// A running server, with JetStream unless stated; it is killed when dropped.
 #[derive(Debug)]
 pub struct NatsServer {
     program: PathBuf,
@@ -30,6 +30,18 @@ impl NatsServer {
     /// # Errors
     /// If it does not start.
     pub fn start(arguments: &[&str]) -> Result<Option<Self>> {
+        Self::start_with(&[&["-js"], arguments].concat())
+    }
+
+    /// Starts one without JetStream on a free port; `None` if it is not installed.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn start_without_jetstream() -> Result<Option<Self>> {
+        Self::start_with(&[])
+    }
+
+    fn start_with(arguments: &[&str]) -> Result<Option<Self>> {
         let Some([program]) = skip::programs(["nats-server"]) else { return Ok(None) };
         let dir = tempfile::tempdir().context("make a folder for nats-server")?;
         let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
@@ -40,7 +52,17 @@ impl NatsServer {
 
     /// Its URL.
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://{}", self.authority())
+    }
+
+    /// Its address, as `host:port`.
+    pub fn authority(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
     }
 
     /// Kills it.
@@ -72,7 +94,7 @@ impl NatsServer {
 
 fn spawn(program: &PathBuf, dir: &TempDir, port: &str, arguments: &[String]) -> Result<Process> {
     let mut command = Command::new(program);
-    command.args(["-a", "127.0.0.1", "-p", port, "-js", "-sd"]).arg(dir.path().join("jetstream"));
+    command.args(["-a", "127.0.0.1", "-p", port, "-sd"]).arg(dir.path().join("jetstream"));
     command.arg("--ports_file_dir").arg(dir.path()).args(arguments);
     Process::start(&mut command)
 }
@@ -139,6 +161,12 @@ impl NatsClient {
     pub fn count(&self, suffix: &str) -> usize {
         let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         messages.iter().filter(|(subject, _)| subject.ends_with(suffix)).count()
+    }
+
+    /// Numbers of messages and of payload bytes so far.
+    pub fn received(&self) -> (usize, usize) {
+        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        (messages.len(), messages.iter().map(|(_, payload)| payload.len()).sum())
     }
 
     /// Waits until `count` messages with such a subject have arrived.

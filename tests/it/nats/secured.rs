@@ -1,0 +1,88 @@
+//! TLS, accounts and credentials.
+
+use super::{NODE, is_live, subscribed, wait_for_text};
+use anyhow::{Context, Result, ensure};
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::picture::JobsHealth;
+use nodeglass_tests::client::Known;
+use nodeglass_tests::nats::NatsServer;
+use nodeglass_tests::nats_accounts::NatsAccounts;
+use nodeglass_tests::relay::TestRelay;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Writes a certificate of 127.0.0.1 and its key; returns their paths.
+fn certificate(folder: &Path, name: &str) -> Result<[String; 2]> {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+    let paths = ["pem", "key"].map(|ending| folder.join(name).with_extension(ending));
+    fs::write(&paths[0], made.cert.pem())?;
+    fs::write(&paths[1], made.signing_key.serialize_pem())?;
+    Ok(paths.map(|path| path.display().to_string()))
+}
+
+#[tokio::test]
+async fn relays_share_nodes_over_tls_and_refuse_a_server_of_another_authority() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let [cert, key] = certificate(folder.path(), "server")?;
+    let [other, _] = certificate(folder.path(), "other")?;
+    let Some(server) = NatsServer::start(&["--tls", "--tlscert", &cert, "--tlskey", &key])? else {
+        return Ok(());
+    };
+    let url = server.url().replace("nats://", "tls://");
+    let relay = |ca: &str, more: &[&str]| {
+        TestRelay::start(&[&["--nats", &url, "--nats-ca", ca, "--cluster", "demo"], more].concat())
+    };
+    let topic = Topic::Node(NodeName::new(NODE)?);
+    let publisher = relay(&cert, &["--demo"])?;
+    subscribed(&publisher, &topic).await?.until(&topic, "a live node", is_live).await?;
+    let viewer = relay(&cert, &["--view-only"])?;
+    subscribed(&viewer, &topic).await?.until(&topic, "a live node over TLS", is_live).await?;
+
+    let refusing = relay(&other, &["--demo"])?;
+    subscribed(&refusing, &topic).await?.until(&topic, "a live node without NATS", is_live).await?;
+    wait_for_text(&refusing, &format!("no connection to NATS at {url}"))?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn accounts_separate_relays_whose_credentials_are_files_of_nsc() -> Result<()> {
+    let accounts = NatsAccounts::create(&["ours", "theirs"])?;
+    let Some(server) = NatsServer::start(&["-c", accounts.config()?])? else { return Ok(()) };
+    let relay = |account: &str, more: &[&str]| {
+        let credentials = accounts.credentials(account);
+        let nats = ["--nats", &server.url(), "--nats-credentials", &credentials, "--cluster", "demo"];
+        TestRelay::start(&[&nats, more].concat())
+    };
+    let topic = Topic::Node(NodeName::new(NODE)?);
+    let publisher = relay("ours", &["--demo"])?;
+    subscribed(&publisher, &topic).await?.until(&topic, "a live node", is_live).await?;
+    let viewer = relay("ours", &["--view-only"])?;
+    subscribed(&viewer, &topic).await?.until(&topic, "a live node over NATS", is_live).await?;
+    ensure!(!publisher.output().text().contains("gives no leases"), "{}", publisher.output().text());
+
+    let foreign = relay("theirs", &["--view-only"])?;
+    let sees_nobody = |known: &Known| {
+        let JobsHealth::Stale { reason, .. } = &known.picture.relay.jobs else { return false };
+        reason.as_str().contains("no relay publishes the cluster demo over NATS")
+    };
+    let mut on_foreign = subscribed(&foreign, &topic).await?;
+    let overview = on_foreign.until(&Topic::Overview, "no publisher", sees_nobody).await?;
+    ensure!(overview.nodes.is_empty() && overview.jobs.is_empty(), "the other account's: {overview:?}");
+    Ok(())
+}
+
+#[test]
+fn credentials_that_others_can_read_are_refused_at_the_start() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("credentials");
+    fs::write(&file, "nodeglass:hunter2\n")?;
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o644))?;
+    let credentials = file.display().to_string();
+    let nats = ["--nats", "nats://127.0.0.1:1", "--nats-credentials", &credentials, "--demo"];
+    let error = TestRelay::start(&nats).err().context("it starts")?.to_string();
+    ensure!(error.contains("--nats-credentials: ") && error.contains("run `chmod 600` on it"), "{error}");
+    ensure!(!error.contains("hunter2"), "{error}");
+    Ok(())
+}
