@@ -32,7 +32,7 @@ pub struct Person {
     pub name: Text,
 }
 
-/// What is known of a person before the lookup.
+/// A person before the lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Question {
     /// The uid, which the kernel states.
@@ -164,7 +164,7 @@ mod tests {
             counted.fetch_add(1, Ordering::Relaxed);
             (*question == Question::Uid(2_001)).then(alice)
         });
-        let mut count = async |uid| {
+        let count = async |uid| {
             people.find(Question::Uid(uid)).await;
             calls.load(Ordering::Relaxed)
         };

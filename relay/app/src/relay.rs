@@ -162,7 +162,7 @@ impl Relay {
         let common = Common { config, about, terminal, events, hub, store, shares, poll_trigger };
         let actions = actions(&common, &sources, (probes, plan.clone()), audit.clone(), silences);
         let trust = Trust::new(config.trust_uid.clone());
-        let site = config.site.then(|| site::people(&common, trust.clone(), sources.commands()));
+        let site = config.site.then(|| site::people(config, &common.about, terminal, sources.commands()));
         let authenticator = Authenticator::new(key, trust, common.shares.clone(), tokens);
         let counts = remote_write.as_ref().map(RemoteWrite::counts);
         let long_term = remote_write::long_term(config)?;

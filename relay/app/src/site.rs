@@ -1,12 +1,14 @@
 //! The parts of a relay of a site: who its people are, and the nodes on which no job runs.
 
-use super::sources::Common;
+use super::terminal::Terminal;
 use nodeglass_access::people::People;
 use nodeglass_access::trust::Trust;
+use nodeglass_config::Config;
 use nodeglass_fleet::{Event, Host};
 use nodeglass_protocol::{NodeName, Text};
 use nodeglass_slurm::command::{Client, Commands, Program};
 use nodeglass_slurm::{members, nodes};
+use nodeglass_web::about::About;
 use nodeglass_web::site::Site;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +22,13 @@ const NODES_INTERVAL: Duration = Duration::from_secs(600);
 const NODES_RETRY: Duration = Duration::from_secs(60);
 
 /// Returns the people of the site, and begins to follow the members of accounts if these see the jobs.
-pub(super) fn people(common: &Common<'_>, trust: Trust, commands: Option<&Commands>) -> Arc<Site> {
-    let Common { config, about, terminal, .. } = common;
+pub(super) fn people(
+    config: &Config,
+    about: &About,
+    terminal: Terminal,
+    commands: Option<&Commands>,
+) -> Arc<Site> {
+    let trust = Trust::new(config.trust_uid.clone());
     let admins = config.admin_users.iter().map(Text::new).collect();
     let site = Site::new(People::default(), Arc::new(config.proxies()), trust).with_admins(admins);
     if !config.account_visibility {

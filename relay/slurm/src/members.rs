@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_secs(120);
 const MAX_AGE: Duration = Duration::from_secs(1_800);
 /// Time limit of a query; a site may have a hundred thousand associations.
 pub const TIME_LIMIT: Duration = Duration::from_secs(30);
-/// Largest output of a query, in bytes. A larger one is no list.
+/// Largest output of a query, in bytes. A larger one is refused.
 pub const MAX_BYTES: usize = 32 << 20;
 
 /// Keeps `members` up to date for as long as it is watched. Only associations of this cluster count: an account of another

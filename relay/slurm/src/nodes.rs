@@ -81,7 +81,7 @@ const MAX_NODES: usize = 16_384;
 /// Returns the nodes that have GPUs, besides those that do not exist or are turned off.
 pub fn with_gpus(out: &[u8]) -> Vec<NodeName> {
     let text = String::from_utf8_lossy(out);
-    // Symbols after a state, as of a node that does not respond, are no part of it.
+    // Symbols follow a state, as of a node that does not respond.
     let is_off = |flag: &str| {
         let flag = flag.trim_end_matches(|symbol: char| symbol.is_ascii_punctuation());
         ["FUTURE", "POWERED_DOWN", "POWERING_DOWN"].contains(&flag)

@@ -13,9 +13,9 @@ use tokio::time::timeout;
 /// Time limit for a query; the database may wait for a disk.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a guest receives no report.
+/// Reason for refusing a guest.
 const OWNER_ONLY: &str = "only the owner of this relay may see this";
-/// What may be missing from a person's usage: SLURM's accounting is read for the jobs of the relay's account alone.
+/// Gap in the usage of a person: SLURM's accounting is read for the jobs of the relay's account alone.
 const UNLISTED: &str = "jobs that ended while no relay ran are missing";
 
 /// Maximum number of running jobs that are added to a summary before they are stored.

@@ -35,7 +35,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// The people of this machine. Peers that `trust` allows to present the owner's key are no persons, nor are proxies.
+    /// The people of this machine. Proxies and peers that `trust` allows to present the owner's key are excluded.
     pub fn new(people: People, proxies: Arc<Proxies>, trust: Trust) -> Self {
         Self { people, proxies, trust, admins: BTreeSet::new(), members: None }
     }
