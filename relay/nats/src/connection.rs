@@ -2,7 +2,7 @@
 
 use super::message::{ClusterName, RelayId, Subjects};
 use async_nats::connection::State;
-use async_nats::{Client, ConnectOptions, Event, HeaderMap, ServerAddr};
+use async_nats::{Client, ConnectOptions, Event, HeaderMap, ServerAddr, Subscriber};
 use bytes::Bytes;
 use nodeglass_platform::private_file;
 use nodeglass_protocol::Text;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Capacity of a subscription, in messages. Further messages are dropped; their sequence numbers reveal the gap.
 const SUBSCRIPTION: usize = 256;
@@ -132,6 +132,19 @@ impl Bus {
     /// Returns whether the connection is up.
     pub(crate) fn is_up(&self) -> bool {
         self.client.connection_state() == State::Connected
+    }
+
+    /// Subscribes, as soon as the connection accepts it.
+    pub(crate) async fn subscribed(&self, subject: String) -> Subscriber {
+        loop {
+            match self.client.subscribe(subject.clone()).await {
+                Ok(subscriber) => return subscriber,
+                Err(error) => {
+                    tracing::warn!(%error, subject, "cannot subscribe over NATS; it is tried again")
+                }
+            }
+            sleep(RETRY).await;
+        }
     }
 
     /// Sends a message, unless the connection is down or too slow. Never waits.

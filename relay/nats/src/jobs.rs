@@ -2,7 +2,7 @@
 
 use super::connection::Bus;
 use super::message::{self, Jobs, MAX_PARTS, PART, RelayId};
-use super::publisher::{Publisher, subscribed};
+use super::publisher::Publisher;
 use super::viewer::{GONE, MAX_RELAYS, Relays, header};
 use async_nats::Message;
 use async_trait::async_trait;
@@ -144,7 +144,7 @@ pub(crate) async fn follow(
     mut relays: watch::Receiver<Relays>,
     joined: watch::Sender<RemoteJobs>,
 ) {
-    let mut messages = subscribed(&bus, bus.subjects.jobs()).await;
+    let mut messages = bus.subscribed(bus.subjects.jobs()).await;
     let mut lists = Lists::default();
     // Without any relay, nothing changes, and that is stated after a while.
     let mut check = interval_at(Instant::now() + GONE, GONE);

@@ -84,7 +84,7 @@ struct Shared {
     owners: BTreeMap<NodeName, (RelayId, u64)>,
     /// The nodes of this relay.
     own: BTreeSet<NodeName>,
-    /// What other relays announce; only while there are no leases.
+    /// Announcements of other relays; only while there are no leases.
     others: Others,
 }
 

@@ -4,7 +4,7 @@ use super::connection::Bus;
 use super::lease::Standing;
 use super::message::{self, Announcement, END, Interest, Jobs, MAX_NODES, NodeRequest, PART, RELAY, RelayId};
 use super::tap::{Command, INTEREST_LIMIT, MAX_VIEWERS, Pipes, Tap, header_text};
-use async_nats::{HeaderMap, Message, Subscriber};
+use async_nats::{HeaderMap, Message};
 use futures_util::StreamExt;
 use nodeglass_launch::{NodeStream, PIPE_DEPTH};
 use nodeglass_protocol::job::Job;
@@ -181,7 +181,7 @@ impl Publisher {
     }
 
     async fn serve_requests(self) {
-        let mut requests = subscribed(&self.bus, self.bus.subjects.all_requests()).await;
+        let mut requests = self.bus.subscribed(self.bus.subjects.all_requests()).await;
         while let Some(message) = requests.next().await {
             self.handle_request(&message);
         }
@@ -209,7 +209,7 @@ impl Publisher {
     }
 
     async fn serve_interest(self) {
-        let mut interest = subscribed(&self.bus, self.bus.subjects.interest()).await;
+        let mut interest = self.bus.subscribed(self.bus.subjects.interest()).await;
         while let Some(message) = interest.next().await {
             let Some(interest) = message::parse::<Interest>(&message.payload) else { continue };
             if interest.relay != self.bus.id {
@@ -263,17 +263,6 @@ impl Publisher {
             // Viewers that left are forgotten, so that one that returns receives the list at once.
             self.shared().job_viewers.retain(|_, at| at.elapsed() < INTEREST_LIMIT);
         }
-    }
-}
-
-/// Subscribes, as soon as the connection accepts it.
-pub(crate) async fn subscribed(bus: &Bus, subject: String) -> Subscriber {
-    loop {
-        match bus.client.subscribe(subject.clone()).await {
-            Ok(subscriber) => return subscriber,
-            Err(error) => tracing::warn!(%error, subject, "cannot subscribe over NATS; it is tried again"),
-        }
-        sleep(ANNOUNCE).await;
     }
 }
 

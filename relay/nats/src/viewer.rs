@@ -6,7 +6,6 @@ use super::message::{
     self, Announcement, END, Interest, LINK, MAX_NODES, MAX_READ, NodeRequest, Position, RELAY, RelayId, SEQ,
     Sampling,
 };
-use super::publisher::subscribed;
 use async_nats::{HeaderMap, Message, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -77,7 +76,7 @@ impl Viewer {
             return Err(LaunchError::Unreachable { why });
         }
         // Before the snapshot, so that nothing between them is missed.
-        let live = timeout(ANSWER_LIMIT, subscribed(&self.bus, self.bus.subjects.lines(node))).await;
+        let live = timeout(ANSWER_LIMIT, self.bus.subscribed(self.bus.subjects.lines(node))).await;
         let live = live.map_err(|_| LaunchError::Unreachable { why: "NATS did not respond".into() })?;
         let answer = self.request(node).await?;
         let (stdout, session_stdout) = mpsc::channel(PIPE_DEPTH);
@@ -323,7 +322,7 @@ pub(crate) fn header<'a>(message: &'a Message, name: &'static str) -> Option<&'a
 
 /// Follows the announcements of publishing relays.
 async fn follow_relays(bus: Bus, found: watch::Sender<Relays>) {
-    let mut announcements = subscribed(&bus, bus.subjects.announcements()).await;
+    let mut announcements = bus.subscribed(bus.subjects.announcements()).await;
     let mut tick = interval(Duration::from_secs(1));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

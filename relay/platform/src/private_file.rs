@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Error of reading a secret. Reads well after the name of a setting.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateFileError {
-    /// The file cannot be read, is too large, or is no regular file.
+    /// The file cannot be read, is too large, or is not a regular file.
     #[error("{} cannot be read: {source}", path.display())]
     Unreadable {
         /// The file.
