@@ -50,10 +50,20 @@ struct Stored {
     ended: EndedJob,
 }
 
-/// Writes a job, replacing what is stored of it.
-pub(super) fn store(dir: &Path, watches: &str, wall_ahead_ms: u64, ended: EndedJob) -> io::Result<()> {
-    remove_other_runs(dir, &ended.job)?;
-    let path = dir.join(file_name(&ended.job));
+/// A job as it is written.
+#[derive(Debug)]
+pub(super) struct PackedJob {
+    job: Job,
+    /// Content of its file.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Returns a job as it is written.
+///
+/// # Errors
+/// It is too large.
+pub(super) fn pack(watches: &str, wall_ahead_ms: u64, ended: EndedJob) -> io::Result<PackedJob> {
+    let job = ended.job.clone();
     let stored = Stored { watches: watches.to_owned(), wall_ahead_ms, ended };
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
     serde_json::to_writer(&mut packed, &stored)?;
@@ -64,11 +74,18 @@ pub(super) fn store(dir: &Path, watches: &str, wall_ahead_ms: u64, ended: EndedJ
     let mut bytes = Vec::with_capacity(payload.len() + 16);
     write_header(&mut bytes, FORMAT)?;
     push_frame(&mut bytes, &payload);
+    Ok(PackedJob { job, bytes })
+}
+
+/// Writes a job, replacing what is stored of it.
+pub(super) fn store(dir: &Path, PackedJob { job, bytes }: &PackedJob) -> io::Result<()> {
+    remove_other_runs(dir, job)?;
+    let path = dir.join(file_name(job));
     let new = path.with_extension("new");
     // One may be left by a crash.
     let _ = std::fs::remove_file(&new);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(&bytes)?;
+    file.write_all(bytes)?;
     file.sync_data()?;
     std::fs::rename(&new, &path)
 }

@@ -163,6 +163,10 @@ async fn f24_a_directory_that_cannot_be_written_is_reported_and_the_relay_lives_
     let (_folder, dir) = scratch();
     let archive = Archive::open(dir.clone(), 1 << 30, 0, "").unwrap();
     let mut state = archive.state();
+    // The thread has begun, and looks after the directory again in a minute.
+    while !dir.path().join("runs").exists() {
+        std::thread::yield_now();
+    }
     // A file in the way of the directory, as permissions do not stop root.
     fs::rename(dir.path(), dir.path().with_extension("moved")).unwrap();
     fs::write(dir.path(), []).unwrap();
@@ -218,6 +222,34 @@ fn ended_job(id: u32, wall_ms: u64) -> EndedJob {
     EndedJob { job: Job { start: Some(start_s), ended: Some(wall_s), ..job }, nodes: vec![node] }
 }
 
+fn store_ended(dir: &StateDir, watches: &str, ended: EndedJob) {
+    ended::store(dir.path(), &ended::pack(watches, 0, ended).unwrap()).unwrap();
+}
+
+#[tokio::test]
+async fn f24_an_ended_job_that_the_disk_refused_is_stored_with_the_next_excerpt() {
+    let (_folder, dir) = scratch();
+    let wall_ms = nodeglass_platform::clock::Clock::wall_ms();
+    // In the way of the file, as of a full disk.
+    let job = ended_job(7, wall_ms - 2 * 3_600_000);
+    store_ended(&dir, "", job.clone());
+    let path = ended_file(&dir, 7);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    let archive = Archive::open(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS, "").unwrap();
+    let mut state = archive.state();
+    archive.store_job(job.clone());
+    state.changed().await.unwrap();
+    assert!(state.borrow_and_update().is_err());
+    fs::remove_dir(&path).unwrap();
+    archive.store(excerpt(FIRST..FIRST + 6));
+    state.changed().await.unwrap();
+    assert!(state.borrow_and_update().is_ok() && archive.lost() == 0);
+    drop(archive);
+    let jobs = ended::load(&dir, "", wall_ms, wall_ms - CLOCK_STARTS_AT_MS);
+    assert_eq!(jobs.iter().map(|ended| ended.job.id).collect::<Vec<_>>(), [job.job.id]);
+}
+
 #[test]
 fn ended_jobs_are_shown_by_the_next_relay_that_watches_the_same() {
     let (_folder, dir) = scratch();
@@ -255,14 +287,14 @@ fn a_damaged_ended_job_is_left_out_and_many_are_trimmed() {
     let now_ms = nodeglass_platform::clock::Clock::wall_ms();
     let began_ms = |id: u32| now_ms - 7_200_000 - u64::from(60 - id) * 60_000;
     for id in 0..60 {
-        ended::store(dir.path(), "", 0, ended_job(id, began_ms(id))).unwrap();
+        store_ended(&dir, "", ended_job(id, began_ms(id)));
     }
     fs::write(dir.path().join("job-000000000000007-7.new"), "of a crash").unwrap();
     let left = |dir: &StateDir| {
         ended::load(dir, "", now_ms, 0).iter().map(|ended| ended.job.id.0).collect::<Vec<_>>()
     };
     // Those of another selection of jobs take no place of others.
-    ended::store(dir.path(), "all jobs", 0, ended_job(99, began_ms(60))).unwrap();
+    store_ended(&dir, "all jobs", ended_job(99, began_ms(60)));
     assert_eq!(left(&dir), (10..60).collect::<Vec<_>>());
     fs::remove_file(ended_file(&dir, 99)).unwrap();
     ended::trim(dir.path(), 1 << 30, now_ms);
@@ -290,8 +322,8 @@ fn of_a_requeued_job_the_last_run_stays() {
     let (_folder, dir) = scratch();
     let now_ms = nodeglass_platform::clock::Clock::wall_ms();
     let (first, second) = (ended_job(7, now_ms - 9_000_000), ended_job(7, now_ms - 7_200_000));
-    ended::store(dir.path(), "", 0, first).unwrap();
-    ended::store(dir.path(), "", 0, second.clone()).unwrap();
+    store_ended(&dir, "", first);
+    store_ended(&dir, "", second.clone());
     let jobs = ended::load(&dir, "", now_ms, 0);
     assert_eq!(jobs.iter().map(|ended| &ended.job).collect::<Vec<_>>(), [&second.job]);
 }

@@ -1,6 +1,6 @@
 //! Writes segments on a thread of its own, so that the event loop never waits for a disk.
 
-use super::ended::{self, EndedJob};
+use super::ended::{self, EndedJob, PackedJob};
 use super::runs::Runs;
 use super::segment::{FORMAT, Kind, Segment, encode, segments};
 use nodeglass_history::{Excerpt, Span};
@@ -202,6 +202,8 @@ pub struct SegmentWriter {
     open: Vec<(Segment, File)>,
     /// Frames that could not be written yet.
     waiting: VecDeque<(Kind, Vec<u8>)>,
+    /// Ended jobs that could not be written yet.
+    waiting_jobs: VecDeque<PackedJob>,
     lost: LossCount,
 }
 
@@ -209,8 +211,8 @@ impl SegmentWriter {
     /// Writes to a directory, which holds at most about `cap` bytes. `wall_ahead_ms` is the time of day minus the
     /// relay's clock.
     pub fn new(dir: StateDir, cap: u64, wall_ahead_ms: u64) -> Self {
-        let (open, waiting, lost) = Default::default();
-        Self { dir, cap, wall_ahead_ms, open, waiting, lost }
+        let (open, waiting, waiting_jobs, lost) = Default::default();
+        Self { dir, cap, wall_ahead_ms, open, waiting, waiting_jobs, lost }
     }
 
     fn run(
@@ -239,7 +241,7 @@ impl SegmentWriter {
                 Ok(item) => {
                     let stored = match lock.keep() {
                         Ok(()) => self.write(item, watches, now_ms()),
-                        Err(error) => self.keep_waiting(item).and(Err(error)),
+                        Err(error) => self.push(item, watches).and(Err(error)),
                     };
                     self.report(state, stored);
                 }
@@ -250,27 +252,41 @@ impl SegmentWriter {
         self.record(state, &mut runs, now_ms());
     }
 
-    /// Keeps an excerpt until it can be written.
-    fn keep_waiting(&mut self, item: Item) -> io::Result<()> {
+    fn write(&mut self, item: Item, watches: &str, wall_ms: u64) -> io::Result<()> {
+        self.push(item, watches)?;
+        self.flush(wall_ms)
+    }
+
+    /// Adds an item to those that wait; while the disk fails for long, the oldest are dropped.
+    fn push(&mut self, item: Item, watches: &str) -> io::Result<()> {
         match item {
-            Item::Excerpt(excerpt) => self.push(excerpt),
-            Item::Ended(_) => {
-                self.lost.add(1);
+            Item::Excerpt(excerpt) => self.push_excerpt(excerpt),
+            Item::Ended(ended) => {
+                let packed = ended::pack(watches, self.wall_ahead_ms, *ended);
+                self.waiting_jobs.push_back(packed.inspect_err(|_| self.lost.add(1))?);
+                while self.waiting_jobs.iter().map(|job| job.bytes.len()).sum::<usize>() > MAX_WAITING {
+                    self.waiting_jobs.pop_front();
+                    self.lost.add(1);
+                }
                 Ok(())
             }
         }
     }
 
-    fn write(&mut self, item: Item, watches: &str, wall_ms: u64) -> io::Result<()> {
-        match item {
-            Item::Excerpt(excerpt) => self.store(excerpt, wall_ms),
-            Item::Ended(ended) => {
-                let stored = ended::store(self.dir.path(), watches, self.wall_ahead_ms, *ended);
-                self.lost.add(usize::from(stored.is_err()));
-                ended::trim(self.dir.path(), self.cap, wall_ms);
-                stored
+    /// Writes what waits.
+    fn flush(&mut self, wall_ms: u64) -> io::Result<()> {
+        while let Some((kind, bytes)) = self.waiting.pop_front() {
+            if let Err(error) = self.append(kind, &bytes, wall_ms) {
+                self.waiting.push_front((kind, bytes));
+                return Err(error);
             }
         }
+        while let Some(job) = self.waiting_jobs.front() {
+            ended::store(self.dir.path(), job)?;
+            self.waiting_jobs.pop_front();
+            ended::trim(self.dir.path(), self.cap, wall_ms);
+        }
+        Ok(())
     }
 
     /// Records that this run lasts. A full disk may have room for this and nothing else, so that success says nothing.
@@ -289,18 +305,11 @@ impl SegmentWriter {
     /// # Errors
     /// The disk is full or cannot be written; the excerpt waits for the next call.
     pub fn store(&mut self, excerpt: Excerpt, wall_ms: u64) -> io::Result<()> {
-        self.push(excerpt)?;
-        while let Some((kind, bytes)) = self.waiting.pop_front() {
-            if let Err(error) = self.append(kind, &bytes, wall_ms) {
-                self.waiting.push_front((kind, bytes));
-                return Err(error);
-            }
-        }
-        Ok(())
+        self.push_excerpt(excerpt)?;
+        self.flush(wall_ms)
     }
 
-    /// Adds an excerpt to those that wait.
-    fn push(&mut self, excerpt: Excerpt) -> io::Result<()> {
+    fn push_excerpt(&mut self, excerpt: Excerpt) -> io::Result<()> {
         let kind = Kind::of(excerpt.step_ms);
         let payload = encode(excerpt, self.wall_ahead_ms)?;
         if payload.len() > MAX_PAYLOAD {
