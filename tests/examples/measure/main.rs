@@ -9,6 +9,7 @@ mod fanout;
 mod findings;
 mod flame;
 mod history;
+mod nats;
 mod page;
 mod perf;
 mod probe;
@@ -50,6 +51,7 @@ fn main() -> Result<()> {
                 Ok(())
             }
         }
+        "nats" => in_time(nats::measure(&report)),
         "page" => in_time(page::measure(&report)),
         "page-flame" => in_time(page::flame(&report)),
         "relay" => in_time(relay::measure(&report)),

@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 /// Waiting time until start-up work is over.
-const SETTLE: Duration = Duration::from_secs(8);
+pub const SETTLE: Duration = Duration::from_secs(8);
 /// Duration of one CPU measurement: adjacent process lists come every ten seconds.
-const WINDOW: Duration = Duration::from_secs(10);
-const WINDOWS: usize = 3;
+pub const WINDOW: Duration = Duration::from_secs(10);
+pub const WINDOWS: usize = 3;
 /// Without viewers, the relay lengthens the interval of its nodes after a minute.
 const UNWATCHED: Duration = Duration::from_secs(66);
 /// Time limit for reading the history of a week.
@@ -233,7 +233,7 @@ async fn thousand_nodes(report: &Report, site: &SimulatedCluster, viewers: &mut 
     sleep(SETTLE).await;
     report.figure("relay.cpu_pct_1000n_100v", &shares(site).await?);
     report.value("relay.rss_mb_1000n", rss_mb(site.pid())?, "with a hundred viewers and a minute of history");
-    let delays = delays_ms(site).await?;
+    let (delays, _) = delays_ms(site).await?;
     let note = "from a node's write to a page's read, 101 viewers; nodes have the lowest priority, for they are other machines";
     report.value("relay.line_in_to_frame_out_p50_ms", delays.quantile(0.5), note);
     report.value("relay.line_in_to_frame_out_p99_ms", delays.quantile(0.99), note);
@@ -246,8 +246,8 @@ async fn shares(site: &SimulatedCluster) -> Result<Series> {
     tokio::task::spawn_blocking(move || (0..WINDOWS).map(|_| clock.share(WINDOW)).collect()).await?
 }
 
-/// Returns the delay of each sample from the node that stamped it to a page.
-async fn delays_ms(site: &SimulatedCluster) -> Result<Series> {
+/// Returns the delay of each sample from the node that stamped it to a page, and the client that received them.
+pub async fn delays_ms(site: &SimulatedCluster) -> Result<(Series, Client)> {
     let mut client = site.client().await?;
     site.settled(&mut client).await?;
     // The initial history is sent over the same connection and is not measured.
@@ -274,12 +274,12 @@ async fn delays_ms(site: &SimulatedCluster) -> Result<Series> {
     };
     match timeout(SETTLE + FOLLOWED, follow).await {
         Ok(Err::<std::convert::Infallible, anyhow::Error>(error)) => Err(error),
-        Err(_) => Ok(delays),
+        Err(_) => Ok((delays, client)),
     }
 }
 
 /// The slope of the regression line through the logarithms: 1 means that twice as many cost twice as much.
-fn exponent(points: &[(f64, f64)]) -> f64 {
+pub fn exponent(points: &[(f64, f64)]) -> f64 {
     let logs: Vec<_> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
     let count = logs.len() as f64;
     let (mean_x, mean_y) =

@@ -16,6 +16,8 @@ use tempfile::TempDir;
 
 /// The one job.
 pub const JOB: JobId = JobId(7);
+/// Its name.
+const CLUSTER: &str = "played";
 /// Time limit until every node is live, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
@@ -72,6 +74,13 @@ impl SimulatedCluster {
         let started = Instant::now();
         let relay = TestRelay::start_in(arguments, environment)?;
         Ok(Self { relay, nodes, started, _slurm: folder })
+    }
+
+    /// Starts a view-only relay that shows the same cluster from a NATS server.
+    pub fn viewing(nodes: usize, url: &str) -> Result<Self> {
+        let started = Instant::now();
+        let relay = TestRelay::start(&["--view-only", "--cluster", CLUSTER, "--nats", url])?;
+        Ok(Self { relay, nodes, started, _slurm: tempfile::tempdir()? })
     }
 
     /// Ends the relay, which completes what it writes.
@@ -168,7 +177,8 @@ fn write_slurm_stubs(folder: &Path, nodes: usize) -> Result<()> {
          printf '%s\\n' \"$format\" | sed {fields};; esac; done"
     );
     program(folder, "squeue", &squeue)?;
-    program(folder, "scontrol", "case \"$*\" in 'show config') echo 'ClusterName = played';; esac").map(drop)
+    let config = format!("case \"$*\" in 'show config') echo 'ClusterName = {CLUSTER}';; esac");
+    program(folder, "scontrol", &config).map(drop)
 }
 
 /// A shell script as a program.
