@@ -62,7 +62,8 @@ impl Broken {
     pub fn is_hidden_by(self, fault: &Fault) -> bool {
         let of_all = fault.kind.properties().scope == Scope::Cluster;
         match self {
-            Self::Neighbours => of_all || fault.of.contains(&4),
+            // Once three nodes refuse the login, others without a connection are not tried.
+            Self::Neighbours => of_all || fault.of.contains(&4) || fault.kind == Kind::KeyRejected,
             Self::Fresh | Self::History => of_all || fault.of.contains(&0),
             _ => false,
         }

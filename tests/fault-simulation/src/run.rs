@@ -155,8 +155,9 @@ impl Run {
 
     async fn break_guarantee(&mut self, at_s: u64) {
         match (self.broken, &self.relay) {
-            (Some(Broken::Memory), _) if at_s == 90 => {
-                (0..300).for_each(|_| drop(tokio::spawn(std::future::pending::<()>())));
+            // Every second, since a suspension skips seconds.
+            (Some(Broken::Memory), _) if at_s >= 90 => {
+                (0..50).for_each(|_| drop(tokio::spawn(std::future::pending::<()>())));
             }
             (Some(Broken::Load), Some(relay)) => {
                 for _ in 0..4 {
