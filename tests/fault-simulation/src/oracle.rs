@@ -75,9 +75,19 @@ impl Oracle {
         let at_s = self.at_s();
         at_s >= STARTED_S
             && !self.faults.iter().filter(|fault| self.touches(fault, node)).any(|fault| {
-                (fault.from_s..fault.to_s + fault.kind.properties().heals_s + self.list_delay_s(fault))
-                    .contains(&at_s)
+                let delay_s = self.list_delay_s(fault) + self.login_delay_s(fault);
+                (fault.from_s..fault.to_s + fault.kind.properties().heals_s + delay_s).contains(&at_s)
             })
+    }
+
+    /// How much later nodes that refused a key are tried again because no login to another node is accepted before.
+    fn login_delay_s(&self, fault: &Fault) -> u64 {
+        if fault.kind != Kind::KeyRejected {
+            return 0;
+        }
+        let healed_s = |other: &Fault| other.to_s + other.kind.properties().heals_s;
+        let others = self.faults.iter().filter(|other| other.kind == Kind::NoHello);
+        others.map(|other| healed_s(other).saturating_sub(fault.to_s)).max().unwrap_or(0)
     }
 
     /// Returns whether a fault affects a node, directly or through the job list or the relay.
@@ -273,7 +283,12 @@ impl Oracle {
     fn check_list(&mut self, picture: &Picture, now_ms: u64) {
         let JobsHealth::Fresh { at_ms } = picture.relay.jobs else { return };
         let age_ms = now_ms.saturating_sub(at_ms);
-        if age_ms > 50_000 {
+        // A query that hangs after a suspension has its ten seconds, too.
+        let at_s = self.at_s();
+        let suspensions = self.faults.iter().filter(|fault| fault.kind == Kind::Suspended);
+        let recent = suspensions.filter(|fault| fault.from_s <= at_s && at_s < fault.to_s + 15);
+        let suspended_s = recent.map(|fault| fault.to_s - fault.from_s).max().unwrap_or(0);
+        if age_ms > 50_000 + suspended_s * 1_000 {
             self.violated("list", format!("the job list is fresh {age_ms} ms after its query"));
         }
     }
