@@ -86,8 +86,14 @@ impl Oracle {
             return 0;
         }
         let healed_s = |other: &Fault| other.to_s + other.kind.properties().heals_s;
-        let others = self.faults.iter().filter(|other| other.kind == Kind::NoHello);
-        others.map(|other| healed_s(other).saturating_sub(fault.to_s)).max().unwrap_or(0)
+        // A later fault finds the nodes connected again.
+        let is_in_the_way = |other: &&Fault| other.kind == Kind::NoHello && other.from_s <= healed_s(fault);
+        self.faults
+            .iter()
+            .filter(is_in_the_way)
+            .map(|other| healed_s(other).saturating_sub(fault.to_s))
+            .max()
+            .unwrap_or(0)
     }
 
     /// Returns whether a fault affects a node, directly or through the job list or the relay.
