@@ -6,17 +6,18 @@
 
 mod dcgm;
 mod exposition;
+mod findings;
+mod relay;
 mod sink;
 
 use super::gpu::{Health, PcieLink};
 use super::{
-    AffectedGpu, ChannelStatus, ConnectionLosses, Finding, Gpu, Job, Losses, Node, ProbeStatus, Process,
-    RemoteWriteStatus, Snapshot, Timestamp,
+    ChannelStatus, Gpu, Job, Losses, Node, ProbeStatus, Process, RemoteWriteStatus, Snapshot, Timestamp,
 };
 use exposition::Exposition;
 use nodeglass_protocol::{Field, GpuField, HostField, JobField, ProcessField};
 pub use sink::{Kind, Labels, Sink};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Content type of the response.
@@ -119,13 +120,13 @@ pub fn each(snapshot: &Snapshot, relay: &RelayMetrics, collectors: &[Collector],
         jobs(out, snapshot, &users);
     }
     if has(Collector::Finding) {
-        findings(out, snapshot, &users);
+        findings::write(out, snapshot, &users);
     }
     if has(Collector::Process) {
         processes(out, snapshot);
     }
     if has(Collector::Relay) {
-        relay_itself(out, snapshot, relay);
+        relay::write(out, snapshot, relay);
     }
 }
 
@@ -314,238 +315,6 @@ fn processes(out: &mut dyn Sink, snapshot: &Snapshot) {
         all.iter().for_each(|(process, labels)| {
             out.sample(labels, base_value(*field, process.readings.value(*field)));
         });
-    }
-}
-
-/// Maximum number of series of a finding: a finding about a thousand GPUs is described by fewer.
-const MAX_SERIES: usize = 64;
-
-/// Active findings: one series for each GPU that they concern, without GPUs for each node, and without nodes for each
-/// job. Each label has a single value, so that rules can join and Alertmanager can group by it. Silenced ones have a
-/// second series with the same labels: `nodeglass_finding unless nodeglass_finding_silenced`.
-fn findings(out: &mut dyn Sink, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
-    let owners: HashMap<&str, Vec<u32>> = snapshot
-        .gpus
-        .iter()
-        .map(|gpu| (gpu.uuid.as_str(), gpu.jobs.iter().map(|job| job.job).collect()))
-        .collect();
-    let members: HashMap<u32, &[String]> =
-        snapshot.jobs.iter().map(|job| (job.id, job.nodes.as_slice())).collect();
-    let concerned = Concerned { owners, members };
-    // Two findings of a kind may concern the same GPU; it is silenced if both are.
-    let mut all: BTreeMap<(&str, &str, Option<u32>, &str, &str), bool> = BTreeMap::new();
-    for finding in snapshot.findings.iter().filter(|finding| finding.is_active) {
-        let is_silenced = finding.silenced_until.is_some();
-        for (job, node, uuid) in concerned.series(finding).into_iter().take(MAX_SERIES) {
-            let key = (finding.kind.name(), finding.severity.name(), job, node, uuid);
-            all.entry(key).and_modify(|known| *known &= is_silenced).or_insert(is_silenced);
-        }
-    }
-    let labels = |(kind, severity, job, node, uuid): &(&str, &str, Option<u32>, &str, &str)| {
-        let user = job.and_then(|job| users.get(&job).copied()).unwrap_or_default();
-        let job = job.map_or_else(String::new, |job| job.to_string());
-        let labels = [
-            ("kind", *kind),
-            ("severity", severity),
-            ("job", &job),
-            ("user", user),
-            ("node", node),
-            ("uuid", uuid),
-        ];
-        Labels::new(&labels)
-    };
-    out.family(
-        "nodeglass_finding",
-        "A finding that lasts, by GPU, node or job, always 1; the text is in the API.",
-        Kind::Gauge,
-    );
-    all.keys().for_each(|key| out.sample(&labels(key), Some(1.0)));
-    out.family("nodeglass_finding_silenced", "A finding that lasts and is silenced, always 1.", Kind::Gauge);
-    let silenced = all.iter().filter(|(_, is_silenced)| **is_silenced);
-    silenced.for_each(|(key, _)| out.sample(&labels(key), Some(1.0)));
-}
-
-/// The GPUs and nodes of jobs.
-struct Concerned<'a> {
-    /// The jobs of a GPU.
-    owners: HashMap<&'a str, Vec<u32>>,
-    /// The nodes of a job.
-    members: HashMap<u32, &'a [String]>,
-}
-
-impl Concerned<'_> {
-    /// Job, node and UUID of each series of a finding.
-    fn series<'f>(&self, finding: &'f Finding) -> Vec<(Option<u32>, &'f str, &'f str)> {
-        let on_gpu = |job: &u32, uuid: &str| self.owners.get(uuid).is_some_and(|jobs| jobs.contains(job));
-        let on_node = |job: &u32, node: &str| {
-            self.members.get(job).is_some_and(|nodes| nodes.iter().any(|name| name == node))
-        };
-        if !finding.gpus.is_empty() {
-            let of = |gpu: &'f AffectedGpu| {
-                let jobs = jobs_at(finding, |job| on_gpu(job, &gpu.uuid));
-                jobs.into_iter().map(|job| (job, gpu.node.as_str(), gpu.uuid.as_str()))
-            };
-            return finding.gpus.iter().flat_map(of).collect();
-        }
-        if !finding.nodes.is_empty() {
-            let of = |node: &'f String| {
-                let jobs = jobs_at(finding, |job| on_node(job, node));
-                jobs.into_iter().map(|job| (job, node.as_str(), ""))
-            };
-            return finding.nodes.iter().flat_map(of).collect();
-        }
-        jobs_at(finding, |_| true).into_iter().map(|job| (job, "", "")).collect()
-    }
-}
-
-/// The jobs of a finding at a place; `None` if it is of no job there.
-fn jobs_at(finding: &Finding, is_there: impl Fn(&u32) -> bool) -> Vec<Option<u32>> {
-    match finding.jobs.as_slice() {
-        [] => vec![None],
-        [only] => vec![Some(*only)],
-        several => {
-            let there: Vec<_> = several.iter().copied().filter(|job| is_there(job)).map(Some).collect();
-            if there.is_empty() { vec![None] } else { there }
-        }
-    }
-}
-
-fn relay_itself(out: &mut dyn Sink, snapshot: &Snapshot, relay: &RelayMetrics) {
-    use Kind::{Counter, Gauge};
-    out.family("nodeglass_build_info", "Version of the relay, always 1.", Gauge);
-    out.sample(&Labels::new(&[("version", &relay.version), ("build", &relay.build)]), Some(1.0));
-    let (frames, rss) = (Some(relay.coalesced as f64), relay.rss_bytes.map(|bytes| bytes as f64));
-    let (slurm_at, started_at) = (relay.slurm_at.map(seconds), relay.started_at.map(seconds));
-    #[rustfmt::skip]
-    let families = [
-        ("nodeglass_relay_viewers", "Connected pages.", Gauge, Some(f64::from(relay.viewers))),
-        ("nodeglass_relay_coalesced_frames_total", "Frames that slow viewers missed.", Counter, frames),
-        ("nodeglass_relay_slurm_last_success_timestamp_seconds", "Time of the last job list of SLURM.", Gauge, slurm_at),
-        ("process_cpu_seconds_total", "CPU time of the relay.", Counter, Some(relay.cpu_s)),
-        ("process_resident_memory_bytes", "Memory of the relay in RAM.", Gauge, rss),
-        ("process_start_time_seconds", "Start time of the relay.", Gauge, started_at),
-    ];
-    for (name, help, kind, value) in families {
-        out.family(name, help, kind);
-        out.sample(&Labels::default(), value);
-    }
-    let mut states: BTreeMap<&str, u32> = BTreeMap::new();
-    snapshot.nodes.iter().for_each(|node| *states.entry(node.connection.name()).or_default() += 1);
-    out.family("nodeglass_relay_nodes", "Nodes by the state of their connection.", Kind::Gauge);
-    for (state, count) in states {
-        out.sample(&Labels::new(&[("state", state)]), Some(f64::from(count)));
-    }
-    probes(out, &relay.probes);
-    losses(out, &relay.losses);
-    out.family(
-        "nodeglass_notifications_total",
-        "Notices of findings and jobs by channel, and what became of them.",
-        Kind::Counter,
-    );
-    for status in &relay.notifications {
-        let outcomes =
-            [("delivered", status.delivered), ("failed", status.failed), ("dropped", status.dropped)];
-        for (outcome, count) in outcomes {
-            let labels = Labels::new(&[("channel", &status.channel), ("outcome", outcome)]);
-            out.sample(&labels, Some(count as f64));
-        }
-    }
-    if let Some(status) = &relay.remote_write {
-        remote_write(out, status);
-    }
-}
-
-fn remote_write(out: &mut dyn Sink, status: &RemoteWriteStatus) {
-    out.family(
-        "nodeglass_remote_write_samples_total",
-        "Samples for remote write, and what became of them.",
-        Kind::Counter,
-    );
-    let outcomes = [("sent", status.sent), ("refused", status.refused), ("dropped", status.dropped)];
-    for (outcome, count) in outcomes {
-        out.sample(&Labels::new(&[("outcome", outcome)]), Some(count as f64));
-    }
-    let families = [
-        (
-            "nodeglass_remote_write_pending_samples",
-            "Samples that wait for the server.",
-            Kind::Gauge,
-            status.pending,
-        ),
-        (
-            "nodeglass_remote_write_pending_bytes",
-            "Size of the samples that wait for the server.",
-            Kind::Gauge,
-            status.pending_bytes,
-        ),
-        (
-            "nodeglass_remote_write_sent_bytes_total",
-            "Bytes of accepted requests.",
-            Kind::Counter,
-            status.sent_bytes,
-        ),
-        (
-            "nodeglass_remote_write_retries_total",
-            "Requests that failed and are repeated.",
-            Kind::Counter,
-            status.retries,
-        ),
-    ];
-    for (name, help, kind, value) in families {
-        out.family(name, help, kind);
-        out.sample(&Labels::default(), Some(value as f64));
-    }
-}
-
-fn losses(out: &mut dyn Sink, losses: &Losses) {
-    let labelled = |of: &ConnectionLosses| probe_labels(&of.node, of.job);
-    let labels: Vec<Labels> = losses.connections.iter().map(labelled).collect();
-    type Count = fn(&ConnectionLosses) -> u64;
-    let families: [(&str, &str, Count); 3] = [
-        ("nodeglass_node_connection_attempts_total", "Attempts to start a probe on a node.", |of| {
-            of.attempts
-        }),
-        ("nodeglass_node_unreadable_lines_total", "Lines of a node's probe that could not be read.", |of| {
-            of.unreadable_lines
-        }),
-        (
-            "nodeglass_node_lost_samples_total",
-            "Samples that a node's probe took and that neither arrived nor were recovered.",
-            |of| of.lost_samples,
-        ),
-    ];
-    for (name, help, count) in families {
-        out.family(name, help, Kind::Counter);
-        let connections = losses.connections.iter().zip(&labels);
-        connections.for_each(|(of, labels)| out.sample(labels, Some(count(of) as f64)));
-    }
-    out.family(
-        "nodeglass_relay_unstored_records_total",
-        "Records that could not be stored, by part: history, jobs, audit or recording.",
-        Kind::Counter,
-    );
-    for (part, records) in losses.unstored.by_part() {
-        out.sample(&Labels::new(&[("part", part)]), Some(records as f64));
-    }
-}
-
-/// The labels of a probe, which may run in a job.
-fn probe_labels(node: &str, job: Option<u32>) -> Labels {
-    match job {
-        Some(job) => Labels::new(&[("node", node), ("job", &job.to_string())]),
-        None => Labels::new(&[("node", node)]),
-    }
-}
-
-fn probes(out: &mut dyn Sink, probes: &[ProbeStatus]) {
-    let labelled = |probe: &ProbeStatus| probe_labels(&probe.node, probe.job);
-    out.family("nodeglass_probe_cpu_seconds_total", "CPU time of a node's probe.", Kind::Counter);
-    for probe in probes {
-        out.sample(&labelled(probe), Some(probe.cpu_ms as f64 / 1e3));
-    }
-    out.family("nodeglass_probe_resident_memory_bytes", "Memory of a node's probe in RAM.", Kind::Gauge);
-    for probe in probes {
-        out.sample(&labelled(probe), Some(probe.rss_bytes as f64));
     }
 }
 

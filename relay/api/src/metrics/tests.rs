@@ -1,6 +1,7 @@
 //! Metrics of a snapshot.
 
 use super::*;
+use crate::ConnectionLosses;
 use crate::fixtures::finding;
 use crate::tests::picture;
 use crate::{ConnectionState, UnstoredRecords};
