@@ -55,9 +55,9 @@ fn the_python_client_reads_and_watches_a_running_relay() -> Result<()> {
 }
 
 #[test]
-fn the_python_client_is_typed_and_its_wheel_needs_nothing_else() -> Result<()> {
+fn the_python_client_is_typed_and_its_wheels_install_and_run() -> Result<()> {
     let Some(python) = test_tools::python() else { return Ok(()) };
     let report = pytest(&python, &["tests/test_package.py"])?;
-    ensure!(passed(&report)? == 2, "tests are missing: {report}");
+    ensure!(passed(&report)? == 4, "tests are missing: {report}");
     Ok(())
 }

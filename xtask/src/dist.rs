@@ -5,6 +5,7 @@ use crate::pins::Pinned;
 use crate::shell::{long_step, root, run, step, target, which};
 use crate::system;
 use crate::tools::{self, home};
+use crate::wheel;
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -41,10 +42,17 @@ pub(crate) fn pack() -> Result<()> {
     for of in &built {
         let archive = step(&format!("packing the archive for {}", of.machine), || archive(of, &built))?;
         println!("  {}", archive.display());
+        let platform = format!("manylinux2014_{}", of.machine);
+        let wheel = step(&format!("packing the wheel for {}", of.machine), || {
+            wheel::with_programs(&folder_of(of.machine), &platform)
+        })?;
+        println!("  {}", wheel.display());
         if of.machine == std::env::consts::ARCH {
-            try_out(&archive)?;
+            try_out(&archive, &wheel)?;
         }
     }
+    let client = step("packing the wheel of the Python client", wheel::of_client)?;
+    println!("  {}", client.display());
     Ok(())
 }
 
@@ -94,9 +102,8 @@ fn path_with(first: &Path) -> Result<OsString> {
 /// Packs a relay with the probe for its own processor, the probes for others, licences, a short manual, man pages and
 /// shell completions.
 fn archive(of: &Programs, all: &[Programs]) -> Result<PathBuf> {
-    let name = format!("nodeglass-{}-linux-{}", env!("CARGO_PKG_VERSION"), of.machine);
-    let parent = target().join("dist");
-    let folder = parent.join(&name);
+    let folder = folder_of(of.machine);
+    let (parent, name) = (folder.parent().context("a folder")?, folder.file_name().context("a name")?);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
     for program in ["relay", "node-probe"] {
@@ -109,9 +116,14 @@ fn archive(of: &Programs, all: &[Programs]) -> Result<PathBuf> {
         fs::copy(root().join(text), folder.join(text)).with_context(|| format!("copy {text}"))?;
     }
     documents(native(all)?, &folder.join("share"))?;
-    let file = format!("{name}.tar.gz");
-    run(Command::new("tar").current_dir(&parent).args(["-czf", &file, &name]))?;
-    Ok(parent.join(file))
+    let file = parent.join(format!("{}.tar.gz", name.display()));
+    run(Command::new("tar").current_dir(parent).arg("-czf").arg(&file).arg(name))?;
+    Ok(file)
+}
+
+/// The folder that an archive contains.
+fn folder_of(machine: &str) -> PathBuf {
+    target().join("dist").join(format!("nodeglass-{}-linux-{machine}", env!("CARGO_PKG_VERSION")))
 }
 
 /// The relay for this machine, which can be run to print its documents.
@@ -142,9 +154,9 @@ fn documents(relay: PathBuf, share: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks an archive in a clean root file system of an old Debian and runs its programs there. Requires
-/// root; otherwise the archive is not tried out, which is reported.
-fn try_out(archive: &Path) -> Result<()> {
+/// Unpacks an archive in a clean root file system of an old Debian, installs a wheel there, and runs the programs of both.
+/// Requires root; otherwise nothing is tried out, which is reported.
+fn try_out(archive: &Path, wheel: &Path) -> Result<()> {
     if !system::may_install() {
         println!("  not tried out in a clean root file system: that requires root on Debian");
         return Ok(());
@@ -154,18 +166,20 @@ fn try_out(archive: &Path) -> Result<()> {
     if which("debootstrap").is_none() {
         bail!("debootstrap is missing, with which the archive is tried out");
     }
-    if !clean.join("etc/debian_version").is_file() {
+    if !clean.join("usr/share/doc/python3-venv").is_dir() {
         step(&format!("creating a root file system of Debian {OLD_DEBIAN}"), || {
             let _ = fs::remove_dir_all(&clean);
-            run(Command::new("debootstrap").args(["--variant=minbase", OLD_DEBIAN]).arg(&clean))
+            let packages = ["--variant=minbase", "--include=python3-venv", OLD_DEBIAN];
+            run(Command::new("debootstrap").args(packages).arg(&clean))
         })?;
     }
-    step(&format!("trying out the archive on Debian {OLD_DEBIAN}"), || {
+    step(&format!("trying out archive and wheel on Debian {OLD_DEBIAN}"), || {
         run(Command::new("tar")
             .arg("-xzf")
             .arg(archive)
             .args(["--strip-components=1", "-C"])
             .arg(clean.join("opt")))?;
+        fs::copy(wheel, clean.join("opt").join(wheel.file_name().context("a wheel has a name")?))?;
         for line in TRIALS {
             // The mount of /proc ends with the namespace.
             let script =
@@ -177,13 +191,18 @@ fn try_out(archive: &Path) -> Result<()> {
     })
 }
 
-/// Commands for the clean root: both programs start, the relay starts the probe, and the page is served.
-const TRIALS: [&str; 4] = [
+/// Commands for the clean root: both programs start, the relay starts the probe, and the page is served; so does the
+/// relay of the wheel.
+const TRIALS: [&str; 5] = [
     "/opt/relay --version",
     "grep -q expires /opt/share/man/man1/relay-share-create.1; test -s /opt/share/zsh/site-functions/_relay",
     "/opt/node-probe --once --json > /tmp/once || true; grep -q mem_total_bytes /tmp/once",
     "export HOME=/root; /opt/relay --local --new --bind unix:/root/relay.sock & \
      for n in 1 2 3 4 5 6 7 8 9; do sleep 1; /opt/relay link && exit 0; done; exit 1",
+    "export HOME=/root/wheel; rm -rf /root/wheel; mkdir -m 700 /root/wheel; python3 -m venv /root/wheel/venv; \
+     cd /root/wheel/venv/bin; ./pip install -q --no-index /opt/nodeglass-*.whl; \
+     ./nodeglass --demo --new --bind unix:/root/wheel/relay.sock & \
+     for n in 1 2 3 4 5 6 7 8 9; do sleep 1; ./nodeglass link && exit 0; done; exit 1",
 ];
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod system;
 mod test_tools;
 mod tiers;
 mod tools;
+mod wheel;
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
@@ -35,7 +36,7 @@ cargo xtask <command>
   fuzz [TARGET…] [--seconds N]   fuzz every decoder of external input; --keep adds new coverage to the corpus
   setup                          only install what the build and the tests need
   page                           only build the page into dist/
-  dist                           build release archives for glibc 2.17 in target/dist/
+  dist                           build release archives and wheels for glibc 2.17 in target/dist/
   bench [NAME…] [--list]         run the benchmarks, next to other monitors
   sim [--seeds N] [--seed N]     run a relay through random histories of faults on a virtual clock, or replay one;
                                  --break NAME violates a guarantee, and must fail

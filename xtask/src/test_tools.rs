@@ -27,13 +27,21 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
         found.push(("NODEGLASS_DENY", deny::program()?));
         found.push(("NODEGLASS_PEERS", PEERS.by_pip(&home)?.join("bin")));
         found.push(("NODEGLASS_SCHEMATHESIS", SCHEMATHESIS.by_pip(&home)?.join(SCHEMATHESIS.shown_by)));
-        found.push(("NODEGLASS_PYTHON", PYTHON.by_pip(&home)?.join("bin/python")));
+        found.push(("NODEGLASS_PYTHON", python()?));
         found.push(("NODEGLASS_PORTABLE_PROBES", dist::probes_for_tests()?));
     }
     if which("npm").is_some() {
         found.push(("NODEGLASS_AXE", AXE.by_npm(&home)?.join(AXE.shown_by)));
     }
     Ok(found)
+}
+
+/// Python with what tests and builds the client in `clients/python`.
+///
+/// # Errors
+/// If it cannot be installed.
+pub(crate) fn python() -> Result<PathBuf> {
+    Ok(PYTHON.by_pip(&tools::home()?)?.join("bin/python"))
 }
 
 /// The environment variable that locates the peer monitors for benchmarks; empty without Python.

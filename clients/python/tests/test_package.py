@@ -1,7 +1,10 @@
 """The package as it is installed: types, and the wheel."""
 
+import os
+import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -10,8 +13,10 @@ import pytest
 PROJECT = Path(__file__).parents[1]
 
 
-def run(*command: str) -> None:
-    done = subprocess.run([sys.executable, "-m", *command], cwd=PROJECT, capture_output=True, text=True)
+def run(*command: str, **env: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=PROJECT, capture_output=True, text=True, env={**os.environ, **env}
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -35,3 +40,61 @@ def test_the_wheel_contains_types_and_licenses_and_runs_alone(tmp_path: Path) ->
         cwd=tmp_path, check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert str(wheel) in done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the commands in an environment that has nothing but the wheel with the programs that were built."""
+    pytest.importorskip("hatchling")
+    relay = Path(os.environ["NODEGLASS_TEST_RELAY"])
+    programs, wheels, venv = (tmp_path_factory.mktemp(name) for name in ("programs", "wheels", "venv"))
+    for name in ("relay", "node-probe"):
+        # Debug information would take most of the time.
+        if shutil.which("strip"):
+            subprocess.run(["strip", "-o", programs / name, relay.with_name(name)], check=True)
+        else:
+            shutil.copy(relay.with_name(name), programs / name)
+    wheel = ("hatchling", "build", "-t", "wheel", "-d", str(wheels))
+    run(*wheel, NODEGLASS_PROGRAMS=str(programs), NODEGLASS_PLATFORM="linux_" + os.uname().machine)
+    (file,) = wheels.glob("nodeglass-*-py3-none-linux_*.whl")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    run("pip", "--python", str(venv / "bin/python"), "install", "-q", "--no-deps", "--no-index", str(file))
+    return venv / "bin"
+
+
+def test_an_installed_wheel_runs_the_relay_with_its_probe(installed: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    env = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "PATH": os.environ["PATH"]}
+
+    def output(*command: str) -> str:
+        return subprocess.run(
+            [installed / command[0], *command[1:]], env=env, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert output("nodeglass", "--version") == output("relay", "--version")
+    assert output("python", "-m", "nodeglass", "--version") == output("relay", "--version")
+    assert "list" in output("nvl", "--help")
+    relay = subprocess.Popen(
+        [installed / "nodeglass", "--local", "--bind", "127.0.0.1:0"],
+        env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        # This machine has samples only if the relay found its probe.
+        script = "import nodeglass; print(*(node.connection for node in nodeglass.Client().nodes()))"
+        while relay.poll() is None:
+            done = subprocess.run([installed / "python", "-c", script], env=env, capture_output=True, text=True)
+            if "live" in done.stdout:
+                break
+            time.sleep(0.1)
+        assert relay.poll() is None, done.stderr
+    finally:
+        relay.terminate()
+        relay.wait()
+
+
+def test_the_client_alone_says_how_to_get_the_relay(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nodeglass", "--demo"], capture_output=True, text=True, cwd=tmp_path,
+        env={"PYTHONPATH": str(PROJECT / "src")},
+    )  # fmt: skip
+    assert done.returncode == 1 and "pip install nodeglass" in done.stderr and "Traceback" not in done.stderr
