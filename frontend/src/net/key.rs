@@ -118,7 +118,7 @@ pub async fn find() -> Option<Credential> {
     match remembered() {
         Some(text) => Credential::from_link(&text),
         // Not the operator's key, which another tab of this browser may have.
-        None if platform::is_site() => Some(Credential::Person),
+        None if platform::is_keyless() => Some(Credential::Person),
         None => ask_other_tabs().await,
     }
 }

@@ -93,9 +93,9 @@ pub fn meta(name: &str) -> Option<String> {
     (!content.is_empty()).then_some(content)
 }
 
-/// Returns whether the relay is that of a site, which identifies people without a key.
-pub fn is_site() -> bool {
-    meta("nodeglass-site").is_some()
+/// Returns whether the relay identifies who connects without a key: that of a site, or behind a proxy of the owner.
+pub fn is_keyless() -> bool {
+    meta("nodeglass-keyless").is_some()
 }
 
 /// Returns the path that the relay is served under, without a trailing slash; empty at the root.

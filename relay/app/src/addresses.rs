@@ -51,17 +51,21 @@ pub(super) fn own_tunnel(path: &Path, listeners: &Listeners) -> Option<String> {
 /// Returns the address to which a teammate connects; never a socket that only its owner may open.
 pub(super) fn share_endpoint(listeners: &Listeners, config: &Config, about: &About) -> ShareEndpoint {
     let name = config.allowed_hosts.first().map(String::as_str);
-    let open = listeners.addresses().into_iter().find(|addr| !matches!(addr, BindAddr::Unix(_)));
+    let open = listeners
+        .addresses()
+        .into_iter()
+        .find(|addr| !matches!(addr, BindAddr::Unix(_) | BindAddr::Owner(_)));
     let address = open.map(|addr| {
         nodeglass_access::address(&terminal::origin(&addr, name), &config.base_path(), &about.cache_buster)
     });
     ShareEndpoint { address, tunnel: about.guests_tunnel.clone() }
 }
 
-/// One link per address.
+/// One link per address, except those for a proxy of the owner, which has an address of its own.
 pub(super) fn links(listeners: &Listeners, config: &Config, buster: &CacheBuster, key: &Key) -> Vec<String> {
     let name = config.allowed_hosts.first().map(String::as_str);
     let address =
         |addr| nodeglass_access::address(&terminal::origin(&addr, name), &config.base_path(), buster);
-    listeners.addresses().into_iter().map(|addr| nodeglass_access::link(&address(addr), key)).collect()
+    let addresses = listeners.addresses().into_iter().filter(|addr| !matches!(addr, BindAddr::Owner(_)));
+    addresses.map(|addr| nodeglass_access::link(&address(addr), key)).collect()
 }

@@ -302,7 +302,7 @@ fn web(
         base: config.base_path(),
         proxies: Arc::new(config.proxies()),
         site: None,
-        assets: Arc::new(Assets::of(page, &config.base_path(), &about.cache_buster, config.site)),
+        assets: Arc::new(Assets::of(page, &config.base_path(), &about.cache_buster)),
         notifications,
         remote_write,
         long_term,

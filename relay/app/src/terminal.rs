@@ -129,7 +129,7 @@ impl Default for Terminal {
 pub fn tunnel(addr: &BindAddr, user: &Text, host: &Text) -> Option<Text> {
     match addr {
         BindAddr::Tcp(addr) => Some(format!("ssh -L {0}:{addr} {user}@{host}", addr.port()).into()),
-        BindAddr::Tls(_) => None,
+        BindAddr::Tls(_) | BindAddr::Owner(_) => None,
         BindAddr::Unix(path) => Some(tunnel_to_socket(UNIX_PORT, path, user, host)),
     }
 }
@@ -138,7 +138,7 @@ pub fn tunnel(addr: &BindAddr, user: &Text, host: &Text) -> Option<Text> {
 pub fn guests_tunnel(addr: &BindAddr, host: &Text) -> Option<Text> {
     match addr {
         BindAddr::Tcp(addr) => Some(format!("ssh -L {0}:{addr} {host}", addr.port()).into()),
-        BindAddr::Tls(_) | BindAddr::Unix(_) => None,
+        BindAddr::Tls(_) | BindAddr::Unix(_) | BindAddr::Owner(_) => None,
     }
 }
 
@@ -154,7 +154,7 @@ pub fn origin(addr: &BindAddr, name: Option<&str>) -> String {
         (BindAddr::Tcp(addr), _) => format!("http://{addr}"),
         (BindAddr::Tls(addr), Some(name)) => format!("https://{name}:{}", addr.port()),
         (BindAddr::Tls(addr), None) => format!("https://{addr}"),
-        (BindAddr::Unix(_), _) => format!("http://127.0.0.1:{UNIX_PORT}"),
+        (BindAddr::Unix(_) | BindAddr::Owner(_), _) => format!("http://127.0.0.1:{UNIX_PORT}"),
     }
 }
 

@@ -15,6 +15,8 @@ pub enum BindAddr {
     Tls(SocketAddr),
     /// A Unix socket that only its owner may open.
     Unix(PathBuf),
+    /// A Unix socket for a proxy that runs as the owner and authenticates the owner: who connects needs no key.
+    Owner(PathBuf),
 }
 
 /// Error of an address to listen on. Messages are complete sentences for the user.
@@ -50,11 +52,13 @@ pub enum BindAddrError {
     },
     /// No port, or no port number.
     #[error(
-        "{0:?} is not an address to listen on; use IP:PORT, such as 127.0.0.1:8080, or unix:/path/to/socket"
+        "{0:?} is not an address to listen on; use IP:PORT, such as 127.0.0.1:8080, unix:/path/to/socket, or owner:/path/to/socket"
     )]
     Unclear(String),
     /// The path cannot be a Unix socket.
-    #[error("{0:?} is not a path for a Unix socket; use unix: and an absolute path of at most 107 bytes")]
+    #[error(
+        "{0:?} is not a path for a Unix socket; use unix: or owner: and an absolute path of at most 107 bytes"
+    )]
     UnixPath(String),
 }
 
@@ -62,9 +66,10 @@ impl FromStr for BindAddr {
     type Err = BindAddrError;
 
     fn from_str(raw: &str) -> Result<Self, BindAddrError> {
-        if let Some(path) = raw.strip_prefix("unix:") {
+        for (prefix, of) in [("unix:", Self::Unix as fn(PathBuf) -> Self), ("owner:", Self::Owner)] {
+            let Some(path) = raw.strip_prefix(prefix) else { continue };
             let fits = path.starts_with('/') && path.len() <= MAX_SOCKET_PATH && !path.contains('\0');
-            return if fits { Ok(Self::Unix(path.into())) } else { Err(BindAddrError::UnixPath(raw.into())) };
+            return if fits { Ok(of(path.into())) } else { Err(BindAddrError::UnixPath(raw.into())) };
         }
         let unclear = || BindAddrError::Unclear(raw.to_owned());
         let (host, port) = raw.rsplit_once(':').ok_or_else(unclear)?;
@@ -110,6 +115,7 @@ impl fmt::Display for BindAddr {
         match self {
             Self::Tcp(addr) | Self::Tls(addr) => addr.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Owner(path) => write!(f, "owner:{}", path.display()),
         }
     }
 }
@@ -126,6 +132,7 @@ mod tests {
             ("[::1]:9000", "[::1]:9000"),
             ("localhost:8080", "127.0.0.1:8080"),
             ("unix:/run/user/1000/nodeglass.sock", "unix:/run/user/1000/nodeglass.sock"),
+            ("owner:/run/user/1000/jupyter.sock", "owner:/run/user/1000/jupyter.sock"),
         ] {
             assert_eq!(raw.parse::<BindAddr>().unwrap().to_string(), shown);
         }
@@ -164,6 +171,8 @@ mod tests {
             let error = raw.parse::<BindAddr>().unwrap_err();
             assert!(matches!(error, BindAddrError::Unclear(_)), "{raw}: {error}");
         }
-        assert!(matches!("unix:relative".parse::<BindAddr>(), Err(BindAddrError::UnixPath(_))));
+        for raw in ["unix:relative", "owner:relative", "owner:"] {
+            assert!(matches!(raw.parse::<BindAddr>(), Err(BindAddrError::UnixPath(_))), "{raw}");
+        }
     }
 }

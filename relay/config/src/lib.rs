@@ -105,8 +105,8 @@ const LOG: &str = "Log";
 pub struct Config {
     /// Addresses to listen on; at least one
     #[arg(
-        help = "Address to listen on: 127.0.0.1:PORT, [::1]:PORT, unix:PATH, or any address with --tls-cert and \
-                --tls-key; may be repeated"
+        help = "Address to listen on: 127.0.0.1:PORT, [::1]:PORT, unix:PATH, owner:PATH (a socket for a proxy of \
+                yours, such as JupyterLab's, that needs no key), or any address with --tls-cert and --tls-key; may be repeated"
     )]
     #[arg(long, env = "NODEGLASS_BIND", value_name = "ADDR", default_value = "127.0.0.1:8080")]
     #[arg(value_delimiter = ',', help_heading = LISTEN)]

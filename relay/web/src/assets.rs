@@ -1,6 +1,6 @@
 //! Serves the page, which is embedded in the binary pre-compressed and identified by its build id.
 
-use super::{WebState, api, headers};
+use super::{Connection, WebState, api, headers};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -44,6 +44,8 @@ pub struct Assets {
     files: HashMap<&'static str, Asset>,
     /// The index page for each path depth, as it references its files relative to the root.
     index: Vec<Asset>,
+    /// The same for those who need no key.
+    keyless: Vec<Asset>,
     build: String,
 }
 
@@ -65,18 +67,19 @@ enum Encoding {
 
 impl Assets {
     /// A page consisting of these files, served at the root and below a base path; it loads them from the folder
-    /// `buster`. The page of a site's relay connects without a key.
-    pub fn of(page: &[PageFile], base: &BasePath, buster: &CacheBuster, is_site: bool) -> Self {
+    /// `buster`.
+    pub fn of(page: &[PageFile], base: &BasePath, buster: &CacheBuster) -> Self {
         let build = build_id(page);
         let index = page.iter().find(|file| file.path == INDEX);
         let html = index.map_or(NO_PAGE.into(), |file| String::from_utf8_lossy(file.plain));
         let html =
             with_meta(&with_meta(&html, "nodeglass-build", &build), "nodeglass-base", &format!("{base}/"));
-        let html = with_meta(&html, "nodeglass-site", if is_site { "yes" } else { "" });
-        let index = (0..=MAX_DEPTH).map(|depth| Asset::index(at_depth(depth, buster, &html))).collect();
+        let keyless = with_meta(&html, "nodeglass-keyless", "yes");
+        let [index, keyless] = [html, keyless]
+            .map(|html| (0..=MAX_DEPTH).map(|depth| Asset::index(at_depth(depth, buster, &html))).collect());
         let files = page.iter().filter(|file| file.path != INDEX);
         let files = files.map(|file| (file.path, Asset::of(file))).collect();
-        Self { files, index, build }
+        Self { files, index, keyless, build }
     }
 
     /// Finds a file by name, with or without a [`CacheBuster`] folder in front.
@@ -90,34 +93,35 @@ impl Assets {
         &self.build
     }
 
-    /// Responds to a `GET` of `path`.
-    fn respond(&self, path: &str, headers: &HeaderMap) -> Response<Body> {
+    /// Responds to a `GET` of `path`; `is_keyless` states whether the page connects without a key.
+    fn respond(&self, path: &str, headers: &HeaderMap, is_keyless: bool) -> Response<Body> {
+        let index = if is_keyless { &self.keyless } else { &self.index };
         let asset = match path.strip_prefix('/') {
-            Some("" | INDEX) => self.index.first(),
-            Some(route) if is_page_route(path) => self.index.get(route.matches('/').count()),
+            Some("" | INDEX) => index.first(),
+            Some(route) if is_page_route(path) => index.get(route.matches('/').count()),
             Some(name) => self.file(name),
             None => None,
         };
         match asset {
             Some(asset) => asset.respond(headers),
-            None => self.not_found(path, headers),
+            None => not_found(index, path, headers),
         }
     }
+}
 
-    /// Responds to a path that does not exist: a browser that navigates there gets the page, which offers a
-    /// link to all jobs, and any other client one line of text.
-    fn not_found(&self, path: &str, headers: &HeaderMap) -> Response<Body> {
-        let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let depth = path.matches('/').count().saturating_sub(1);
-        let index = self.index.get(depth).filter(|_| accepted.contains("text/html"));
-        // Without the request's headers, so that the response is never "not modified".
-        let mut response = match index {
-            Some(index) => index.respond(&HeaderMap::new()),
-            None => "not found; the page is at /\n".into_response(),
-        };
-        *response.status_mut() = StatusCode::NOT_FOUND;
-        response
-    }
+/// Responds to a path that does not exist: a browser that navigates there gets the page, which offers a
+/// link to all jobs, and any other client one line of text.
+fn not_found(index: &[Asset], path: &str, headers: &HeaderMap) -> Response<Body> {
+    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let depth = path.matches('/').count().saturating_sub(1);
+    let index = index.get(depth).filter(|_| accepted.contains("text/html"));
+    // Without the request's headers, so that the response is never "not modified".
+    let mut response = match index {
+        Some(index) => index.respond(&HeaderMap::new()),
+        None => "not found; the page is at /\n".into_response(),
+    };
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
 }
 
 /// Makes the browser clear its HTTP cache for this origin: an earlier program on this port may have
@@ -128,7 +132,7 @@ pub async fn clear_cache() -> impl IntoResponse {
 }
 
 /// Serves the page and its files; everything else is 404.
-pub async fn serve(State(web): State<WebState>, request: Request) -> Response<Body> {
+pub async fn serve(State(web): State<WebState>, connection: Connection, request: Request) -> Response<Body> {
     if let Some(target) = web.base.redirect_target(request.uri().path()) {
         return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, target)]).into_response();
     }
@@ -136,7 +140,10 @@ pub async fn serve(State(web): State<WebState>, request: Request) -> Response<Bo
         return api::Problem::not_found("there is no such route; see /api/v1/openapi.json").into_response();
     }
     match *request.method() {
-        Method::GET | Method::HEAD => web.assets.respond(request.uri().path(), request.headers()),
+        Method::GET | Method::HEAD => {
+            let is_keyless = web.site.is_some() || connection.is_owners();
+            web.assets.respond(request.uri().path(), request.headers(), is_keyless)
+        }
         _ => (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]).into_response(),
     }
 }
@@ -350,10 +357,10 @@ mod tests {
         let html = br#"<head></head><script src="./start-1.js"></script>"#;
         let index = PageFile { path: INDEX, plain: html, brotli: None, gzip: None };
         let buster = CacheBuster::random().unwrap();
-        let assets = Assets::of(&[index], &BasePath::default(), &buster, false);
+        let assets = Assets::of(&[index], &BasePath::default(), &buster);
         let answer = |path: &str, accept: &'static str| {
             let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
-            let response = assets.respond(path, &headers);
+            let response = assets.respond(path, &headers, false);
             let kind = response.headers().get(CONTENT_TYPE).cloned().unwrap();
             (response.status(), kind.to_str().unwrap().to_owned())
         };
@@ -398,7 +405,7 @@ mod tests {
         let file = |plain| PageFile { path: "a.js", plain, brotli: None, gzip: None };
         let build = |plain| {
             let buster = CacheBuster::random().unwrap();
-            Assets::of(&[file(plain)], &BasePath::default(), &buster, false).build().to_owned()
+            Assets::of(&[file(plain)], &BasePath::default(), &buster).build().to_owned()
         };
         assert_eq!(build(b"1").len(), 16);
         assert_ne!(build(b"1"), build(b"2"));

@@ -41,6 +41,7 @@ pub async fn check_host(
         // Forwarded headers of any other peer are ignored.
         false => Forwarded::default(),
     };
+    let is_owners = connection.is_owners();
     let scheme = forwarded.scheme.unwrap_or(connection.listener.scheme());
     let host = forwarded.host.clone().unwrap_or(host);
     if is_other_authority || !(web.hosts.allows(&host) || connection.listener.is_at(&host)) {
@@ -64,7 +65,11 @@ pub async fn check_host(
         };
         request.extensions_mut().insert(guest);
     }
-    request.extensions_mut().insert(Origin(format!("{scheme}://{host}")));
+    // The scheme of a proxy of the owner is unknown: a page of the same host is the relay's own.
+    let stated = single(request.headers(), ORIGIN).filter(|_| is_owners);
+    let own = stated.filter(|stated| stated.split_once("://").is_some_and(|(_, of)| of == host));
+    let own = own.map_or_else(|| format!("{scheme}://{host}"), str::to_owned);
+    request.extensions_mut().insert(Origin(own));
     request.extensions_mut().insert(Authority(host));
     next.run(request).await
 }

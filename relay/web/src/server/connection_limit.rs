@@ -259,6 +259,11 @@ impl Connection {
         })
     }
 
+    /// Returns whether it is of a proxy that runs as the owner and authenticates the owner, so that no key is needed.
+    pub(crate) fn is_owners(&self) -> bool {
+        self.listener == ListenerKind::Owner && self.peer == Peer::owner()
+    }
+
     /// Returns the peer, for the audit log.
     pub(crate) fn identity(&self) -> ViewerIdentity {
         match self.peer {
@@ -280,10 +285,7 @@ impl Connection {
 
     /// The key by which failed attempts are counted.
     pub(crate) fn origin(&self) -> Origin {
-        Origin {
-            peer: self.peer,
-            is_private: self.listener == ListenerKind::Private && self.peer.uid().is_some(),
-        }
+        Origin { peer: self.peer, is_private: self.listener.is_private() && self.peer.uid().is_some() }
     }
 
     /// Marks the connection as authenticated. Returns false if too many are.
@@ -315,6 +317,8 @@ pub(crate) enum ListenerKind {
     Plain,
     /// A socket file that only the owner can open.
     Private,
+    /// A socket file for a proxy of the owner, through which the owner needs no key.
+    Owner,
     /// TLS on this address.
     Tls(IpAddr),
 }
@@ -322,14 +326,21 @@ pub(crate) enum ListenerKind {
 impl ListenerKind {
     pub(crate) fn scheme(self) -> &'static str {
         match self {
-            Self::Plain | Self::Private => "http",
+            Self::Plain | Self::Private | Self::Owner => "http",
             Self::Tls(_) => "https",
         }
     }
 
-    /// Returns whether an authority names the address of this listener.
+    /// Returns whether only the owner can open its socket file.
+    pub(crate) fn is_private(self) -> bool {
+        matches!(self, Self::Private | Self::Owner)
+    }
+
+    /// Returns whether an authority names the address of this listener. The proxy of the owner has checked it against its
+    /// own names, which the relay does not know.
     pub(crate) fn is_at(self, authority: &str) -> bool {
         match self {
+            Self::Owner => true,
             Self::Plain | Self::Private => false,
             Self::Tls(ip) => is_address(authority, ip),
         }

@@ -35,13 +35,12 @@ pub enum BindError {
     NotASocket(PathBuf),
     /// Other users could replace the socket.
     #[error(
-        "unix:{}: {why}, so another user could take the place of the relay; choose a folder that \
-         only you can write to",
-        path.display()
+        "{addr}: {why}, so another user could take the place of the relay; choose a folder that \
+         only you can write to"
     )]
     UnsafeFolder {
-        /// The path of the socket.
-        path: PathBuf,
+        /// The socket.
+        addr: BindAddr,
         /// The unsafe folder, with the reason.
         why: safe_path::Exposed,
     },
@@ -63,7 +62,7 @@ fn suggest_other(addr: &BindAddr) -> String {
         BindAddr::Tcp(addr) | BindAddr::Tls(addr) => {
             SocketAddr::new(addr.ip(), addr.port().checked_add(1).unwrap_or(8080)).to_string()
         }
-        BindAddr::Unix(path) => format!("unix:{}.2", path.display()),
+        BindAddr::Unix(_) | BindAddr::Owner(_) => format!("{addr}.2"),
     }
 }
 
@@ -84,6 +83,8 @@ pub(super) enum Listener {
     Tcp(TcpListener),
     Tls(TcpListener, Tls),
     Unix(UnixListener, SocketFile),
+    /// Who connects is the owner, without a key.
+    Owner(UnixListener, SocketFile),
 }
 
 /// The file of a Unix socket, removed on drop.
@@ -108,9 +109,9 @@ pub async fn bind(addrs: &[BindAddr], tls: Option<&Tls>) -> Result<Listeners, Bi
             (BindAddr::Tcp(at), _) => Listener::Tcp(tcp(at)?),
             (BindAddr::Tls(at), Some(tls)) => Listener::Tls(tcp(at)?, tls.clone()),
             (BindAddr::Tls(_), None) => return Err(BindError::Unencrypted(addr.clone())),
-            (BindAddr::Unix(path), _) => {
+            (BindAddr::Unix(path) | BindAddr::Owner(path), _) => {
                 safe_path::check_folder(path)
-                    .map_err(|why| BindError::UnsafeFolder { path: path.clone(), why })?;
+                    .map_err(|why| BindError::UnsafeFolder { addr: addr.clone(), why })?;
                 bind_unix(addr, path, path)?
             }
         });
@@ -149,7 +150,11 @@ fn bind_unix(addr: &BindAddr, path: &Path, connect_path: &Path) -> Result<Listen
         Err(_) => {}
     }
     let listener = open_unix(connect_path).map_err(|source| failed(addr, source))?;
-    Ok(Listener::Unix(listener, SocketFile(path.to_owned())))
+    let file = SocketFile(path.to_owned());
+    Ok(match addr {
+        BindAddr::Owner(_) => Listener::Owner(listener, file),
+        _ => Listener::Unix(listener, file),
+    })
 }
 
 /// Binds a socket that only its owner may connect to. Linux gives the file the mode of the unbound socket, so others
@@ -208,6 +213,7 @@ impl Listeners {
             Listener::Tcp(tcp) => tcp.local_addr().ok().map(BindAddr::Tcp),
             Listener::Tls(tcp, _) => tcp.local_addr().ok().map(BindAddr::Tls),
             Listener::Unix(_, file) => Some(BindAddr::Unix(file.0.clone())),
+            Listener::Owner(_, file) => Some(BindAddr::Owner(file.0.clone())),
         };
         self.open.iter().filter_map(address).collect()
     }

@@ -146,6 +146,11 @@ async fn accept(listener: &Listener, acceptor: &Acceptor) -> io::Result<()> {
             let peer = Peer::of_unix(&stream);
             acceptor.admit_peer(async { Some(stream) }, peer, ListenerKind::Private);
         }
+        Listener::Owner(unix, _) => {
+            let (stream, _) = unix.accept().await?;
+            let peer = Peer::of_unix(&stream);
+            acceptor.admit_peer(async { Some(stream) }, peer, ListenerKind::Owner);
+        }
     }
     Ok(())
 }
@@ -166,7 +171,7 @@ impl Acceptor {
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        if let Some(permit) = self.limiter.acquire(peer, listener_kind == ListenerKind::Private) {
+        if let Some(permit) = self.limiter.acquire(peer, listener_kind.is_private()) {
             let (acceptor, connection) = (self.clone(), Connection::new(peer, listener_kind, permit));
             tokio::spawn(async move {
                 let serving = async {
@@ -236,7 +241,9 @@ impl Acceptor {
         let respond = async {
             match listener {
                 Listener::Tcp(tcp) => reject(tcp.accept().await?.0, MESSAGE).await,
-                Listener::Unix(unix, _) => reject(unix.accept().await?.0, MESSAGE).await,
+                Listener::Unix(unix, _) | Listener::Owner(unix, _) => {
+                    reject(unix.accept().await?.0, MESSAGE).await
+                }
                 // No resources for a TLS handshake.
                 Listener::Tls(tcp, _) => drop(tcp.accept().await?),
             }

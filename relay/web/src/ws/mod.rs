@@ -199,7 +199,7 @@ async fn authenticate(
     Ok((attempt.prove(challenge, &code, now_ms).map_err(ConnectionEnd::Bye)?, peer))
 }
 
-/// Identifies a person on the relay of a site, whose page has no key to prove.
+/// Identifies a person on the relay of a site, or the owner behind a proxy of their own: their page has no key to prove.
 async fn identify(
     web: &WebState,
     connection: &Connection,
@@ -207,8 +207,12 @@ async fn identify(
 ) -> Result<Authenticated, CloseReason> {
     let ours = VersionRange::only(LIVE_WIRE);
     let proto = ours.common(proto).ok_or(CloseReason::Version { relay: ours })?;
-    let site = web.site.as_ref().ok_or(CloseReason::NotIdentified)?;
-    let grant = site.grant(connection).await.ok_or(CloseReason::NotIdentified)?;
+    let grant = match &web.site {
+        _ if connection.is_owners() => Some(AccessGrant::Owner),
+        Some(site) => site.grant(connection).await,
+        None => None,
+    };
+    let grant = grant.ok_or(CloseReason::NotIdentified)?;
     Ok(Authenticated { grant, proto, tab: None })
 }
 

@@ -30,8 +30,8 @@ use nodeglass_web::site::{Members, Site};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -83,6 +83,8 @@ pub struct TestRelay {
     pub polls: PollTrigger,
     shutdown: watch::Sender<bool>,
     serving: JoinHandle<()>,
+    /// The folder of its socket for a proxy of the owner.
+    sockets: tempfile::TempDir,
     // The relay exits once an input is closed.
     _inputs: Box<dyn std::any::Any + Send>,
 }
@@ -167,8 +169,10 @@ impl TestRelay {
         (audit, webhook): (fn(AuditRecorder) -> AuditRecorder, Option<Webhook>),
         site: Option<Arc<Site>>,
     ) -> Self {
-        let listeners = nodeglass_web::bind(&["127.0.0.1:0".parse().unwrap()], None).await.unwrap();
-        let Some(BindAddr::Tcp(addr)) = listeners.addresses().pop() else { panic!("no address") };
+        let sockets = tempfile::tempdir().unwrap();
+        let owners = BindAddr::Owner(sockets.path().join("owner.sock"));
+        let listeners = nodeglass_web::bind(&["127.0.0.1:0".parse().unwrap(), owners], None).await.unwrap();
+        let Some(&BindAddr::Tcp(addr)) = listeners.addresses().first() else { panic!("no address") };
         let (shutdown, ending) = watch::channel(false);
         let (clock, key) = (Clock::start(), Key::new([7; LEN]));
         let ((nodes_tx, nodes), (events_tx, events)) = (mpsc::channel(8), mpsc::channel(8));
@@ -202,7 +206,7 @@ impl TestRelay {
             player: None,
         });
         let buster = CacheBuster::random().unwrap();
-        let assets = Assets::of(&PAGE, &BASE.parse().unwrap(), &buster, site.is_some());
+        let assets = Assets::of(&PAGE, &BASE.parse().unwrap(), &buster);
         let proxies = Arc::new(proxies);
         let build = assets.build().to_owned();
         let state = WebState {
@@ -225,7 +229,7 @@ impl TestRelay {
         let serving =
             tokio::spawn(nodeglass_web::serve(listeners, nodeglass_web::router(state), proxies, ending));
         let _inputs = Box::new((nodes_tx, plan, requests));
-        Self { addr, key, build, events: events_tx, store, polls, shutdown, serving, _inputs }
+        Self { addr, key, build, events: events_tx, store, polls, shutdown, serving, sockets, _inputs }
     }
 
     /// Ends it and waits until it has.
@@ -248,11 +252,14 @@ impl TestRelay {
 
     /// Sends raw bytes and reads until the relay closes.
     pub async fn send_raw(&self, bytes: &str) -> Reply {
-        let mut stream = TcpStream::connect(self.addr).await.unwrap();
-        stream.write_all(bytes.as_bytes()).await.unwrap();
-        let mut out = Vec::new();
-        timeout(LONG, stream.read_to_end(&mut out)).await.expect("an answer").unwrap();
-        Reply::read(&out)
+        exchange(TcpStream::connect(self.addr).await.unwrap(), bytes).await
+    }
+
+    /// Sends a request with these headers through a proxy that runs as the owner.
+    pub async fn request_by_owners_proxy(&self, request: &str, headers: &[(&str, &str)]) -> Reply {
+        let stream = UnixStream::connect(self.sockets.path().join("owner.sock")).await.unwrap();
+        let head: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        exchange(stream, &format!("{request} HTTP/1.1\r\n{head}Connection: close\r\n\r\n")).await
     }
 
     /// Opens a WebSocket as the relay's own page would.
@@ -274,6 +281,13 @@ impl TestRelay {
         assert_eq!(reply.headers()["sec-websocket-protocol"], form.subprotocol());
         Ok(Page { socket, form, host: self.host() })
     }
+}
+
+async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, bytes: &str) -> Reply {
+    stream.write_all(bytes.as_bytes()).await.unwrap();
+    let mut out = Vec::new();
+    timeout(LONG, stream.read_to_end(&mut out)).await.expect("an answer").unwrap();
+    Reply::read(&out)
 }
 
 fn no_slurm() -> JobControl {

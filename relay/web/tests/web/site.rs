@@ -359,9 +359,9 @@ async fn t02_a_users_relay_lets_nobody_in_without_a_key() {
         assert!(is_bye(page.hello_as_person().await, &CloseReason::NotIdentified));
     }
     let index = relay.request("GET /", &[]).await.body;
-    assert!(index.contains("<meta name=\"nodeglass-site\" content=\"\">"), "{index}");
+    assert!(!index.contains("nodeglass-keyless"), "{index}");
     let index = alices().await.request("GET /", &[]).await.body;
-    assert!(index.contains("<meta name=\"nodeglass-site\" content=\"yes\">"), "{index}");
+    assert!(index.contains("<meta name=\"nodeglass-keyless\" content=\"yes\">"), "{index}");
 }
 
 /// The browser of a person sends what identifies them with every request, also with those of other sites' pages.

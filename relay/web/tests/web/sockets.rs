@@ -1,5 +1,6 @@
 //! A Unix socket serves like a port, for its owner only, and ends with the relay.
 
+use crate::harness::TestRelay;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
@@ -44,4 +45,55 @@ async fn a_unix_socket_is_served_like_a_port() {
     end.send(true).unwrap();
     serving.await.unwrap();
     assert!(!path.exists());
+}
+
+/// A hub, whose server for this user runs as the user and has authenticated the browser.
+const HUB: (&str, &str) = ("Host", "hub.example.org");
+
+#[tokio::test]
+async fn t02_the_owner_behind_a_proxy_of_their_own_needs_no_key() {
+    let relay = TestRelay::start().await;
+    let get = async |path: &str, more: &[(&str, &str)]| {
+        let headers = [&[HUB], more].concat();
+        relay.request_by_owners_proxy(&format!("GET {path}"), &headers).await
+    };
+    // Also beside the credentials that the proxy itself uses.
+    for more in [&[][..], &[("Authorization", "token jupyter")], &[("Origin", "https://hub.example.org")]] {
+        assert_eq!(get("/api/v1/shares", more).await.status, 200, "{more:?}");
+    }
+    let page = get("/", &[]).await.body;
+    assert!(page.contains("<meta name=\"nodeglass-keyless\" content=\"yes\">"), "{page}");
+    // No other way into the relay is open.
+    assert_eq!(relay.request("GET /api/v1/shares", &[]).await.status, 401);
+}
+
+#[tokio::test]
+async fn t04_a_page_of_another_origin_acts_for_no_owner_behind_a_proxy() {
+    let relay = TestRelay::start().await;
+    let upgrade = [
+        HUB,
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ("Sec-WebSocket-Protocol", "nodeglass.json"),
+    ];
+    for (origin, is_own) in [
+        (Some("https://hub.example.org"), true),
+        (Some("https://hub.example.org:8443"), false),
+        (Some("https://evil.example"), false),
+        (Some("https://hub.example.org.evil.example"), false),
+        (Some("null"), false),
+        (None, false),
+    ] {
+        let origin: Vec<_> = origin.map(|origin| ("Origin", origin)).into_iter().collect();
+        if let Some(one) = origin.first() {
+            let status = relay.request_by_owners_proxy("POST /api/v1/shares", &[HUB, *one]).await.status;
+            assert_eq!(status == 403, !is_own, "{origin:?}: {status}");
+        }
+        let status =
+            relay.request_by_owners_proxy("GET /live", &[&upgrade[..], &origin].concat()).await.status;
+        assert_eq!(status == 403, !is_own, "{origin:?}: {status}");
+    }
+    let foreign = [HUB, ("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")];
+    assert_eq!(relay.request_by_owners_proxy("GET /api/v1/jobs", &foreign).await.status, 403);
 }
