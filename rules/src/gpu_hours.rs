@@ -3,6 +3,9 @@
 use crate::number::{percent, precise};
 use nodeglass_protocol::report::{Totals, UsageSums};
 
+/// Hours of unknown utilisation are mentioned from this share of the observed ones: a GPU has none in its first moments.
+const UNKNOWN_SHARE: f64 = 0.01;
+
 /// GPU hours of one job or the sum over many.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuHours {
@@ -12,6 +15,8 @@ pub struct GpuHours {
     pub observed: f64,
     /// Part of the observed ones: the integral of utilisation, without hangs.
     pub used: f64,
+    /// Part of the observed ones with a known utilisation that were not used.
+    pub unused: f64,
     /// Part of the observed ones at 5 % utilisation or less.
     pub idle: f64,
     /// Part of the observed ones in collective hangs.
@@ -27,6 +32,7 @@ macro_rules! hours_of {
                     allocated: sums.gpu_hours_allocated,
                     observed: sums.gpu_hours_observed,
                     used: sums.gpu_hours_used,
+                    unused: sums.gpu_hours_unused,
                     idle: sums.gpu_hours_idle,
                     hung: sums.gpu_hours_hung,
                 }
@@ -38,19 +44,24 @@ macro_rules! hours_of {
 hours_of!(Totals, UsageSums);
 
 impl GpuHours {
-    /// Returns the observed hours that were not used.
-    pub fn unused(&self) -> f64 {
-        (self.observed - self.used).max(0.0)
+    /// Returns the observed hours without a utilisation, as those of MIG instances are: neither used nor unused.
+    pub fn of_unknown_use(&self) -> f64 {
+        (self.observed.min(self.allocated) - self.used - self.unused).max(0.0)
     }
 
     /// Returns the unused hours that are neither idle nor hung: the GPUs were busy, but not fully.
     pub fn partly_busy(&self) -> f64 {
-        (self.unused() - self.idle - self.hung).max(0.0)
+        (self.unused - self.idle - self.hung).max(0.0)
     }
 
     /// Returns the allocated hours without an observation.
     pub fn unobserved(&self) -> f64 {
         (self.allocated - self.observed).max(0.0)
+    }
+
+    /// Returns the allocated hours of which neither use nor disuse is known.
+    pub fn unknown(&self) -> f64 {
+        self.unobserved() + self.of_unknown_use()
     }
 
     /// Returns the observed share of the allocated hours in %, at most 100; `None` if none were allocated.
@@ -74,8 +85,8 @@ impl GpuHours {
         format!("{observed} of {allocated} GPU hours were observed ({})", percent(pct))
     }
 
-    /// Returns what became of the observed hours: `64.4 used, 18.7 unused (9.5 idle, 6.2 lost to hangs, 3.0 partly busy)`;
-    /// `None` if none were observed.
+    /// Returns what became of the observed hours: `64.4 used, 18.7 unused (9.5 idle, 6.2 lost to hangs, 3.0 partly busy)`,
+    /// and how many had no utilisation; `None` if none were observed.
     pub fn spent(&self) -> Option<String> {
         if self.observed <= 0.0 {
             return None;
@@ -87,7 +98,12 @@ impl GpuHours {
             .map(|(part, what)| format!("{} {what}", precise(*part)))
             .collect();
         let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
-        Some(format!("{} used, {} unused{parts}", precise(self.used), precise(self.unused())))
+        let unknown = self.of_unknown_use();
+        let unknown = match unknown >= UNKNOWN_SHARE * self.observed {
+            true => format!(", {} of unknown utilisation", precise(unknown)),
+            false => String::new(),
+        };
+        Some(format!("{} used, {} unused{parts}{unknown}", precise(self.used), precise(self.unused)))
     }
 
     /// Returns both in one sentence without a full stop: `83.1 of 2,511 GPU hours were observed (3 %): 64.4 used, …`.
@@ -105,14 +121,25 @@ mod tests {
 
     #[test]
     fn what_was_not_observed_is_neither_used_nor_unused() {
-        let hours = GpuHours { allocated: 2_511.0, observed: 83.1, used: 64.4, idle: 9.5, hung: 6.2 };
+        let hours =
+            GpuHours { allocated: 2_511.0, observed: 83.1, used: 64.4, unused: 18.7, idle: 9.5, hung: 6.2 };
         assert_eq!(
             hours.sentence(),
             "83.1 of 2,511 GPU hours were observed (3 %): 64.4 used, 18.7 unused (9.5 idle, 6.2 lost to hangs, 3 partly busy)"
         );
-        assert!((hours.unused() + hours.used - hours.observed).abs() < 1e-9);
+        assert!(hours.of_unknown_use() < 1e-9);
         assert_eq!(hours.pct_of_observed(hours.used).map(f64::round), Some(77.0));
         assert_eq!(hours.unobserved(), 2_511.0 - 83.1);
+    }
+
+    #[test]
+    fn hours_of_unknown_utilisation_are_neither_used_nor_unused() {
+        let hours = GpuHours { allocated: 5.0, observed: 4.0, used: 1.0, unused: 0.5, idle: 0.5, hung: 0.0 };
+        assert_eq!((hours.of_unknown_use(), hours.partly_busy()), (2.5, 0.0));
+        assert_eq!(
+            hours.sentence(),
+            "4 of 5 GPU hours were observed (80 %): 1 used, 0.5 unused (0.5 idle), 2.5 of unknown utilisation"
+        );
     }
 
     #[test]

@@ -153,7 +153,8 @@ pub struct Totals {
     pub gpu_hours_hung: f64,
     /// Observed time at 5 % utilisation or less, in h.
     pub gpu_hours_idle: f64,
-    /// Observed time that was not used, in h: `gpu_hours_idle`, `gpu_hours_hung`, and what busy GPUs had left.
+    /// Observed time with a known utilisation that was not used, in h: `gpu_hours_idle`, `gpu_hours_hung`, and what busy GPUs
+    /// had left.
     pub gpu_hours_unused: f64,
     /// Mean utilisation in %.
     pub util_pct: Option<f64>,

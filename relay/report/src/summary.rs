@@ -84,10 +84,13 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
     // A GPU that waits in a collective operation reads 100 %.
     let busy_h = util.sum / 100.0 / HOUR_MS;
     let hung_h = hung_hours(record).min(busy_h);
+    let used_h = (busy_h - hung_h).max(0.0);
     let spent = GpuHours {
         allocated: allocated_h,
         observed: hours(|gpu| gpu.observed_ms),
-        used: (busy_h - hung_h).max(0.0),
+        used: used_h,
+        // MIG instances report no utilisation, which is not the same as none.
+        unused: (hours(|gpu| gpu.util.known_ms) - used_h).max(0.0),
         idle: hours(|gpu| gpu.idle_ms),
         hung: hung_h,
     };
@@ -104,7 +107,7 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
         gpu_hours_used: spent.used,
         gpu_hours_hung: spent.hung,
         gpu_hours_idle: spent.idle,
-        gpu_hours_unused: spent.unused(),
+        gpu_hours_unused: spent.unused,
         util_pct: util.mean(),
         util_distribution_pct: distribution(&bins_ms),
         energy_kwh,

@@ -88,6 +88,24 @@ fn an_hour_of_known_load_gives_exactly_its_gpu_hours_and_energy() {
 }
 
 #[test]
+fn hours_of_a_mig_instance_without_utilisation_are_not_waste() {
+    let mut reports = reports(2);
+    for second in 0..=3_600u64 {
+        let mut picture = node(second * 1_000, &[(25, 100), (0, 50)]);
+        picture.gpus[1].row.set(GpuField::Util, Cell::quantize(GpuField::Util, &Reading::Unsupported));
+        reports.record(&picture);
+    }
+    let report = ended(&mut reports, 2, 1_000 + 3_600);
+    let totals = &report.totals;
+    assert_eq!(
+        (totals.gpu_hours_observed, totals.gpu_hours_used, totals.gpu_hours_unused),
+        (2.0, 0.25, 0.75)
+    );
+    let text = text(&report, None);
+    assert!(text.contains("0.25 used, 0.75 unused (0.75 partly busy), 1 of unknown utilisation"), "{text}");
+}
+
+#[test]
 fn t09_a_guest_sees_energy_but_neither_its_price_nor_its_emissions() {
     let mut reports = reports(1);
     let gpu_hour = Some(Cost { amount: 3.6, currency: "EUR".into() });

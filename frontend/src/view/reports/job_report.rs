@@ -213,9 +213,16 @@ fn hours(report: &Report) -> AnyView {
             "time in which all GPUs waited for each other at full utilisation",
         ),
         ("idle", "Idle", spent.idle, "time at 5 % utilisation or less"),
+        (
+            "unknown",
+            "Of unknown utilisation",
+            spent.of_unknown_use(),
+            "the utilisation was not reported or not read",
+        ),
         ("unknown", "Not observed", spent.unobserved(), "no samples were taken"),
     ];
-    let format = ColumnFormat::of([spent.used, spent.partly_busy(), spent.hung, spent.idle]);
+    let format =
+        ColumnFormat::of([spent.used, spent.partly_busy(), spent.hung, spent.idle, spent.of_unknown_use()]);
     let bars = parts.iter().map(|(class, _, hours, _)| {
         view! { <i class=format!("hours__{class}") style:--share=text::share(hours / allocated)></i> }
     });

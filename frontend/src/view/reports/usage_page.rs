@@ -153,7 +153,7 @@ struct Formats {
 
 impl Formats {
     fn of(all: &[GpuHours]) -> Self {
-        let parts = all.iter().flat_map(|hours| [hours.used, hours.unused()]);
+        let parts = all.iter().flat_map(|hours| [hours.used, hours.unused]);
         Self {
             allocated: ColumnFormat::of(all.iter().map(|hours| hours.allocated)),
             parts: ColumnFormat::of(parts),
@@ -201,9 +201,14 @@ fn sums_table(first: &'static str, sums: &[(String, &UsageSums)]) -> AnyView {
 
 /// The columns of what became of the allocated hours, each with its pattern in the bars.
 fn parts_heads() -> AnyView {
-    let parts = [("used", "Used"), ("part", "Unused"), ("unknown", "Not observed")];
-    let head = |(class, label): (&str, &'static str)| {
-        view! { <th scope="col" class="num"><i class=format!("hours__key hours__{class}") aria-hidden="true"></i> {label}</th> }
+    let parts = [
+        ("used", "Used", ""),
+        ("part", "Unused", ""),
+        ("unknown", "Unknown", "not observed, or the utilisation was not reported or not read"),
+    ];
+    let head = |(class, label, help): (&str, &'static str, &'static str)| {
+        let help = (!help.is_empty()).then_some(help);
+        view! { <th scope="col" class="num" title=help><i class=format!("hours__key hours__{class}") aria-hidden="true"></i> {label}</th> }
     };
     parts.map(head).collect_view().into_any()
 }
@@ -211,8 +216,8 @@ fn parts_heads() -> AnyView {
 fn parts_cells(hours: &GpuHours, formats: Formats) -> AnyView {
     view! {
         <td class="num">{formats.parts.write(hours.used)}</td>
-        <td class="num">{formats.parts.write(hours.unused())}</td>
-        <td class="num">{formats.allocated.write(hours.unobserved())}</td>
+        <td class="num">{formats.parts.write(hours.unused)}</td>
+        <td class="num">{formats.allocated.write(hours.unknown())}</td>
     }
     .into_any()
 }
@@ -223,8 +228,8 @@ fn bar(hours: &GpuHours, most: f64) -> AnyView {
     view! {
         <span class="hours hours--row" aria-hidden="true">
             <i class="hours__used" style:--share=share(hours.used)></i>
-            <i class="hours__part" style:--share=share(hours.unused())></i>
-            <i class="hours__unknown" style:--share=share(hours.unobserved())></i>
+            <i class="hours__part" style:--share=share(hours.unused)></i>
+            <i class="hours__unknown" style:--share=share(hours.unknown())></i>
         </span>
     }
     .into_any()
@@ -236,6 +241,7 @@ fn hours_of(job: &JobUsage) -> GpuHours {
         allocated: job.gpu_hours_allocated,
         observed: job.gpu_hours_observed,
         used: job.gpu_hours_used,
+        unused: job.gpu_hours_unused,
         hung: job.gpu_hours_hung,
         ..GpuHours::default()
     }

@@ -355,8 +355,8 @@ class Totals:
     """Part of it for which there are samples, in h."""
 
     gpu_hours_unused: float
-    """Observed time that was not used, in h: `gpu_hours_idle`, `gpu_hours_hung`, and what busy GPUs had
-    left.
+    """Observed time with a known utilisation that was not used, in h: `gpu_hours_idle`, `gpu_hours_hung`,
+    and what busy GPUs had left.
     """
 
     gpu_hours_used: float
