@@ -55,7 +55,7 @@ fn main() -> ExitCode {
             ask(relay, async move |relay| token_command::token(relay, command).await)
         }
         Ok(Request::Top { args, config, requested }) => return top(args, *config, requested),
-        Ok(Request::Query { query, config }) => answer(query, *config),
+        Ok(Request::Query { query, config, requested }) => answer(query, *config, requested),
         Ok(Request::Mcp(args)) => serve_mcp(args),
         Ok(Request::Record(args)) => record(args.command),
         Ok(Request::Retry { node, json, relay }) => {
@@ -158,10 +158,10 @@ fn serve_mcp(args: McpArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn answer(query: Query, config: Config) -> anyhow::Result<ExitCode> {
+fn answer(query: Query, config: Config, requested: Option<Requested>) -> anyhow::Result<ExitCode> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
-    let answer = runtime.block_on(queries::answer(query, config))?;
+    let answer = runtime.block_on(queries::answer(query, config, requested))?;
     terminal::write(&answer.text)?;
     if let Some(notice) = &answer.notice {
         terminal::complain(notice);

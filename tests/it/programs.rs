@@ -235,6 +235,18 @@ fn queries_answer_from_the_running_relay_with_documented_exit_codes() -> Result<
     Ok(())
 }
 
+#[test]
+fn a_query_that_says_what_to_watch_is_not_answered_by_a_relay_that_watches_something_else() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let scenario = folder.path().join("failing.toml");
+    std::fs::write(&scenario, FAILING)?;
+    let relay = TestRelay::demo()?;
+    let jobs = relay.run(&["jobs", "--scenario", &scenario.to_string_lossy()])?;
+    ensure!(jobs.contains("train") && !jobs.contains("llama3-8b-pretrain"), "{jobs}");
+    ensure!(relay.run(&["jobs", "--demo"])?.contains("llama3-8b-pretrain"));
+    Ok(())
+}
+
 /// A job that runs out of memory soon after the start of the relay.
 const FAILING: &str = r#"
 cluster = "juniper"

@@ -10,6 +10,7 @@ use hyper_util::rt::TokioIo;
 use nodeglass_access::key_file::{self, Running};
 use nodeglass_access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_api::{Job, JobSelector};
+use nodeglass_config::Requested;
 use nodeglass_platform::clock::Clock;
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::handshake::Key;
@@ -84,6 +85,23 @@ impl Remote {
                 bail!("no relay of yours has pid {pid}; `relay link` lists those that are running")
             }
             (None, None) => bail!(NONE_RUNS),
+        }
+    }
+
+    /// Returns the relay to attach to: that with this process id, or the one that watches what the command line requests,
+    /// or the only one. `None` if none runs, or none watches that.
+    ///
+    /// # Errors
+    /// A complete sentence for the user, if the relay with this process id does not run or the choice is ambiguous.
+    pub fn matching(pid: Option<u32>, requested: Option<&Requested>) -> anyhow::Result<Option<Self>> {
+        match (pid, requested) {
+            (Some(_), _) => Self::find(pid).map(Some),
+            (None, None) if Self::list()?.is_empty() => Ok(None),
+            (None, None) => Self::find(None).map(Some),
+            (None, Some(requested)) => Ok(Self::list()?.into_iter().find(|relay| {
+                let Running { requested_watch, settings, .. } = &relay.running;
+                requested.differences(requested_watch, settings).is_empty()
+            })),
         }
     }
 

@@ -185,8 +185,10 @@ pub enum Request {
     Query {
         /// The query.
         query: Query,
-        /// The settings, for where no relay runs.
+        /// The settings, for where no relay is queried.
         config: Box<Config>,
+        /// As [`Self::Top::requested`].
+        requested: Option<Requested>,
     },
     /// Serve a client of the Model Context Protocol.
     Mcp(McpArgs),
@@ -351,14 +353,12 @@ fn command_request(
 ) -> Result<Request, ReadError> {
     Ok(match command {
         Sub::Top(args) => {
-            let (config, effective) = read_config()?;
-            let is_chosen = effective.iter().any(Effective::chooses_watch);
-            let requested = is_chosen.then(|| Requested::new(&config, &effective));
-            Request::Top { args, config: Box::new(config), requested }
+            let (config, requested) = chosen(read_config()?);
+            Request::Top { args, config, requested }
         }
         Sub::Query(query) => {
-            let config = Box::new(read_config()?.0);
-            Request::Query { query, config }
+            let (config, requested) = chosen(read_config()?);
+            Request::Query { query, config, requested }
         }
         Sub::Mcp(args) => Request::Mcp(args),
         Sub::Doctor(args) => {
@@ -390,6 +390,13 @@ fn command_request(
         Sub::Record(args) => Request::Record(args),
         Sub::Service { command } => Request::Service { command, settings: ServiceSettings::default() },
     })
+}
+
+/// Returns the settings, also in comparable form if the command line says what to watch.
+fn chosen((config, effective): (Config, Vec<Effective>)) -> (Box<Config>, Option<Requested>) {
+    let is_chosen = effective.iter().any(Effective::chooses_watch);
+    let requested = is_chosen.then(|| Requested::new(&config, &effective));
+    (Box::new(config), requested)
 }
 
 /// Returns the URL to post a report to, if requested: the named URL, or the configured one.

@@ -134,17 +134,7 @@ async fn source(
     config: Config,
     requested: Option<Requested>,
 ) -> anyhow::Result<(Source, bool)> {
-    let relay = match (args.relay, &requested) {
-        (Some(pid), _) => Some(Remote::find(Some(pid))?),
-        (None, None) if Remote::list()?.is_empty() => None,
-        (None, None) => Some(Remote::find(None)?),
-        // The command line says what to watch: only a relay that watches the same will do.
-        (None, Some(requested)) => Remote::list()?.into_iter().find(|relay| {
-            let running = relay.running();
-            requested.differences(&running.requested_watch, &running.settings).is_empty()
-        }),
-    };
-    Ok(match relay {
+    Ok(match Remote::matching(args.relay, requested.as_ref())? {
         Some(relay) => (Source::spawn(|orders, updates| Attached::new(relay).run(orders, updates)), true),
         None => {
             let own = Own::start(config, args.sample_interval).await?;

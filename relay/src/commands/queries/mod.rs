@@ -19,7 +19,7 @@ mod wait;
 
 use nodeglass_api::{Gpu, JobSelector, NotOneJob, Snapshot};
 use nodeglass_app::Signals;
-use nodeglass_config::{Config, FindingsArgs, FindingsCommand, ListArgs, Query};
+use nodeglass_config::{Config, FindingsArgs, FindingsCommand, ListArgs, Query, Requested};
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::{LongText, NodeName};
 use nodeglass_rules::text::aligned;
@@ -88,7 +88,7 @@ impl Answer {
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
+pub async fn answer(query: Query, config: Config, requested: Option<Requested>) -> anyhow::Result<Answer> {
     // SLURM itself is asked where jobs fit, with or without a relay.
     if let Query::Fit(args) = query {
         return fit::answer(args, config.cluster, &config.partitions).await;
@@ -110,7 +110,7 @@ pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
             () = signals.wait() => Ok(Answer { code: exit_code::INTERRUPTED, ..Answer::default() }),
         };
     }
-    let mut source = Source::open(query.relay(), config).await?;
+    let mut source = Source::open(query.relay(), config, requested.as_ref()).await?;
     let answer = tokio::select! {
         answer = answer_from(&mut source, query) => answer,
         () = signals.wait() => Ok(Answer { code: exit_code::INTERRUPTED, ..Answer::default() }),

@@ -6,7 +6,7 @@ use nodeglass_api::{JobSelector, Snapshot};
 use nodeglass_app::embedded::Embedded;
 use nodeglass_app::remote::Remote;
 use nodeglass_app::terminal;
-use nodeglass_config::Config;
+use nodeglass_config::{Config, Requested};
 use nodeglass_protocol::Picture;
 use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_rules::health::is_settled;
@@ -93,16 +93,20 @@ impl SlurmState {
 }
 
 impl Source {
-    /// Attaches to the running relay; if there is none, starts to watch what `config` says. What was started runs until
-    /// [`Self::close`].
+    /// Attaches to the running relay that watches what is `requested`, if anything is; if there is none, starts to watch what
+    /// `config` says. What was started runs until [`Self::close`].
     ///
     /// # Errors
     /// A complete sentence for the user: the relay that was named does not run, or nothing can be watched.
-    pub async fn open(relay: Option<u32>, config: Config) -> anyhow::Result<Self> {
-        if relay.is_some() || !Remote::list()?.is_empty() {
-            return Ok(Self::Running(Box::new(Remote::find(relay)?)));
-        }
-        Ok(Self::Own(Box::new(Embedded::start(config).await?)))
+    pub async fn open(
+        relay: Option<u32>,
+        config: Config,
+        requested: Option<&Requested>,
+    ) -> anyhow::Result<Self> {
+        Ok(match Remote::matching(relay, requested)? {
+            Some(running) => Self::Running(Box::new(running)),
+            None => Self::Own(Box::new(Embedded::start(config).await?)),
+        })
     }
 
     /// Waits until every node has answered or failed, or the time is up; a running relay is asked as it is.
