@@ -426,7 +426,12 @@ fn checked(name: CommandName) -> Result<Vec<String>, ReadError> {
 }
 
 fn no_such(words: &[String]) -> ReadError {
-    ReadError::Unknown(Unknown::Command { of: String::new(), name: words.join(" "), instead: None })
+    let args: Vec<OsString> =
+        ["relay"].into_iter().chain(words.iter().map(String::as_str)).map(Into::into).collect();
+    match shown().try_get_matches_from(&args) {
+        Err(error) if error.kind() == ErrorKind::InvalidSubcommand => unknown(error, &args),
+        _ => ReadError::Unknown(Unknown::Command { of: String::new(), name: words.join(" "), instead: None }),
+    }
 }
 
 /// The settings where neither command line, environment nor file has any.
@@ -457,8 +462,12 @@ fn explained(mut error: clap::Error, args: &[OsString]) -> ReadError {
 /// Replaces the answer to an unknown word by a suggestion.
 fn unknown(error: clap::Error, args: &[OsString]) -> ReadError {
     let words: Vec<_> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
-    let path = path(&shown(), words.iter().skip(1).map(String::as_str));
-    Unknown::of(&error, &words, &path).map_or(ReadError::Usage(error), ReadError::Unknown)
+    let command = shown();
+    let path = path(&command, words.iter().skip(1).map(String::as_str));
+    let named = path.iter().try_fold(&command, |command, word| command.find_subcommand(word));
+    let options = named.into_iter().flat_map(Command::get_arguments).filter_map(Arg::get_long);
+    let options: Vec<_> = options.map(str::to_owned).collect();
+    Unknown::of(&error, &words, &path, &options).map_or(ReadError::Usage(error), ReadError::Unknown)
 }
 
 /// The command line as it is shown: clap would show a switch that accepts a value as `--demo[=<BOOL>]`, so that

@@ -1,6 +1,6 @@
 //! The command lines of queries: what the cluster does now, for terminals and scripts.
 
-use super::value::{duration, nearest_kind};
+use super::value::{count_up_to, duration, nearest_kind};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use nodeglass_api::JobSelector;
 use nodeglass_protocol::NodeName;
@@ -247,7 +247,7 @@ pub struct AvailableArgs {
     pub free: FreeArgs,
 
     /// Maximum number of GPUs
-    #[arg(short = 'l', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'l', long, value_name = "N", value_parser = count_up_to(u32::MAX))]
     pub limit: Option<u32>,
 
     /// Print JSON in the form of the HTTP API

@@ -1,6 +1,6 @@
 //! Command lines that read what was stored: `relay report`, `relay history`, `relay me` and `relay audit`.
 
-use super::value;
+use super::value::{self, count_up_to};
 use clap::{Args, Subcommand, ValueEnum};
 use nodeglass_api::JobSelector;
 use nodeglass_notify::webhook::{WebhookFormat, WebhookUrl};
@@ -44,7 +44,7 @@ pub enum AuditFormat {
 #[derive(Clone, Copy, Debug, Args)]
 pub struct AuditArgs {
     /// Only views and actions of the last days
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=366))]
+    #[arg(long, default_value_t = 30, value_parser = count_up_to(366))]
     pub days: u32,
     /// Format of the output
     #[arg(long, value_enum, default_value_t)]
@@ -144,6 +144,6 @@ pub struct ListJobsArgs {
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Days {
     /// Only jobs that started in the last days
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    #[arg(long, default_value_t = 30, value_parser = count_up_to(36_500))]
     pub days: u32,
 }

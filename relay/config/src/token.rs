@@ -1,5 +1,6 @@
 //! The command line of `relay token`.
 
+use super::value::count_up_to;
 use clap::Subcommand;
 
 /// A command about tokens.
@@ -10,7 +11,7 @@ pub enum TokenCommand {
         /// Name: letters, digits, '.', '_' and '-'
         name: String,
         /// Lifetime in days [default: 90]
-        #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3_650))]
+        #[arg(long, value_name = "DAYS", value_parser = count_up_to(3_650))]
         days: Option<u32>,
         /// The only user of this machine whose programs may use it [default: you]
         #[arg(long, value_name = "USER", conflicts_with = "any_user")]

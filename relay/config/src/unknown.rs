@@ -1,6 +1,7 @@
 //! Answers to commands and options that do not exist: what was probably meant.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use nodeglass_api::JobSelector;
 use std::fmt;
 
 /// A command or option that does not exist.
@@ -20,6 +21,15 @@ pub enum Unknown {
         /// The word as it was written.
         name: String,
     },
+    /// An argument that is not an option, of a command without such.
+    Argument {
+        /// The command.
+        of: String,
+        /// The argument.
+        name: String,
+        /// The suggestion.
+        instead: Option<String>,
+    },
     /// An option.
     Option {
         /// The command that was to have it; empty for the relay itself.
@@ -38,8 +48,13 @@ const BIND_NAMES: [&str; 7] = ["--port", "--listen", "--address", "--addr", "--i
 
 impl Unknown {
     /// The answer to an error of the command line, if it is about an unknown word. `args` is the whole
-    /// command line, and `path` the command that it names.
-    pub(super) fn of(error: &clap::Error, args: &[String], path: &[String]) -> Option<Self> {
+    /// command line, `path` the command that it names, and `options` are the long options of this command.
+    pub(super) fn of(
+        error: &clap::Error,
+        args: &[String],
+        path: &[String],
+        options: &[String],
+    ) -> Option<Self> {
         let of = path.join(" ");
         let text = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => Some(text.clone()),
@@ -63,7 +78,8 @@ impl Unknown {
             ErrorKind::UnknownArgument => {
                 let name = text(ContextKind::InvalidArg)?;
                 if !name.starts_with('-') {
-                    return None;
+                    let instead = filter(&name, options);
+                    return Some(Self::Argument { of, name, instead });
                 }
                 let value = || {
                     let in_word = args.iter().find_map(|arg| arg.strip_prefix(&name)?.strip_prefix('='));
@@ -88,6 +104,7 @@ impl Unknown {
         let (what, of, name, instead) = match self {
             Self::Command { of, name, instead } => ("command", of.as_str(), name, instead.clone()),
             Self::Stop { name } => ("command", "", name, Some(stop_hint(pids))),
+            Self::Argument { of, name, instead } => ("argument", of.as_str(), name, instead.clone()),
             Self::Option { of, name, instead } => ("option", of.as_str(), name, instead.clone()),
         };
         let (of, help) = match of {
@@ -95,8 +112,17 @@ impl Unknown {
             of => (format!(" of `relay {of}`"), format!("relay help {of}")),
         };
         let instead = instead.unwrap_or_else(|| format!("`{help}` lists them all"));
-        format!("there is no {what} {name}{of}; {instead}")
+        match self {
+            Self::Argument { .. } => format!("{name} is not an argument{of}; {instead}"),
+            _ => format!("there is no {what} {name}{of}; {instead}"),
+        }
     }
+}
+
+/// Returns the option that filters by what an argument names.
+fn filter(name: &str, options: &[String]) -> Option<String> {
+    let option = if name.parse::<JobSelector>().is_ok() { "job" } else { "node" };
+    options.iter().any(|known| known == option).then(|| format!("use --{option} {name}"))
 }
 
 /// Returns the suggestion for a command that other programs have.
@@ -107,6 +133,9 @@ fn usual_command(name: &str) -> Option<String> {
         "status" | "ps" | "list" | "ls" | "url" | "open" => "`relay link` lists your running relays",
         "version" => "use `relay --version`",
         "demo" => "use `relay --demo`",
+        "nodes" | "gpus" | "smi" => "`relay list` lists the GPUs of each node",
+        "squeue" => "use `relay jobs`",
+        "usage" | "stats" => "use `relay me`",
         "unshare" | "revoke" => "use `relay share revoke`",
         "explain" => "use `relay findings explain`",
         "silence" => "use `relay findings silence`",
@@ -185,9 +214,26 @@ mod tests {
                 "record cut --frobnicate",
                 "there is no option --frobnicate of `relay record cut`; `relay help record cut` lists them all",
             ),
+            ("usage", "there is no command usage; use `relay me`"),
+            ("help jbos", "there is no command jbos; did you mean `relay jobs`?"),
+            ("jobs 48213", "48213 is not an argument of `relay jobs`; use --job 48213"),
+            ("ps 48440_16", "48440_16 is not an argument of `relay ps`; use --job 48440_16"),
+            ("list gpu-h01", "gpu-h01 is not an argument of `relay list`; use --node gpu-h01"),
+            ("me alice", "alice is not an argument of `relay me`; `relay help me` lists them all"),
             ("list --jsn", "there is no option --jsn of `relay list`; did you mean --json?"),
         ] {
             assert_eq!(answer(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_invalid_number_is_answered_with_the_valid_ones() {
+        for (line, expected) in [
+            ("me --days x", "expected a whole number from 1 to 36500\n"),
+            ("me --days 0", "expected a whole number from 1 to 36500\n"),
+            ("available -l 0", "expected a whole number of at least 1\n"),
+        ] {
+            assert!(answer(line).contains(expected), "{}", answer(line));
         }
     }
 

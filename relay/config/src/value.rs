@@ -124,6 +124,15 @@ pub(super) fn switch(raw: &str) -> Result<bool, String> {
     }
 }
 
+/// Returns a parser of numbers from 1 to `most`.
+pub(super) fn count_up_to(most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
+    move |raw| match raw.parse() {
+        Ok(count) if (1..=most).contains(&count) => Ok(count),
+        _ if most == u32::MAX => Err("expected a whole number of at least 1".to_owned()),
+        _ => Err(format!("expected a whole number from 1 to {most}")),
+    }
+}
+
 /// Parses a duration such as `15s`, `90m`, `1h30m` or `3d`; a bare number is in seconds.
 pub(super) fn duration(raw: &str) -> Option<Duration> {
     match raw.parse() {
