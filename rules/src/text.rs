@@ -88,6 +88,11 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
+/// Formats a rate in B/s with a suitable unit, as [`bytes`].
+pub fn rate(bytes_s: u64) -> String {
+    format!("{}/s", bytes(bytes_s))
+}
+
 /// Shortens a text to `max` characters, of which the last one is then an ellipsis.
 pub fn shortened(text: &str, max: usize) -> String {
     if text.chars().count() <= max {

@@ -235,12 +235,7 @@ pub fn format_value(unit: Unit, value: u64) -> String {
     }
 }
 
-pub use text::bytes;
-
-/// Formats a rate with a suitable unit.
-pub fn rate(bytes_s: u64) -> String {
-    format!("{}/s", bytes(bytes_s))
-}
+pub use text::{bytes, rate};
 
 /// Formats a boolean as `yes` or `no`.
 fn on_off(is: &bool) -> String {

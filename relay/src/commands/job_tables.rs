@@ -6,7 +6,7 @@ use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::report::{Usage, UsageSums};
 use nodeglass_report::{NodeFault, Report, aligned};
 use nodeglass_rules::gpu_hours::GpuHours;
-use nodeglass_rules::number::{carbon, energy, money};
+use nodeglass_rules::number::{ColumnFormat, carbon, energy_unit, money};
 use nodeglass_rules::{csv, text};
 
 /// Maximum length of the name of a job or project, in characters; the report has them whole.
@@ -19,6 +19,7 @@ pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> Strin
     }
     let header = ["Job", "Name", "State", "Started", "Run time", "GPUs", "GPU h", "Util.", "Observed"];
     let now = time(nodeglass_platform::clock::Clock::wall_ms() / 1_000);
+    let hours = ColumnFormat::of(reports.iter().map(|report| report.totals.gpu_hours_allocated));
     let row = |report: &Report| {
         let state = match (report.is_final, report.state.as_str()) {
             (false, _) => "not ended",
@@ -33,7 +34,7 @@ pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> Strin
             start_s.map_or_else(dash, |start_s| time(start_s).seen_from(&now)),
             text::exact_span(report.elapsed_s),
             report.totals.gpus.to_string(),
-            format!("{:.1}", report.totals.gpu_hours_allocated),
+            hours.write(report.totals.gpu_hours_allocated),
             report.totals.util_pct.map_or_else(dash, |util| format!("{util:.0} %")),
             format!("{:.0} %", report.observed_pct),
         ]
@@ -69,20 +70,19 @@ pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
     if usage.total.jobs == 0 {
         return format!("No jobs in the last {days} days.\n");
     }
-    let columns = ["Jobs", "GPU h", "Observed", "Used", "Unused", "Idle", "Hung", "Energy"];
-    let header = |first| [&[first][..], &columns].concat();
     let weeks = usage.weeks.iter().map(|week| {
         // Noon, so that a change of the clocks does not move the date.
         let noon_s = u64::try_from(week.monday_s).unwrap_or(0) + 43_200;
-        sums(time(noon_s).date(), &week.sums)
+        (time(noon_s).date(), &week.sums)
     });
     let projects = usage
         .projects
         .iter()
-        .map(|project| sums(text::shortened(project.project.as_str(), MAX_NAME), &project.sums));
+        .map(|project| (text::shortened(project.project.as_str(), MAX_NAME), &project.sums));
+    let hours = ColumnFormat::of(usage.wasteful.iter().map(|job| job.gpu_hours_unused));
     let jobs = usage.wasteful.iter().map(|job| {
         let util = job.util_pct.map_or_else(dash, |util| format!("{util:.0} %"));
-        let unused = format!("{:.1}", job.gpu_hours_unused);
+        let unused = hours.write(job.gpu_hours_unused);
         vec![job.label.to_string(), text::shortened(job.name.as_str(), MAX_NAME), unused, util]
     });
     let mut out = format!("Your jobs of the last {days} days\n{}\n", GpuHours::from(&usage.total).sentence());
@@ -98,9 +98,9 @@ pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
         out.push_str(&format!("In total {}\n", spent.join(", ")));
     }
     out.push('\n');
-    out.push_str(&table(&header("Week of"), weeks, 1));
+    out.push_str(&sums("Week of", &weeks.collect::<Vec<_>>()));
     out.push('\n');
-    out.push_str(&table(&header("Project"), projects, 1));
+    out.push_str(&sums("Project", &projects.collect::<Vec<_>>()));
     if !usage.wasteful.is_empty() {
         out.push_str("\nJobs with the most unused GPU hours\n");
         out.push_str(&table(&["Job", "Name", "Unused", "Util."], jobs, 2));
@@ -134,19 +134,32 @@ pub(super) fn faults(faults: &[NodeFault], time: impl Fn(u64) -> LocalTime) -> S
     table(&header, faults.iter().map(row), 6)
 }
 
-/// A row of sums, in GPU hours, and the energy with its unit.
-fn sums(name: String, sums: &UsageSums) -> Vec<String> {
-    let hours = [
-        sums.gpu_hours_allocated,
-        sums.gpu_hours_observed,
-        sums.gpu_hours_used,
-        sums.gpu_hours_unused,
-        sums.gpu_hours_idle,
-        sums.gpu_hours_hung,
-    ];
-    let energy = sums.energy_kwh.map_or_else(dash, energy);
-    let hours = hours.map(|hours| format!("{hours:.1}"));
-    [name, sums.jobs.to_string()].into_iter().chain(hours).chain([energy]).collect()
+/// A table of sums in GPU hours and energies, with the first column `first`.
+fn sums(first: &str, rows: &[(String, &UsageSums)]) -> String {
+    let parts = |sums: &UsageSums| {
+        [
+            sums.gpu_hours_observed,
+            sums.gpu_hours_used,
+            sums.gpu_hours_unused,
+            sums.gpu_hours_idle,
+            sums.gpu_hours_hung,
+        ]
+    };
+    let allocated = ColumnFormat::of(rows.iter().map(|(_, sums)| sums.gpu_hours_allocated));
+    let part = ColumnFormat::of(rows.iter().flat_map(|(_, sums)| parts(sums)));
+    let kwh = || rows.iter().filter_map(|(_, sums)| sums.energy_kwh);
+    let (unit, factor) = energy_unit(kwh());
+    let energy = ColumnFormat::of(kwh().map(|kwh| kwh * factor));
+    let row = |(name, sums): &(String, &UsageSums)| {
+        let mut row =
+            vec![name.clone(), text::grouped(sums.jobs.into()), allocated.write(sums.gpu_hours_allocated)];
+        row.extend(parts(sums).map(|hours| part.write(hours)));
+        row.push(sums.energy_kwh.map_or_else(dash, |kwh| energy.write(kwh * factor)));
+        row
+    };
+    let header =
+        [first, "Jobs", "GPU h", "Observed", "Used", "Unused", "Idle", "Hung", &format!("Energy {unit}")];
+    table(&header, rows.iter().map(row), 1)
 }
 
 fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>, texts: usize) -> String {
@@ -197,15 +210,16 @@ mod tests {
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         let has = |row: &[&str]| rows.iter().any(|found| found.ends_with(row) || found.starts_with(row));
         assert!(
-            has(&["2024-01-08", "1", "1.0", "0.0"]) && has(&["2024-01-01", "2", "2.0", "1.0", "0.2", "0.8"]),
+            has(&["2024-01-08", "1", "1.00", "0.00"])
+                && has(&["2024-01-01", "2", "2.00", "1.00", "0.25", "0.75"]),
             "{text}"
         );
-        assert!(has(&["train", "2", "2.0", "1.0", "0.2", "0.8"]) && has(&["bio", "1", "1.0"]), "{text}");
+        assert!(has(&["train", "2", "2.00", "1.00", "0.25", "0.75"]) && has(&["bio", "1", "1.00"]), "{text}");
         assert!(
             text.contains("\n1 of 3 GPU hours were observed (33 %): 0.25 used, 0.75 unused (0.25 idle, 0.4 lost to hangs, 0.1 partly busy)\n2 jobs were not observed"),
             "{text}"
         );
-        assert!(has(&["2", "train-11", "0.8"]) && !has(&["3", "train-12"]), "{text}");
+        assert!(has(&["2", "train-11", "0.75"]) && !has(&["3", "train-12"]), "{text}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use nodeglass_api::{Absence, Gpu, Link, Snapshot};
 use nodeglass_config::GpuArgs;
 use nodeglass_protocol::field::{Group, Unit, ValueKind};
 use nodeglass_protocol::{Field, GpuField};
-use nodeglass_rules::text::gib;
+use nodeglass_rules::text::{gib, grouped, rate};
 use nodeglass_rules::throttle;
 
 /// Shortest beginning of a UUID that selects a GPU, in characters.
@@ -25,7 +25,7 @@ const GROUPS: [(Group, &str); 8] = [
     (Group::Clocks, "Clocks"),
     (Group::Links, "Links"),
     (Group::Engines, "Engines"),
-    (Group::Errors, "Errors"),
+    (Group::Errors, "Errors since the driver was loaded"),
 ];
 
 /// The facts and readings of the GPU, or JSON.
@@ -110,7 +110,7 @@ fn text(snapshot: &Snapshot, gpu: &Gpu) -> String {
     line("Sampled", gpu.sampled_at.map(|at| at.to_string()).unwrap_or_default());
     line("Fault", gpu.fault.clone().unwrap_or_default());
     line("PCIe", pcie(gpu));
-    line("ECC errors", ecc(gpu));
+    line("ECC errors, lifetime", ecc(gpu));
     line("NVLinks up", links(&gpu.health.nvlinks));
     for (group, title) in GROUPS {
         let fields = GpuField::ALL.iter().filter(|field| field.metric().group == group);
@@ -163,14 +163,10 @@ fn format_value(field: GpuField, value: u64) -> String {
         _ if metric.kind == ValueKind::BitMask => format!("0x{value:x}"),
         Unit::WattHour if value >= 10_000 => format!("{:.1} kWh", value as f64 / 1_000.0),
         Unit::Byte => format!("{} GiB", gib(value)),
-        Unit::BytePerSecond => match value {
-            0..1_024 => format!("{value} B/s"),
-            1_024..1_048_576 => format!("{} KiB/s", value >> 10),
-            _ => format!("{} MiB/s", value >> 20),
-        },
-        Unit::One => value.to_string(),
+        Unit::BytePerSecond => rate(value),
+        Unit::One => grouped(value),
         Unit::Hundredth => format!("{:.2}", value as f64 / 100.0),
-        unit => format!("{value} {}", unit.symbol()),
+        unit => format!("{} {}", grouped(value), unit.symbol()),
     }
 }
 
@@ -224,6 +220,8 @@ mod tests {
     fn small_rates_and_unknown_links_are_not_zero() {
         let rate = |value| format_value(GpuField::PcieTx, value);
         assert_eq!([rate(0), rate(900 << 10), rate(3 << 20)], ["0 B/s", "900 KiB/s", "3 MiB/s"]);
+        assert_eq!(rate(104 << 30), "104 GiB/s");
+        assert_eq!(format_value(GpuField::SmClock, 1_980), "1,980 MHz");
         let link = |up| Link { link: 0, up, remote: None, rx_mib_s: None, tx_mib_s: None, errors: None };
         assert_eq!(links(&[link(Some(true)), link(Some(false))]), "1 of 2");
         assert_eq!(links(&[link(Some(true)), link(None)]), "1 of 2, 1 not known");

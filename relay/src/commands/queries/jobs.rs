@@ -4,7 +4,7 @@ use super::{Answer, clock, or_dash, table, unknown_in_list};
 use nodeglass_api::{Job, JobProgress, Snapshot};
 use nodeglass_config::JobsArgs;
 use nodeglass_platform::local_time::LocalTime;
-use nodeglass_rules::text::{gib, shortened};
+use nodeglass_rules::text::{gib, grouped, shortened};
 
 const HEADER: [&str; 14] = [
     "JOBID",
@@ -75,7 +75,7 @@ fn row(job: &Job, now_s: u64) -> Vec<String> {
         or_dash(job.gpu_count),
         totals.util_pct.map_or_else(String::new, |pct| format!("{pct:.0} %")),
         memory.map_or_else(String::new, |(used, total)| format!("{}/{}", gib(used), gib(total))),
-        or_dash(totals.power_w),
+        or_dash(totals.power_w.map(grouped)),
         place,
     ]
 }
