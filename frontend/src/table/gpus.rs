@@ -2,7 +2,7 @@
 
 use super::column::{CellStyle, Column, Sum};
 use super::definition::{self, ColumnDef, metric, styled, with_catalogue};
-use super::value::{CellUnit, Value};
+use super::value::{CellUnit, NO_INSTANCE, Value};
 use crate::domain::deviation::Deviation;
 use crate::domain::text;
 use crate::domain::throttle::REASONS;
@@ -128,6 +128,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             Column::new("rank", "Rank", CellUnit::Id, 50, "global rank of the program on it").rank(2),
             rank,
         ),
+        computed(text_column("instance", "Instance", 110, "profile of a MIG instance, and its position").rank(1), instance),
         computed(
             text_column("name", "Name", 150, "model, or profile of a MIG instance")
                 .rank(5)
@@ -317,12 +318,15 @@ pub fn deviation(peers: Peers<'_>) -> Value {
 
 fn name(row: &GpuRow<'_>) -> Value {
     let facts = &row.gpu.facts;
-    let Some(mig) = &facts.mig else {
-        return match facts.name.value() {
-            Some(name) => Value::text(text::model(name.as_str())),
-            None => Value::text_reading(&facts.name),
-        };
-    };
+    match (&facts.mig, facts.name.value()) {
+        (Some(_), _) => instance(row),
+        (None, Some(name)) => Value::text(text::model(name.as_str())),
+        (None, None) => Value::text_reading(&facts.name),
+    }
+}
+
+fn instance(row: &GpuRow<'_>) -> Value {
+    let Some(mig) = &row.gpu.facts.mig else { return NO_INSTANCE };
     let profile = mig.profile.as_ref().map_or("MIG".to_owned(), ToString::to_string);
     Value::Text(format!("{profile} · {}/{}", mig.gpu_instance, mig.compute_instance))
 }
@@ -463,6 +467,7 @@ mod tests {
         assert_eq!(with_instances(&node, &[1, 0, 2, 3]), [(1, 0), (0, 0), (2, 1), (3, 0)]);
         assert_eq!(at(&node, 2, "gpu"), Value::Number(0));
         assert_eq!(at(&node, 2, "name"), Value::text("3g.40gb · 2/0"));
+        assert_eq!((at(&node, 2, "instance"), at(&node, 0, "instance")), (at(&node, 2, "name"), NO_INSTANCE));
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub enum Value {
     Text(String),
 }
 
+/// The instance of a whole GPU.
+pub const NO_INSTANCE: Value = Value::Absent("a whole GPU");
+
 /// The value of a column about GPUs for a node that has none.
 pub const NO_GPU: Value = Value::Absent("the node has no GPU");
 

@@ -218,11 +218,12 @@ impl RowSource for Gpus {
 
     fn columns(&self) -> Vec<Column> {
         let mut columns = gpus::columns();
-        // One node needs no column for its name; several nodes leave no space for columns with equal values.
-        let spare = if self.several { "name" } else { columns[gpus::NODE].id };
+        // One node needs no column for its name; several nodes leave no space for columns with equal values. The name of
+        // an instance includes its profile.
+        let spare = if self.several { vec!["name"] } else { vec![columns[gpus::NODE].id, "instance"] };
         columns
             .iter_mut()
-            .filter(|column| column.id == spare)
+            .filter(|column| spare.contains(&column.id))
             .for_each(|column| column.rank = Column::HIDDEN);
         // The GPUs of a whole node are of unrelated jobs.
         let is_of_job = self.scope.job.is_some();
