@@ -213,12 +213,7 @@ fn hours(report: &Report) -> AnyView {
             "time in which all GPUs waited for each other at full utilisation",
         ),
         ("idle", "Idle", spent.idle, "time at 5 % utilisation or less"),
-        (
-            "unknown",
-            "Of unknown utilisation",
-            spent.of_unknown_use(),
-            "the utilisation was not reported or not read",
-        ),
+        ("unknown", "Unknown utilisation", spent.of_unknown_use(), "it was not reported or not read"),
         ("unknown", "Not observed", spent.unobserved(), "no samples were taken"),
     ];
     let format =
