@@ -236,7 +236,7 @@ fn queries_answer_from_the_running_relay_with_documented_exit_codes() -> Result<
 }
 
 #[test]
-fn a_query_that_says_what_to_watch_is_not_answered_by_a_relay_that_watches_something_else() -> Result<()> {
+fn a_query_that_says_what_to_watch_is_answered_by_such_a_relay_only() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let scenario = folder.path().join("failing.toml");
     std::fs::write(&scenario, FAILING)?;
