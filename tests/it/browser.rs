@@ -2,8 +2,10 @@
 
 pub(crate) mod accessible;
 mod cards;
+mod clusters;
 mod findings;
 mod gallery;
+mod jupyter;
 mod keyboard;
 mod long_table;
 mod many_tabs;

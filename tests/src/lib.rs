@@ -9,6 +9,7 @@ pub mod findings;
 pub mod forward;
 pub mod http;
 pub mod impostor;
+pub mod jupyter;
 pub mod lab;
 pub mod machine;
 pub mod metadata;

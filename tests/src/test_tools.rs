@@ -19,6 +19,11 @@ pub fn python() -> Option<PathBuf> {
     tool("NODEGLASS_PYTHON", "a Python with pytest")
 }
 
+/// The Python of a JupyterLab with jupyter-server-proxy, or skips the test.
+pub fn jupyter() -> Option<PathBuf> {
+    tool("NODEGLASS_JUPYTER", "JupyterLab")
+}
+
 /// The axe-core script, or skips the test.
 pub fn axe() -> Option<PathBuf> {
     tool("NODEGLASS_AXE", "axe-core")

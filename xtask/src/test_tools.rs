@@ -1,4 +1,4 @@
-//! Installs test tools: other monitors to compare with, an accessibility checker, cargo-deny.
+//! Installs test tools: other monitors to compare with, JupyterLab, an accessibility checker, cargo-deny.
 
 use crate::pins::Pinned;
 use crate::shell::which;
@@ -12,6 +12,8 @@ const PEERS: Pinned = Pinned { name: "peers", shown_by: "bin/nvnodetop" };
 const SCHEMATHESIS: Pinned = Pinned { name: "schemathesis", shown_by: "bin/schemathesis" };
 /// Python with pytest, pandas, mypy and a build backend, for the client in `clients/python`.
 const PYTHON: Pinned = Pinned { name: "python", shown_by: "bin/pytest" };
+/// JupyterLab with jupyter-server-proxy.
+const JUPYTER: Pinned = Pinned { name: "jupyter", shown_by: "bin/jupyter-lab" };
 /// Deque's accessibility rules.
 const AXE: Pinned = Pinned { name: "axe-core", shown_by: "node_modules/axe-core/axe.min.js" };
 
@@ -28,6 +30,7 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
         found.push(("NODEGLASS_PEERS", PEERS.by_pip(&home)?.join("bin")));
         found.push(("NODEGLASS_SCHEMATHESIS", SCHEMATHESIS.by_pip(&home)?.join(SCHEMATHESIS.shown_by)));
         found.push(("NODEGLASS_PYTHON", python()?));
+        found.push(("NODEGLASS_JUPYTER", JUPYTER.by_pip(&home)?.join("bin/python")));
         found.push(("NODEGLASS_PORTABLE_PROBES", dist::probes_for_tests()?));
     }
     if which("npm").is_some() {

@@ -16,7 +16,7 @@ def setup() -> Dict[str, Any]:
     program = relay()
     start = [str(program)] if program else [sys.executable, "-m", "nodeglass"]
     return {
-        "command": [*start, "--new", "--bind", "owner:{unix_socket}"],
+        "command": [*start, "--new", "--bind", "owner:{unix_socket}", "--base-path", "{base_url}nodeglass"],
         "unix_socket": True,
         "timeout": 20,
         # A page that is open would keep an idle server from being shut down.
