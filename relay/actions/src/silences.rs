@@ -32,8 +32,9 @@ pub struct Silences(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     list: Mutex<Vec<Silence>>,
-    /// Entries of the file that only a newer relay knows; they stay in it.
-    foreign: Vec<Value>,
+    /// Entries of the file that only a newer relay knows; they stay in it. `None` until the file could be read, which
+    /// the next change tries again, so that it does not replace silences that it does not know.
+    foreign: Mutex<Option<Vec<Value>>>,
     /// Held during a change, so that file and fleet get changes in their order.
     changing: tokio::sync::Mutex<()>,
     /// The directory of the file; `None` if silences end with the relay.
@@ -41,23 +42,14 @@ struct Inner {
 }
 
 impl Silences {
-    /// Those that are kept in a directory. A file that cannot be read is renamed, and that is logged.
+    /// Those that are kept in a directory, which need not be usable yet. A damaged file is renamed, and that is logged.
     pub fn open(dir: Option<StateDir>, wall_ms: u64) -> Self {
-        let (read, foreign) = dir.as_ref().map_or_else(Default::default, |dir| {
-            read(dir, wall_ms).unwrap_or_else(|error| {
-                set_aside(dir, &error);
-                Default::default()
-            })
-        });
-        // What was set while the clock was wrong, or was not written by a relay, cannot outlast what may be set.
-        let latest_ms = wall_ms.saturating_add(u64::from(Silence::MAX_S) * 1_000);
-        let is_valid = |silence: &Silence| {
-            let has_scope = silence.kind.is_some() || silence.job.is_some();
-            has_scope && silence.until_ms > wall_ms && silence.until_ms <= latest_ms
-        };
-        let current = read.into_iter().filter(is_valid).take(Silence::MAX);
-        let list = Mutex::new(current.collect());
-        Self(Arc::new(Inner { list, foreign, changing: tokio::sync::Mutex::default(), dir }))
+        let inner =
+            Inner { list: Mutex::default(), foreign: Mutex::default(), changing: Default::default(), dir };
+        if let Err(error) = inner.read_once(wall_ms) {
+            tracing::warn!(%error, "the silences of findings cannot be read until the next change: no finding is silenced");
+        }
+        Self(Arc::new(inner))
     }
 
     /// All of them; some may have ended.
@@ -74,6 +66,10 @@ impl Silences {
         events: &mpsc::Sender<Event>,
     ) -> Response {
         let _changing = self.0.changing.lock().await;
+        let inner = self.0.clone();
+        // Without the lock of the list: a disk may hang.
+        let read = tokio::task::spawn_blocking(move || inner.read_once(wall_ms)).await;
+        let read = read.unwrap_or_else(|error| Err(io::Error::other(error)));
         let before = self.list();
         let mut list = before.clone();
         if let Err(error) = silences::change(&mut list, &request, wall_ms) {
@@ -82,8 +78,7 @@ impl Silences {
         self.0.list.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&list);
         let mut done = done(&request, jobs, &before, &list, wall_ms);
         let (inner, stored) = (self.0.clone(), list.clone());
-        let write = move || inner.dir.as_ref().map_or(Ok(()), |dir| write(dir, &stored, &inner.foreign));
-        // Without the lock of the list: a disk may hang.
+        let write = move || read.and_then(|()| inner.write(&stored));
         let stored =
             tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(io::Error::other(error)));
         if events.send(Event::Silences(list)).await.is_err() {
@@ -94,6 +89,38 @@ impl Silences {
             done.push_str("; it could not be stored, and ends with the relay");
         }
         Response::Done(done.as_str().into())
+    }
+}
+
+impl Inner {
+    /// Reads the file unless it was read before, and adds its silences to the list.
+    fn read_once(&self, wall_ms: u64) -> io::Result<()> {
+        let mut known = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(dir) = self.dir.as_ref().filter(|_| known.is_none()) else { return Ok(()) };
+        dir.prepare().map_err(io::Error::other)?;
+        let (read, foreign) = read(dir, wall_ms)?;
+        // What was set while the clock was wrong, or was not written by a relay, cannot outlast what may be set.
+        let latest_ms = wall_ms.saturating_add(u64::from(Silence::MAX_S) * 1_000);
+        let is_valid = |silence: &Silence| {
+            let has_scope = silence.kind.is_some() || silence.job.is_some();
+            has_scope && silence.until_ms > wall_ms && silence.until_ms <= latest_ms
+        };
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = |silence: &Silence| {
+            !list.iter().any(|later| (later.kind, later.job) == (silence.kind, silence.job))
+        };
+        let added: Vec<_> = read.into_iter().filter(is_valid).filter(is_new).collect();
+        list.extend(added);
+        list.truncate(Silence::MAX);
+        *known = Some(foreign);
+        Ok(())
+    }
+
+    fn write(&self, list: &[Silence]) -> io::Result<()> {
+        let Some(dir) = &self.dir else { return Ok(()) };
+        dir.prepare().map_err(io::Error::other)?;
+        let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        write(dir, list, &foreign.unwrap_or_default())
     }
 }
 
@@ -144,10 +171,10 @@ fn scope(silence: &Silence, jobs: &[Job]) -> String {
 }
 
 /// Reads the file: the silences, and entries that only a newer relay knows, as of its kinds. These do not end the
-/// others, and stay in the file until they expire.
+/// others, and stay in the file until they expire. A damaged file counts as empty, and is renamed.
 fn read(dir: &StateDir, wall_ms: u64) -> io::Result<(Vec<Silence>, Vec<Value>)> {
     let entries: Vec<Value> = match regular_file::read(&dir.path().join(FILE), MAX_BYTES) {
-        Ok(bytes) => serde_json::from_slice(&bytes)?,
+        Ok(bytes) => serde_json::from_slice(&bytes).or_else(|error| set_aside(dir, &error))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error),
     };
@@ -170,24 +197,18 @@ fn read(dir: &StateDir, wall_ms: u64) -> io::Result<(Vec<Silence>, Vec<Value>)> 
     Ok((known, foreign))
 }
 
-/// Renames a file that cannot be read, so that the next change does not overwrite it.
-fn set_aside(dir: &StateDir, error: &io::Error) {
+/// Renames a damaged file, so that the next change does not overwrite it. Returns its entries: none.
+fn set_aside(dir: &StateDir, error: &serde_json::Error) -> io::Result<Vec<Value>> {
     let path = dir.path().join(FILE);
     let kept = dir.path().join(DAMAGED);
-    match std::fs::rename(&path, &kept) {
-        Ok(()) => tracing::warn!(
-            %error,
-            path = %path.display(),
-            kept = %kept.display(),
-            "the silences of findings cannot be read: no finding is silenced; the file was renamed"
-        ),
-        Err(rename) => tracing::warn!(
-            %error,
-            %rename,
-            path = %path.display(),
-            "the silences of findings cannot be read: no finding is silenced, and the next change replaces the file"
-        ),
-    }
+    std::fs::rename(&path, &kept)?;
+    tracing::warn!(
+        %error,
+        path = %path.display(),
+        kept = %kept.display(),
+        "the silences of findings cannot be read: no finding is silenced; the file was renamed"
+    );
+    Ok(Vec::new())
 }
 
 /// Replaces the file, so that it is always complete.
@@ -205,6 +226,7 @@ fn write(dir: &StateDir, list: &[Silence], foreign: &[Value]) -> io::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn request(for_s: u32) -> SilenceRequest {
         SilenceRequest { kind: None, job: Some(JobId(17)), for_s }
@@ -297,6 +319,29 @@ mod tests {
         let stored = std::fs::read_to_string(dir.path().join(FILE)).unwrap();
         assert!(stored.contains(foreign) && !stored.contains(expired), "{stored}");
         assert_eq!(Silences::open(Some(dir), 1_000).list().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn f24_silences_of_a_directory_that_becomes_usable_later_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let dir = StateDir::at(&path).unwrap();
+        let older = Silence { kind: None, job: Some(JobId(2)), until_ms: 5_000 };
+        write(&dir, std::slice::from_ref(&older), &[]).unwrap();
+        let allow = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        allow(0o777);
+        let (events, _received) = mpsc::channel(4);
+        let silences = Silences::open(Some(dir.clone()), 1_000);
+        let response = silences.change(request(60), &[job()], 1_000, &events).await;
+        let expected =
+            "silenced for 1 min: all findings of job 17; it could not be stored, and ends with the relay";
+        assert_eq!(response, Response::Done(expected.into()));
+        allow(0o700);
+        let response = silences.change(request(120), &[job()], 1_000, &events).await;
+        assert_eq!(response, Response::Done("silenced for 2 min: all findings of job 17".into()));
+        let stored = Silences::open(Some(dir), 1_000).list();
+        assert_eq!(stored.len(), 2);
+        assert!(stored.contains(&older));
     }
 
     #[tokio::test]

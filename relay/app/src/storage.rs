@@ -63,7 +63,8 @@ impl Stored {
             true => History::open(config, about, events, whose),
             false => History::default(),
         };
-        let shares = shares(config, about)?;
+        // Its message has all causes already; a chain of errors would repeat them.
+        let shares = shares(config, about).map_err(|error| anyhow::Error::msg(error.to_string()))?;
         let jobs = jobs(about, is_stored, events.clone())?;
         let audit = if config.no_audit { jobs.audit().off() } else { jobs.audit() };
         Ok(Self { silences, history, shares, jobs, audit, tokens: tokens(is_stored) })
@@ -210,7 +211,7 @@ fn shares(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
 
 /// Opens the silences of findings. The silences of a simulated cluster or a recording end with the relay.
 fn silences(is_stored: bool) -> Silences {
-    let dir = is_stored.then(StateDir::open).transpose().unwrap_or_else(|error| {
+    let dir = is_stored.then(StateDir::locate).transpose().unwrap_or_else(|error| {
         tracing::warn!(%error, "silences will not be stored");
         None
     });
@@ -219,7 +220,7 @@ fn silences(is_stored: bool) -> Silences {
 
 /// The owner's tokens; those for a simulated cluster or a recording are kept in memory only.
 fn tokens(is_stored: bool) -> Tokens {
-    let dir = is_stored.then(StateDir::open).transpose().unwrap_or_else(|error| {
+    let dir = is_stored.then(StateDir::locate).transpose().unwrap_or_else(|error| {
         tracing::warn!(%error, "tokens will not be stored");
         None
     });

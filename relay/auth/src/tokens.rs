@@ -314,6 +314,7 @@ impl Tokens {
 
     /// Excludes changes by other relays, also on other hosts, and reads the file as they left it.
     fn lock(&self) -> Result<(Option<File>, MutexGuard<'_, Option<Version>>), TokenError> {
+        self.prepare()?;
         let lock = self.dir.as_ref().map(lock_file).transpose()?;
         let mut file = self.file();
         // What is cached of a network file system is current once its lock is held.
@@ -325,6 +326,7 @@ impl Tokens {
     /// Reads the file again if it is another than `known`.
     fn read(&self, known: &mut Option<Version>) -> Result<(), TokenError> {
         let Some(path) = self.path() else { return Ok(()) };
+        self.prepare()?;
         let version = match fs::symlink_metadata(&path) {
             Ok(found) => version(&found),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -376,6 +378,12 @@ impl Tokens {
         self.state().set(tokens);
         *known = Some(version(&file.metadata()?));
         Ok(())
+    }
+
+    /// Checks the directory. While it cannot be used, no token is accepted, because others may have written the file.
+    fn prepare(&self) -> Result<(), TokenError> {
+        let prepared = self.dir.as_ref().map_or(Ok(()), StateDir::prepare);
+        Ok(prepared.inspect_err(|_| self.state().set(BTreeMap::new()))?)
     }
 
     fn path(&self) -> Option<PathBuf> {

@@ -45,15 +45,23 @@ pub enum StateDirError {
 }
 
 impl StateDir {
-    /// Opens the user's state directory, `$XDG_STATE_HOME/nodeglass` or `~/.local/state/nodeglass`, and creates
-    /// it if missing.
+    /// Opens the user's state directory, as [`StateDir::locate`] finds it, and creates it if missing.
     ///
     /// # Errors
     /// [`StateDirError`].
     pub fn open() -> Result<Self, StateDirError> {
+        Self::at(Self::locate()?.path)
+    }
+
+    /// The user's state directory, `$XDG_STATE_HOME/nodeglass` or `~/.local/state/nodeglass`, for users that call
+    /// [`StateDir::prepare`] before each access, because it may become usable later.
+    ///
+    /// # Errors
+    /// [`StateDirError::Nowhere`].
+    pub fn locate() -> Result<Self, StateDirError> {
         let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
-        Self::at(state.ok_or(StateDirError::Nowhere)?.join("nodeglass"))
+        Ok(Self { path: state.ok_or(StateDirError::Nowhere)?.join("nodeglass") })
     }
 
     /// Opens a directory, and creates it if missing.
@@ -61,10 +69,21 @@ impl StateDir {
     /// # Errors
     /// [`StateDirError`].
     pub fn at(path: impl Into<PathBuf>) -> Result<Self, StateDirError> {
-        let path = path.into();
-        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(io_at(&path))?;
-        check_private(&path)?;
-        Ok(Self { path })
+        let dir = Self { path: path.into() };
+        dir.prepare()?;
+        Ok(dir)
+    }
+
+    /// Creates the directory if missing, and checks that only its owner can access it.
+    ///
+    /// # Errors
+    /// [`StateDirError`].
+    pub fn prepare(&self) -> Result<(), StateDirError> {
+        // Checked before, because a network file system sends each attempt to create it to its server.
+        if !self.path.is_dir() {
+            DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(io_at(&self.path))?;
+        }
+        check_private(&self.path)
     }
 
     /// Opens a directory below it, and creates it if missing.

@@ -13,6 +13,21 @@ fn folder() -> (tempfile::TempDir, StateDir) {
 }
 
 #[test]
+fn f24_tokens_of_a_directory_that_others_can_access_are_accepted_once_it_is_private() {
+    let (_folder, dir) = folder();
+    let (_, ticket) = Tokens::new(Some(dir.clone())).create("grafana", None, &OWNER, NOW_MS).unwrap();
+    let allow = |mode| std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o777);
+    let tokens = Tokens::new(Some(dir.clone()));
+    assert!(tokens.problem(NOW_MS).is_some_and(|why| why.as_str().contains("is not yours alone")));
+    assert_eq!(tokens.open(&ticket, NOW_MS), None);
+    assert!(matches!(tokens.create("other", None, &OWNER, NOW_MS), Err(TokenError::StateDir(_))));
+    allow(0o700);
+    assert_eq!(tokens.problem(NOW_MS), None);
+    assert!(tokens.open(&ticket, NOW_MS).is_some());
+}
+
+#[test]
 fn a_token_is_valid_for_every_relay_of_its_directory_until_it_is_revoked() {
     let (_folder, dir) = folder();
     let (one, other) = (Tokens::new(Some(dir.clone())), Tokens::new(Some(dir)));
