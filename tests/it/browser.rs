@@ -2,7 +2,6 @@
 
 pub(crate) mod accessible;
 mod cards;
-mod clusters;
 mod findings;
 mod gallery;
 mod jupyter;
