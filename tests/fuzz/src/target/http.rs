@@ -188,7 +188,7 @@ impl Relay {
             )),
             shares: self.shares.clone(),
             hosts: Arc::new(AllowedHosts::new(vec!["portal.example.org".to_owned()])),
-            assets: Arc::new(Assets::of(&PAGE, &base, &cache_buster, false)),
+            assets: Arc::new(Assets::of(&PAGE, &base, &cache_buster)),
             base,
             proxies: Arc::new(Proxies::new(vec![Proxy::User(PROXY)])),
             site: None,
