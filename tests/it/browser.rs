@@ -2,6 +2,7 @@
 
 pub(crate) mod accessible;
 mod cards;
+mod clusters;
 mod findings;
 mod gallery;
 mod jupyter;

@@ -1,5 +1,6 @@
 //! Several relays that share nodes over a real NATS server.
 
+pub(crate) mod clusters;
 mod outages;
 mod secured;
 mod unleased;

@@ -195,7 +195,7 @@ fn about(
         clock,
         tunnel,
         guests_tunnel,
-        read_only: config.read_only || matches!(watched, Watched::Replay(..) | Watched::Others(_)),
+        read_only: config.read_only || matches!(watched, Watched::Replay(..) | Watched::Others(..)),
         user,
         host,
         cluster: watched.cluster(),

@@ -13,16 +13,15 @@ use tokio::sync::watch;
 /// # Errors
 /// If the credentials cannot be read, or the cluster has no name that a subject can have.
 pub(super) async fn publish(config: &Config, watched: &Watched) -> anyhow::Result<Option<Publishing>> {
-    if matches!(watched, Watched::Others(_) | Watched::Replay(..)) {
+    if matches!(watched, Watched::Others(..) | Watched::Replay(..)) {
         return Ok(None);
     }
     let cluster =
         watched.cluster().map_or_else(|| here().to_string().replace('.', "_"), |name| name.to_string());
-    let settings = config.nats(&cluster).context("--nats: name the cluster by --cluster")?;
-    match settings {
-        Some(settings) => Ok(Some(Publishing::start(&settings, watched.user()).await?)),
-        None => Ok(None),
-    }
+    let Some(settings) = config.nats() else { return Ok(None) };
+    let cluster = config.cluster.as_ref().unwrap_or(&cluster).parse();
+    let cluster = cluster.context("--nats: name the cluster by --cluster")?;
+    Ok(Some(Publishing::start(&settings, &cluster, watched.user()).await?))
 }
 
 /// The state of the connection, if there is one.
@@ -31,7 +30,7 @@ pub(super) fn state(
     watched: &Watched,
 ) -> Option<watch::Receiver<Connection>> {
     match watched {
-        Watched::Others(viewing) => Some(viewing.state()),
+        Watched::Others(viewing, _) => Some(viewing.state()),
         _ => publishing.map(Publishing::state),
     }
 }

@@ -66,9 +66,9 @@ pub(super) async fn follow_others(
     clock: Clock,
     events: mpsc::Sender<Event>,
 ) {
-    let mut hosts = BTreeSet::new();
+    let mut last = (BTreeSet::new(), Vec::new());
     loop {
-        let RemoteJobs { jobs, hosts: listed, no_slurm } = others.borrow_and_update().clone();
+        let RemoteJobs { jobs, hosts, no_slurm, notices } = others.borrow_and_update().clone();
         let jobs = match jobs {
             Some(Ok(mut jobs)) => {
                 jobs.iter_mut().for_each(nodeglass_slurm::explain);
@@ -78,11 +78,12 @@ pub(super) async fn follow_others(
             Some(Err(why)) => Some(Event::JobsFailed { why, retry_at_ms: clock.now_ms() + 2_000 }),
             None => no_slurm.then_some(Event::NoSlurm),
         };
-        let changed = (hosts != listed).then(|| Event::Hosts {
-            hosts: listed.iter().map(|host| (host.clone(), Host::default())).collect(),
-            notices: Vec::new(),
+        let now = (hosts, notices);
+        let changed = (last != now).then(|| Event::Hosts {
+            hosts: now.0.iter().map(|host| (host.clone(), Host::default())).collect(),
+            notices: now.1.clone(),
         });
-        hosts = listed;
+        last = now;
         for event in [jobs, changed].into_iter().flatten() {
             if events.send(event).await.is_err() {
                 return;

@@ -82,7 +82,7 @@ impl Sources {
             None => launcher,
         };
         let others = match &watched {
-            Watched::Others(viewing) => Some(viewing.jobs()),
+            Watched::Others(viewing, _) => Some(viewing.jobs()),
             _ => None,
         };
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());

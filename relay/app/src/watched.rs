@@ -37,8 +37,8 @@ pub enum Watched {
     Demo(ScriptedCluster),
     /// A recording, and how pages control it.
     Replay(Box<Player>, PlayerControl),
-    /// Jobs and nodes that other relays publish over NATS.
-    Others(Box<Viewing>),
+    /// Jobs and nodes that other relays publish over NATS, of these clusters; of all if none is named.
+    Others(Box<Viewing>, Vec<String>),
 }
 
 impl Watched {
@@ -55,10 +55,11 @@ impl Watched {
                 let (player, control) = opened.context("--replay")?;
                 Self::Replay(Box::new(player), control)
             }
-            Watch::Others(cluster) => {
-                let settings =
-                    config.nats(&cluster).context("--cluster")?.context("--view-only needs --nats")?;
-                Self::Others(Box::new(Viewing::start(&settings).await?))
+            Watch::Others(clusters) => {
+                let settings = config.nats().context("--view-only needs --nats")?;
+                let named: Result<Vec<_>, _> = clusters.iter().map(|name| name.parse()).collect();
+                let viewing = Viewing::start(&settings, &named.context("--cluster")?).await?;
+                Self::Others(Box::new(viewing), clusters)
             }
             Watch::Local if config.has_hosts() => Self::Hosts(None),
             Watch::Local => Self::ThisMachine(None),
@@ -89,7 +90,7 @@ impl Watched {
             Self::Jobs(slurm, whose) => jobs_of(whose, slurm.cluster()),
             Self::ThisMachine(Some(none)) => Text::new(format!("this machine ({none})")),
             Self::ThisMachine(None) | Self::Hosts(_) => "this machine".into(),
-            Self::Demo(_) | Self::Replay(..) | Self::Others(_) => Text::new(requested),
+            Self::Demo(_) | Self::Replay(..) | Self::Others(..) => Text::new(requested),
         }
     }
 
@@ -104,7 +105,7 @@ impl Watched {
     /// Returns the mode for the page.
     pub fn mode(&self) -> Mode {
         match self {
-            Self::Jobs(..) | Self::Others(_) => Mode::Slurm,
+            Self::Jobs(..) | Self::Others(..) => Mode::Slurm,
             Self::ThisMachine(_) => Mode::Local,
             Self::Hosts(_) => Mode::Hosts,
             Self::Demo(_) => Mode::Demo,
@@ -119,7 +120,7 @@ impl Watched {
             Self::ThisMachine(_) | Self::Hosts(_) => None,
             Self::Demo(cluster) => Some(cluster.scenario().cluster().clone()),
             Self::Replay(player, _) => player.info().cluster.clone(),
-            Self::Others(viewing) => Some(Text::new(viewing.cluster().to_string())),
+            Self::Others(_, clusters) => (!clusters.is_empty()).then(|| Text::new(clusters.join(", "))),
         }
     }
 
@@ -128,7 +129,7 @@ impl Watched {
         match self {
             Self::Demo(cluster) => cluster.scenario().user().clone(),
             Self::Replay(player, _) => player.info().user.clone(),
-            Self::Jobs(..) | Self::ThisMachine(_) | Self::Hosts(_) | Self::Others(_) => {
+            Self::Jobs(..) | Self::ThisMachine(_) | Self::Hosts(_) | Self::Others(..) => {
                 Text::new(Local::from_env().user)
             }
         }
@@ -148,7 +149,7 @@ impl Watched {
             Self::Demo(cluster) => Ok(Arc::new(cluster.launcher())),
             Self::ThisMachine(_) => Site::ThisMachine.launcher(config, targets, jobs_by_node),
             Self::Hosts(_) => Site::Hosts.launcher(config, targets, jobs_by_node),
-            Self::Others(viewing) => Ok(viewing.launcher()),
+            Self::Others(viewing, _) => Ok(viewing.launcher()),
             Self::Jobs(..) | Self::Replay(..) => Site::Jobs.launcher(config, targets, jobs_by_node),
         }
     }
@@ -157,7 +158,7 @@ impl Watched {
     pub fn commands(&self) -> Option<Commands> {
         match self {
             Self::Jobs(slurm, _) => Some(slurm.client().clone()),
-            Self::ThisMachine(_) | Self::Hosts(_) | Self::Demo(_) | Self::Replay(..) | Self::Others(_) => {
+            Self::ThisMachine(_) | Self::Hosts(_) | Self::Demo(_) | Self::Replay(..) | Self::Others(..) => {
                 None
             }
         }
@@ -174,20 +175,20 @@ impl Watched {
             }
             Self::Demo(cluster) => JobControl::Enabled(Arc::new(cluster.jobs())),
             Self::Replay(..) => JobControl::Disabled("this is a recording"),
-            Self::Others(_) => JobControl::Disabled("this relay only views what others publish"),
+            Self::Others(..) => JobControl::Disabled("this relay only views what others publish"),
         }
     }
 
     /// Returns whether job logs may be on this machine; the logs of a scripted cluster exist only there.
     pub fn has_logs_here(&self) -> bool {
-        !matches!(self, Self::Demo(_) | Self::Replay(..) | Self::Others(_))
+        !matches!(self, Self::Demo(_) | Self::Replay(..) | Self::Others(..))
     }
 
     /// Its job source; `None` if only machines are watched.
     pub fn into_jobs(self) -> Option<Box<dyn JobSource>> {
         match self {
             Self::Jobs(slurm, _) => Some(slurm),
-            Self::ThisMachine(_) | Self::Hosts(_) | Self::Replay(..) | Self::Others(_) => None,
+            Self::ThisMachine(_) | Self::Hosts(_) | Self::Replay(..) | Self::Others(..) => None,
             Self::Demo(cluster) => Some(Box::new(cluster.jobs())),
         }
     }

@@ -106,9 +106,11 @@ pub enum ConfigError {
         "--view-only shows only what other relays publish; omit it, or omit the other settings of what to watch"
     )]
     ViewOnlyAndWatch,
-    /// A relay that views others, without a cluster.
-    #[error("--view-only needs --cluster, the name of the cluster whose relays publish over NATS")]
-    ViewOnlyWithoutCluster,
+    /// A relay that watches more than one cluster.
+    #[error(
+        "--cluster names several clusters, and a relay watches one cluster: start a relay for each, with --new and a --bind of its own"
+    )]
+    SeveralClusters,
     /// A launcher that ignores the name of a machine.
     #[error(
         "--launcher local would start the probes of all listed machines on this one; omit it: `self` in a list is \

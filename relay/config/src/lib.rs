@@ -158,7 +158,7 @@ pub struct Config {
     #[arg(help_heading = WATCH)]
     pub tpu_pod: bool,
 
-    /// Watch the jobs of this SLURM cluster instead of this machine's, as --clusters of squeue
+    /// Watch the jobs of this SLURM cluster instead of this machine's, as --clusters of squeue; with --view-only, NAME,NAME shows several
     #[arg(long, env = "NODEGLASS_CLUSTER", value_name = "NAME", value_parser = value::cluster, help_heading = WATCH)]
     pub cluster: Option<String>,
 
@@ -396,7 +396,7 @@ pub struct Config {
     #[arg(long, env = "NODEGLASS_NATS_CA", value_name = "FILE", help_heading = NATS)]
     pub nats_ca: Option<PathBuf>,
 
-    /// Show what other relays of --cluster publish over NATS; needs no SLURM and no SSH
+    /// Show what other relays publish over NATS, of --cluster or of all clusters; needs no SLURM and no SSH
     #[arg(long, env = "NODEGLASS_VIEW_ONLY", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
     #[arg(help_heading = NATS)]
     pub view_only: bool,
@@ -434,7 +434,8 @@ impl Config {
             return Watch::Replay(path.clone());
         }
         if self.view_only {
-            return Watch::Others(self.cluster.clone().unwrap_or_default());
+            let clusters = self.cluster.iter().flat_map(|names| names.split(','));
+            return Watch::Others(clusters.map(str::to_owned).collect());
         }
         match (&self.scenario, self.demo, self.local) {
             (Some(script), ..) => Watch::Demo(script.clone()),

@@ -1,24 +1,16 @@
 //! Settings for several relays: how NATS is reached, and what is viewed.
 
 use super::{Config, ConfigError};
-use nodeglass_nats::{ClusterName, ClusterNameError, Settings};
+use nodeglass_nats::Settings;
 
 impl Config {
-    /// Returns how NATS is reached, if it is used; `cluster` names the cluster unless `--cluster` does.
-    ///
-    /// # Errors
-    /// If the name cannot be part of a subject.
-    pub fn nats(&self, cluster: &str) -> Result<Option<Settings>, ClusterNameError> {
-        if self.nats.is_empty() {
-            return Ok(None);
-        }
-        let cluster: ClusterName = self.cluster.as_deref().unwrap_or(cluster).parse()?;
-        Ok(Some(Settings {
+    /// Returns how NATS is reached, if it is used.
+    pub fn nats(&self) -> Option<Settings> {
+        (!self.nats.is_empty()).then(|| Settings {
             servers: self.nats.clone(),
             credentials: self.nats_credentials.clone(),
             ca: self.nats_ca.clone(),
-            cluster,
-        }))
+        })
     }
 }
 
@@ -38,8 +30,8 @@ pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
     if config.view_only && watches {
         return Err(ConfigError::ViewOnlyAndWatch);
     }
-    if config.view_only && config.cluster.is_none() {
-        return Err(ConfigError::ViewOnlyWithoutCluster);
+    if !config.view_only && config.cluster.as_ref().is_some_and(|name| name.contains(',')) {
+        return Err(ConfigError::SeveralClusters);
     }
     Ok(())
 }
@@ -57,14 +49,18 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_only_views_needs_a_server_and_a_cluster_and_nothing_to_watch() {
+    fn a_relay_that_only_views_needs_a_server_and_nothing_to_watch() {
         let config = requested("--view-only --cluster hpc --nats nats://a:1,tls://b").unwrap();
-        assert_eq!(config.watch(), Watch::Others("hpc".to_owned()));
-        assert_eq!(config.nats("other").unwrap().unwrap().cluster.to_string(), "hpc");
+        assert_eq!(config.watch(), Watch::Others(vec!["hpc".to_owned()]));
+        assert_eq!(config.nats().unwrap().servers.len(), 2);
+        let several = requested("--view-only --cluster hpc,ml --nats nats://a").unwrap();
+        assert_eq!(several.watch(), Watch::Others(vec!["hpc".to_owned(), "ml".to_owned()]));
+        let all = requested("--view-only --nats nats://a").unwrap();
+        assert_eq!(all.watch(), Watch::Others(Vec::new()));
         for (line, why) in [
             ("--view-only --cluster hpc", "need --nats"),
             ("--nats-credentials /x", "need --nats"),
-            ("--view-only --nats nats://a", "needs --cluster"),
+            ("--cluster hpc,ml --nats nats://a", "a relay watches one cluster"),
             ("--view-only --cluster hpc --nats nats://a --demo", "--view-only shows only"),
             ("--replay /x --nats nats://a", "exclude each other"),
             ("--nats http://a", "not the URL of a NATS server"),
@@ -77,7 +73,6 @@ mod tests {
 
     #[test]
     fn without_a_server_nothing_is_shared() {
-        assert!(requested("--cluster hpc").unwrap().nats("hpc").unwrap().is_none());
-        assert!(requested("--nats nats://a").unwrap().nats("a.b").is_err(), "not a part of a subject");
+        assert!(requested("--cluster hpc").unwrap().nats().is_none());
     }
 }

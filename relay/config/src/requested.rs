@@ -77,7 +77,10 @@ fn watched(config: &Config) -> String {
     match config.watch() {
         Watch::Demo(script) => demo(&script),
         Watch::Replay(path) => format!("a recording ({})", absolute(&path)),
-        Watch::Others(cluster) => format!("what the relays of {cluster} publish"),
+        Watch::Others(clusters) if clusters.is_empty() => {
+            "what the relays of all clusters publish".to_owned()
+        }
+        Watch::Others(clusters) => format!("what the relays of {} publish", clusters.join(", ")),
         Watch::Local => "this machine".to_owned(),
         Watch::Auto if config.site => "all SLURM jobs for all users of the site".to_owned(),
         Watch::Auto => format!("{} SLURM jobs", whose(&config.watched_users())),

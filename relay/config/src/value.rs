@@ -40,8 +40,8 @@ pub enum Watch {
     Demo(Script),
     /// A recording.
     Replay(PathBuf),
-    /// Jobs and nodes that the other relays of this cluster publish over NATS.
-    Others(String),
+    /// Jobs and nodes that the other relays of these clusters publish over NATS; of all clusters if none is named.
+    Others(Vec<String>),
 }
 
 /// A simulated cluster that can be watched.
@@ -384,12 +384,11 @@ pub(super) fn partition(raw: &str) -> Result<String, String> {
 
 /// Validates the name of a SLURM cluster, which is passed to SLURM's commands as an argument.
 pub(super) fn cluster(raw: &str) -> Result<String, String> {
-    if raw.contains(',') || raw == "all" {
-        return Err(
-            "names several clusters; start a relay for each, with --new and a --bind of its own".into()
-        );
+    if raw == "all" {
+        return Err("names several clusters; name each, or omit it with --view-only to show all".into());
     }
-    user(raw).map_err(|_| format!("{raw:?} is not the name of a cluster"))
+    let names = raw.split(',').all(|name| user(name).is_ok());
+    if names { Ok(raw.to_owned()) } else { Err(format!("{raw:?} is not the name of a cluster")) }
 }
 
 /// Parses a host list such as `gpu-[01-04],login1`.

@@ -27,6 +27,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 pub use login_files::LoginState;
 use nodeglass_protocol::picture::LauncherStatus;
+use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use ssh_config::Local;
 use std::borrow::Cow;
@@ -72,6 +73,9 @@ pub trait Launcher: Send + Sync + 'static {
     /// # Errors
     /// [`LaunchError`], which also states whether a retry may help.
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError>;
+
+    /// Replaces the ids of jobs in a line of a node by those of the job list, where they differ.
+    fn rename_jobs(&self, _node: &NodeName, _line: &mut ParsedLine) {}
 
     /// Returns the launcher of probes in jobs, if available: where a probe is confined to the GPUs of one job, other
     /// probes report the GPUs of the user's other jobs.

@@ -73,8 +73,6 @@ pub struct Settings {
     pub credentials: Option<PathBuf>,
     /// Certificate authorities in PEM form, instead of this machine's.
     pub ca: Option<PathBuf>,
-    /// The cluster whose nodes and jobs are published or viewed.
-    pub cluster: ClusterName,
 }
 
 /// Error of the start; a complete sentence for the user.
@@ -125,8 +123,19 @@ impl Bus {
         let (queue, messages) = mpsc::channel(QUEUE);
         let queued_bytes = Arc::new(AtomicUsize::new(0));
         tokio::spawn(send_all(client.clone(), messages, Arc::clone(&queued_bytes)));
-        let subjects = Subjects::of(&settings.cluster);
-        Ok(Self { client, id: RelayId::random(), subjects, state: current, queue, queued_bytes })
+        Ok(Self {
+            client,
+            id: RelayId::random(),
+            subjects: Subjects::of_all(),
+            state: current,
+            queue,
+            queued_bytes,
+        })
+    }
+
+    /// The same connection for one cluster.
+    pub(crate) fn of(&self, cluster: &ClusterName) -> Self {
+        Self { subjects: Subjects::of(cluster), ..self.clone() }
     }
 
     /// Returns whether the connection is up.

@@ -12,7 +12,7 @@ use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{NodeName, Text};
 use nodeglass_slurm::{JobSource, JobsError};
 use std::collections::{BTreeMap, BTreeSet};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 /// Maximum number of jobs of a relay that are shown.
@@ -49,7 +49,7 @@ impl JobSource for PublishedJobs {
     }
 }
 
-/// The jobs and nodes that the relays of a cluster watch.
+/// The jobs and nodes that the relays of one cluster, or of several, watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoteJobs {
     /// The jobs of all, or the reason for having no list; `None` while none has arrived.
@@ -58,6 +58,8 @@ pub struct RemoteJobs {
     pub hosts: BTreeSet<NodeName>,
     /// Whether none of them lists jobs.
     pub no_slurm: bool,
+    /// Clusters whose lists are missing while others have one; complete sentences.
+    pub notices: Vec<Text>,
 }
 
 /// Lists by relay, with parts that have arrived so far.
@@ -133,19 +135,20 @@ impl Lists {
             Some(why) => Some(Err(why)),
             None => None,
         };
-        RemoteJobs { jobs, hosts, no_slurm }
+        RemoteJobs { jobs, hosts, no_slurm, notices: Vec::new() }
     }
 }
 
-/// Follows the lists of all relays of the cluster.
+/// Follows the lists of all relays of a cluster, and sends them with its number whenever they change.
 pub(crate) async fn follow(
     bus: Bus,
     cluster: String,
     mut relays: watch::Receiver<Relays>,
-    joined: watch::Sender<RemoteJobs>,
+    number: usize,
+    changes: mpsc::Sender<(usize, RemoteJobs)>,
 ) {
     let mut messages = bus.subscribed(bus.subjects.jobs()).await;
-    let mut lists = Lists::default();
+    let (mut lists, mut last) = (Lists::default(), RemoteJobs::default());
     // Without any relay, nothing changes, and that is stated after a while.
     let mut check = interval_at(Instant::now() + GONE, GONE);
     check.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -163,7 +166,12 @@ pub(crate) async fn follow(
         };
         if is_new {
             let now = lists.joined(&relays.borrow_and_update(), &cluster);
-            joined.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
+            if now != last {
+                last.clone_from(&now);
+                if changes.send((number, now)).await.is_err() {
+                    return;
+                }
+            }
         }
     }
 }

@@ -158,17 +158,3 @@ async fn claim_all(leases: &Leases, publisher: &Publisher) {
 fn end_lost(leases: &Leases, publisher: &Publisher) {
     publisher.end_probes(&"another relay watches this node now".into(), |node| leases.is_of_others(node));
 }
-
-/// Receives all nodes from other relays.
-pub(crate) struct ViewLauncher(pub(crate) Viewer);
-
-#[async_trait]
-impl Launcher for ViewLauncher {
-    fn name(&self) -> &'static str {
-        "nats"
-    }
-
-    async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
-        self.0.launch(node).await
-    }
-}

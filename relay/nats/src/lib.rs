@@ -4,22 +4,25 @@
 //! [`Viewing`] runs none, and receives the lines of others through a launcher, so that everything behind it is as for its own
 //! probes. [`lease`] decides which relay runs the probe of a node. Subjects and messages are in PROTOCOL, § 7.
 
+mod clusters;
 mod connection;
 mod jobs;
 mod launcher;
 mod lease;
 mod lines;
 mod message;
+mod names;
 mod others;
 mod publisher;
 mod tap;
 mod viewer;
 
+use clusters::Clusters;
 use connection::Bus;
 pub use connection::{Connection, NatsUrl, NatsUrlError, Settings, StartError};
+use jobs::PublishedJobs;
 pub use jobs::RemoteJobs;
-use jobs::{PublishedJobs, follow};
-use launcher::{SharedLauncher, ViewLauncher, keep_leases};
+use launcher::{SharedLauncher, keep_leases};
 use lease::Leases;
 pub use message::{ClusterName, ClusterNameError};
 use nodeglass_launch::Launcher;
@@ -44,10 +47,10 @@ impl Publishing {
     ///
     /// # Errors
     /// If the credentials or certificates cannot be read.
-    pub async fn start(settings: &Settings, user: Text) -> Result<Self, StartError> {
-        let bus = Bus::start(settings).await?;
+    pub async fn start(settings: &Settings, cluster: &ClusterName, user: Text) -> Result<Self, StartError> {
+        let bus = Bus::start(settings).await?.of(cluster);
         let viewer = Viewer::start(bus.clone(), false);
-        let leases = Leases::start(bus.clone(), &settings.cluster.to_string(), viewer.relays());
+        let leases = Leases::start(bus.clone(), &cluster.to_string(), viewer.relays());
         let publisher = Publisher::start(bus.clone(), user, leases.standing());
         tokio::spawn(keep_leases(leases.clone(), publisher.clone()));
         Ok(Self { bus, publisher, viewer, leases })
@@ -79,23 +82,19 @@ impl Publishing {
 /// A relay that runs no probes.
 pub struct Viewing {
     bus: Bus,
-    viewer: Viewer,
+    clusters: Clusters,
     jobs: watch::Receiver<RemoteJobs>,
-    cluster: ClusterName,
 }
 
 impl Viewing {
-    /// Connects in the background.
+    /// Connects in the background, and views these clusters; all that publish if none is named.
     ///
     /// # Errors
     /// If the credentials or certificates cannot be read.
-    pub async fn start(settings: &Settings) -> Result<Self, StartError> {
+    pub async fn start(settings: &Settings, named: &[ClusterName]) -> Result<Self, StartError> {
         let bus = Bus::start(settings).await?;
-        let viewer = Viewer::start(bus.clone(), true);
-        let (joined, jobs) = watch::channel(RemoteJobs::default());
-        let cluster = settings.cluster.clone();
-        tokio::spawn(follow(bus.clone(), cluster.to_string(), viewer.relays(), joined));
-        Ok(Self { bus, viewer, jobs, cluster })
+        let (clusters, jobs) = Clusters::start(bus.clone(), named);
+        Ok(Self { bus, clusters, jobs })
     }
 
     /// The state of the connection.
@@ -103,17 +102,12 @@ impl Viewing {
         self.bus.state.clone()
     }
 
-    /// The cluster that is viewed.
-    pub fn cluster(&self) -> &ClusterName {
-        &self.cluster
-    }
-
     /// Returns the launcher that receives nodes from other relays.
     pub fn launcher(&self) -> Arc<dyn Launcher> {
-        Arc::new(ViewLauncher(self.viewer.clone()))
+        Arc::new(self.clusters.clone())
     }
 
-    /// The jobs and nodes that the relays of the cluster watch.
+    /// The jobs and nodes that the relays of the clusters watch.
     pub fn jobs(&self) -> watch::Receiver<RemoteJobs> {
         self.jobs.clone()
     }

@@ -96,13 +96,18 @@ pub(crate) fn random() -> u64 {
     getrandom::u64().unwrap_or_else(|_| nodeglass_platform::clock::Clock::wall_ms())
 }
 
-/// Subjects of one cluster.
+/// Subjects of a cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Subjects(String);
 
 impl Subjects {
     pub(crate) fn of(cluster: &ClusterName) -> Self {
         Self(format!("nodeglass.v1.{cluster}"))
+    }
+
+    /// Subjects of all clusters, for subscriptions.
+    pub(crate) fn of_all() -> Self {
+        Self("nodeglass.v1.*".to_owned())
     }
 
     /// Lines of a node's probe.

@@ -417,8 +417,11 @@ impl Session {
     fn event(
         &mut self,
         connection: &mut ProbeConnection,
-        found: Found,
+        mut found: Found,
     ) -> Result<Option<NodeEvent>, DisconnectReason> {
+        if let Found::Line(line) = &mut found {
+            self.launcher.rename_jobs(&self.node, line);
+        }
         if matches!(found, Found::Line(_) | Found::Piece) {
             connection.line_received();
         }
