@@ -295,10 +295,8 @@ impl EventLoop {
             .take_excerpts(now_ms, is_last)
             .into_iter()
             .for_each(|excerpt| archive.store(excerpt));
-        self.fleet
-            .take_ended()
-            .into_iter()
-            .for_each(|(job, nodes)| archive.store_job(EndedJob { job, nodes }));
+        let ended = self.fleet.take_ended().into_iter();
+        archive.store_jobs(ended.map(|(job, nodes)| EndedJob { job, nodes }).collect());
     }
 
     /// Returns whether a group of nodes has reported completely.

@@ -105,7 +105,7 @@ async fn only_the_named_clusters_are_viewed() -> Result<()> {
         .until(&Topic::Overview, "the jobs of beta", |known: &Known| jobs(&known.picture) == beta.into())
         .await?;
     let topic = Topic::Node(NodeName::new("n2")?);
-    client.subscribe(&[topic.clone()]).await?;
+    client.subscribe(std::slice::from_ref(&topic)).await?;
     client.until(&topic, "a live node", is_live).await?;
     Ok(())
 }

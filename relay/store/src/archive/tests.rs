@@ -238,7 +238,7 @@ async fn f24_an_ended_job_that_the_disk_refused_is_stored_with_the_next_excerpt(
     fs::create_dir(&path).unwrap();
     let archive = Archive::open(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS, "").unwrap();
     let mut state = archive.state();
-    archive.store_job(job.clone());
+    archive.store_jobs(vec![job.clone()]);
     state.changed().await.unwrap();
     assert!(state.borrow_and_update().is_err());
     fs::remove_dir(&path).unwrap();
@@ -251,6 +251,17 @@ async fn f24_an_ended_job_that_the_disk_refused_is_stored_with_the_next_excerpt(
 }
 
 #[test]
+fn f24_more_jobs_that_end_together_than_the_queue_has_places_are_all_stored() {
+    let (_folder, dir) = scratch();
+    let wall_ms = nodeglass_platform::clock::Clock::wall_ms();
+    let archive = Archive::open(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS, "").unwrap();
+    archive.store_jobs((1..=200).map(|id| ended_job(id, wall_ms - 3_600_000)).collect());
+    assert_eq!(archive.lost(), 0);
+    drop(archive);
+    assert!((1..=200).all(|id| ended_file(&dir, id).exists()));
+}
+
+#[test]
 fn ended_jobs_are_shown_by_the_next_relay_that_watches_the_same() {
     let (_folder, dir) = scratch();
     let now_ms = nodeglass_platform::clock::Clock::wall_ms();
@@ -260,12 +271,11 @@ fn ended_jobs_are_shown_by_the_next_relay_that_watches_the_same() {
         Archive::open(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS, watches).unwrap()
     };
     let before = archive(first, "alice's jobs");
-    before.store_job(ended_job(7, first));
-    before.store_job(ended_job(8, first));
+    before.store_jobs(vec![ended_job(7, first), ended_job(8, first)]);
     // SLURM reports its exit code later.
     let mut completed = ended_job(7, first);
     completed.job.exit = Some("0:0".into());
-    before.store_job(completed.clone());
+    before.store_jobs(vec![completed.clone()]);
     drop(before);
     assert_eq!(archive(second, "all jobs").take_jobs(), []);
     let jobs = archive(second, "alice's jobs").take_jobs();

@@ -54,7 +54,18 @@ enum Queue {
 #[derive(Debug)]
 enum Item {
     Excerpt(Excerpt),
-    Ended(Box<EndedJob>),
+    /// Those that ended together, so that a large array takes a single place of the queue.
+    Ended(Vec<EndedJob>),
+}
+
+impl Item {
+    /// The number of records that are lost with it.
+    fn records(&self) -> usize {
+        match self {
+            Self::Excerpt(_) => 1,
+            Self::Ended(ended) => ended.len(),
+        }
+    }
 }
 
 /// Error of storing a history.
@@ -125,16 +136,19 @@ impl Archive {
         self.pass(Item::Excerpt(excerpt));
     }
 
-    /// Stores an ended job; while the disk does not keep up, it is dropped.
-    pub fn store_job(&self, ended: EndedJob) {
-        self.pass(Item::Ended(Box::new(ended)));
+    /// Stores jobs that ended; while the disk does not keep up, they are dropped.
+    pub fn store_jobs(&self, ended: Vec<EndedJob>) {
+        if !ended.is_empty() {
+            self.pass(Item::Ended(ended));
+        }
     }
 
     fn pass(&self, item: Item) {
         match &self.queue {
             Queue::Thread(thread) => {
+                let records = item.records();
                 let passed = thread.pass(item);
-                self.lost.add(usize::from(passed.is_err()));
+                self.lost.add(if passed.is_err() { records } else { 0 });
                 if passed == Err(Refused::Full) {
                     report(&self.state, Err("the disk is too slow to store the history".into()));
                 }
@@ -262,13 +276,21 @@ impl SegmentWriter {
         match item {
             Item::Excerpt(excerpt) => self.push_excerpt(excerpt),
             Item::Ended(ended) => {
-                let packed = ended::pack(watches, self.wall_ahead_ms, *ended);
-                self.waiting_jobs.push_back(packed.inspect_err(|_| self.lost.add(1))?);
+                let mut packed = Ok(());
+                for ended in ended {
+                    match ended::pack(watches, self.wall_ahead_ms, ended) {
+                        Ok(job) => self.waiting_jobs.push_back(job),
+                        Err(error) => {
+                            self.lost.add(1);
+                            packed = Err(error);
+                        }
+                    }
+                }
                 while self.waiting_jobs.iter().map(|job| job.bytes.len()).sum::<usize>() > MAX_WAITING {
                     self.waiting_jobs.pop_front();
                     self.lost.add(1);
                 }
-                Ok(())
+                packed
             }
         }
     }
