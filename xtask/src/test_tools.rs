@@ -10,8 +10,6 @@ use std::path::PathBuf;
 const PEERS: Pinned = Pinned { name: "peers", shown_by: "bin/nvnodetop" };
 /// Checks the description of the HTTP API against a running relay.
 const SCHEMATHESIS: Pinned = Pinned { name: "schemathesis", shown_by: "bin/schemathesis" };
-/// Python with pytest, pandas, mypy and a build backend, for the client in `clients/python`.
-const PYTHON: Pinned = Pinned { name: "python", shown_by: "bin/pytest" };
 /// JupyterLab with jupyter-server-proxy.
 const JUPYTER: Pinned = Pinned { name: "jupyter", shown_by: "bin/jupyter-lab" };
 /// Deque's accessibility rules.
@@ -29,7 +27,7 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
         found.push(("NODEGLASS_DENY", deny::program()?));
         found.push(("NODEGLASS_PEERS", PEERS.by_pip(&home)?.join("bin")));
         found.push(("NODEGLASS_SCHEMATHESIS", SCHEMATHESIS.by_pip(&home)?.join(SCHEMATHESIS.shown_by)));
-        found.push(("NODEGLASS_PYTHON", python()?));
+        found.push(("NODEGLASS_PYTHON", tools::python()?));
         found.push(("NODEGLASS_JUPYTER", JUPYTER.by_pip(&home)?.join("bin/python")));
         found.push(("NODEGLASS_PORTABLE_PROBES", dist::probes_for_tests()?));
     }
@@ -37,14 +35,6 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
         found.push(("NODEGLASS_AXE", AXE.by_npm(&home)?.join(AXE.shown_by)));
     }
     Ok(found)
-}
-
-/// Python with what tests and builds the client in `clients/python`.
-///
-/// # Errors
-/// If it cannot be installed.
-pub(crate) fn python() -> Result<PathBuf> {
-    Ok(PYTHON.by_pip(&tools::home()?)?.join("bin/python"))
 }
 
 /// The environment variable that locates the peer monitors for benchmarks; empty without Python.

@@ -10,6 +10,8 @@ use std::process::Command;
 
 /// The compilation target of the page.
 pub(crate) const WASM: &str = "wasm32-unknown-unknown";
+/// Python with pytest, pandas, mypy and a build backend, for the client in `clients/python`.
+const PYTHON: Pinned = Pinned { name: "python", shown_by: "bin/pytest" };
 const BINARYEN: Pinned = Pinned { name: "binaryen", shown_by: "node_modules/.bin/wasm-opt" };
 
 /// `${XDG_CACHE_HOME:-~/.cache}/nodeglass/tools`.
@@ -91,6 +93,14 @@ fn cargo_tool(
         part.commit(&dir)
     })?;
     Ok(bin)
+}
+
+/// Python with what tests and builds the client in `clients/python`.
+///
+/// # Errors
+/// If it cannot be installed.
+pub(crate) fn python() -> Result<PathBuf> {
+    Ok(PYTHON.by_pip(&home()?)?.join("bin/python"))
 }
 
 /// The path of wasm-opt, which is installed from npm's binaryen if missing: Debian's is too old for current WASM

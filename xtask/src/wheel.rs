@@ -2,7 +2,7 @@
 
 use crate::scratch::Scratch;
 use crate::shell::{root, run, target};
-use crate::test_tools;
+use crate::tools;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ fn client_project(project: &str) -> Result<String> {
 }
 
 fn hatchling(project: &Path, out: &Path) -> Result<Command> {
-    let mut command = Command::new(test_tools::python()?);
+    let mut command = Command::new(tools::python()?);
     command.current_dir(project);
     command.args(["-m", "hatchling", "build", "-t", "wheel", "-d"]).arg(out);
     Ok(command)

@@ -17,7 +17,7 @@ const NUMBER_BITS: u32 = 26;
 /// The greatest number above the number of a job.
 const MAX_TAG: u32 = 63;
 
-/// What one cluster has.
+/// Jobs and nodes of one cluster.
 #[derive(Debug, Default)]
 struct Part {
     now: RemoteJobs,

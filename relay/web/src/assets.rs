@@ -44,7 +44,7 @@ pub struct Assets {
     files: HashMap<&'static str, Asset>,
     /// The index page for each path depth, as it references its files relative to the root.
     index: Vec<Asset>,
-    /// The same for those who need no key.
+    /// The index page for each path depth that connects without a key.
     keyless: Vec<Asset>,
     build: String,
 }

@@ -83,7 +83,7 @@ pub(super) enum Listener {
     Tcp(TcpListener),
     Tls(TcpListener, Tls),
     Unix(UnixListener, SocketFile),
-    /// Who connects is the owner, without a key.
+    /// Unix socket of a proxy of the owner, who needs no key.
     Owner(UnixListener, SocketFile),
 }
 
