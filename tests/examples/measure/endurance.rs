@@ -26,8 +26,8 @@ const FAULT_EVERY: Duration = Duration::from_secs(5);
 const STOPPED: Duration = Duration::from_secs(25);
 /// SLURM fails in one of so many faults.
 const SLURM_FAILS: u64 = 12;
-/// The rings of ten minutes fill during the warm-up, if the run is that long.
-const WARM_UP: Duration = Duration::from_secs(720);
+/// The rings of ten minutes and the history fill during the warm-up, if the run is that long.
+const WARM_UP: Duration = Duration::from_secs(2_400);
 /// Growth that is not a leak: a share of the mean, and an absolute amount for small figures, within an hour.
 const GROWTH_SHARE: f64 = 0.05;
 /// Growth is judged over this time at least: a slope of a few minutes says little about an hour.
@@ -62,7 +62,7 @@ pub async fn run(report: &Report) -> Result<()> {
         program(folder.path(), "notify", &format!("cat >/dev/null; echo notice >> {}", notices.display()))?;
     let (probe, notify) = (binary("examples/node")?.display().to_string(), notify.display().to_string());
     // Limits that are reached within the warm-up.
-    let limits = ["--history-mem", "32M", "--history-disk", "64M"];
+    let limits = ["--history-mem", "16M", "--history-disk", "16M"];
     let starts = ["--launcher", "local", "--probe", &probe, "--on-finding", &notify];
     let arguments: Vec<&str> = starts.into_iter().chain(limits).collect();
     let site = Arc::new(SimulatedCluster::start_with(NODES, folder, &arguments, NodeOptions::default())?);

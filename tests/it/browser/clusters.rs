@@ -15,7 +15,7 @@ async fn two_clusters_are_on_one_page() -> Result<()> {
     browser.resize(1440, 900).await?;
     browser.open(&clusters.viewer.link().url).await?;
     browser.until("the jobs of both", JOBS).await?;
-    browser.until("a percentage", "/\\d\\s?%/.test(document.body.innerText)").await?;
+    browser.until("samples of all nodes", "document.body.innerText.includes('4 of 4 nodes')").await?;
     browser.photograph("two-clusters").await?;
     for node in ["n1", "n2.alpha", "n2.beta", "n3"] {
         browser.open(&clusters.viewer.link().path(&format!("/node/{node}"))).await?;
