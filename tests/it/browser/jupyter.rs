@@ -16,6 +16,7 @@ async fn a_tile_of_jupyterlab_opens_the_page_without_a_key() -> Result<()> {
     browser.resize(1440, 900).await?;
     browser.open(jupyter.url()).await?;
     browser.until("the tile", TILE).await?;
+    browser.until("its icon", &format!("{TILE}.querySelector('img')?.naturalWidth > 0")).await?;
     browser.photograph("jupyter-launcher").await?;
     let before = browser.client().windows().await?;
     browser.eval(&format!("{TILE}.click()")).await?;

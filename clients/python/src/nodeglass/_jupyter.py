@@ -25,6 +25,7 @@ def setup() -> Dict[str, Any]:
             "enabled": program is not None,
             "title": "nodeglass",
             "icon_path": str(Path(__file__).with_name("icon.svg")),
-            "category": "Other",
+            # JupyterLab draws the icon of a tile in this category only.
+            "category": "Notebook",
         },
     }
