@@ -141,8 +141,7 @@ pub async fn serve(State(web): State<WebState>, connection: Connection, request:
     }
     match *request.method() {
         Method::GET | Method::HEAD => {
-            let is_keyless = web.site.is_some() || connection.is_owners();
-            web.assets.respond(request.uri().path(), request.headers(), is_keyless)
+            web.assets.respond(request.uri().path(), request.headers(), web.is_keyless(&connection))
         }
         _ => (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]).into_response(),
     }

@@ -29,7 +29,7 @@ use nodeglass_live::Hub;
 use nodeglass_notify::NotificationCounts;
 use nodeglass_remote_write::Counts as RemoteWriteCounts;
 use nodeglass_remote_write::promql::PromQl;
-use nodeglass_share::Shares;
+use nodeglass_share::{AccessGrant, Shares};
 use nodeglass_store::{AuditRecorder, JobStore};
 pub use router::router;
 pub use server::{BindError, Connection, Listeners, bind, serve, tls};
@@ -69,4 +69,20 @@ pub struct WebState {
     pub remote_write: Option<RemoteWriteCounts>,
     /// Storage of the site for ranges that the relay does not keep, if configured.
     pub long_term: Option<PromQl>,
+}
+
+impl WebState {
+    /// Returns whether a connection may need no key: that of a proxy of the owner, or any to the relay of a site.
+    pub(crate) fn is_keyless(&self, connection: &Connection) -> bool {
+        connection.is_owners() || self.site.is_some()
+    }
+
+    /// Returns the grant of who is at the other end of a connection without a key; `None` if nobody is identified.
+    pub(crate) async fn keyless_grant(&self, connection: &Connection) -> Option<AccessGrant> {
+        match &self.site {
+            _ if connection.is_owners() => Some(AccessGrant::Owner),
+            Some(site) => site.grant(connection).await,
+            None => None,
+        }
+    }
 }

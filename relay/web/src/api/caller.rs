@@ -128,15 +128,10 @@ impl FromRequestParts<WebState> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
         let Ok(connection) = Connection::from_request_parts(parts, web).await;
-        if connection.is_owners() {
-            // What another page's requests state is refused; a header of the proxy's own authentication is not for the relay.
-            return match is_own_origin(parts) {
-                true => Ok(Self { grant: AccessGrant::Owner, budget: connection.budget() }),
-                false => Err(forbidden(&CloseReason::NotIdentified).into()),
-            };
-        }
-        if let Some(site) = web.site.as_ref().filter(|_| !parts.headers.contains_key(AUTHORIZATION)) {
-            let grant = if is_own_origin(parts) { site.grant(&connection).await } else { None };
+        // On the connection of an owner's proxy, that header is the proxy's own.
+        let has_key = parts.headers.contains_key(AUTHORIZATION) && !connection.is_owners();
+        if web.is_keyless(&connection) && !has_key {
+            let grant = if is_own_origin(parts) { web.keyless_grant(&connection).await } else { None };
             let grant = grant.ok_or_else(|| forbidden(&CloseReason::NotIdentified))?;
             connection.mark_authenticated();
             return Ok(Self { grant, budget: connection.budget() });

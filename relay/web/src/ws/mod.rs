@@ -207,12 +207,7 @@ async fn identify(
 ) -> Result<Authenticated, CloseReason> {
     let ours = VersionRange::only(LIVE_WIRE);
     let proto = ours.common(proto).ok_or(CloseReason::Version { relay: ours })?;
-    let grant = match &web.site {
-        _ if connection.is_owners() => Some(AccessGrant::Owner),
-        Some(site) => site.grant(connection).await,
-        None => None,
-    };
-    let grant = grant.ok_or(CloseReason::NotIdentified)?;
+    let grant = web.keyless_grant(connection).await.ok_or(CloseReason::NotIdentified)?;
     Ok(Authenticated { grant, proto, tab: None })
 }
 
