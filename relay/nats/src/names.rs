@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_cannot_be_told_apart_are_shown_once() {
+    fn ambiguous_names_are_shown_once() {
         let mut names = names();
         names.set(0, listed(&[(1, "n1.beta"), (2, "n1")]));
         names.set(1, listed(&[(3, "n1")]));
