@@ -1,22 +1,80 @@
-//! Batched queries of field values, including the values of single NVLinks, which the wrapper does not support.
+//! Field values: the readings that they fill, and batched queries, including those of single NVLinks, which the wrapper
+//! does not support.
 #![expect(unsafe_code, reason = "nvmlDeviceGetFieldValues with a scope, which the wrapper leaves at 0")]
 
 use super::ffi_compat::{checked, missing};
+use nodeglass_protocol::Reading;
+use nodeglass_protocol::probe::GpuSample;
 use nvml_wrapper::{Device, error::NvmlError};
 use nvml_wrapper_sys::bindings as sys;
 use nvml_wrapper_sys::bindings::field_id;
 
-/// Number of readings that are filled by field values; [`super::readings`] lists them.
-pub const FIELD_READINGS: usize = 7;
+/// The readings that field values fill, queried in one batched call. A new row needs no other change of the probe.
+pub const FIELDS: &[FieldReading] = &[
+    // °C.
+    of_gpu(field_id::NVML_FI_DEV_MEMORY_TEMP, |sample| &mut sample.mem_temp_c, Conversion::Value),
+    // mW.
+    of_gpu(field_id::NVML_FI_DEV_POWER_INSTANT, |sample| &mut sample.power_instant_mw, Conversion::Value),
+    // Bytes; the counters overflow.
+    of_gpu(field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, |sample| &mut sample.pcie_tx_bytes_s, Conversion::Pcie),
+    of_gpu(field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES, |sample| &mut sample.pcie_rx_bytes_s, Conversion::Pcie),
+    of_links(NVLINK_TX_KIB, |sample| &mut sample.nvlink_tx_bytes_s, Conversion::Rate(KIB)),
+    of_links(NVLINK_RX_KIB, |sample| &mut sample.nvlink_rx_bytes_s, Conversion::Rate(KIB)),
+    // Time in ns for which the power limit held the clocks down, since the driver was loaded.
+    of_gpu(
+        field_id::NVML_FI_DEV_PERF_POLICY_POWER,
+        |sample| &mut sample.power_capped_pct,
+        Conversion::ShareOfTime,
+    ),
+];
 
-/// Memory temperature in °C.
-pub const MEM_TEMPERATURE: u32 = field_id::NVML_FI_DEV_MEMORY_TEMP;
-/// Instantaneous power in mW.
-pub const POWER_INSTANT: u32 = field_id::NVML_FI_DEV_POWER_INSTANT;
-/// Bytes sent over PCIe; the counter overflows.
-pub const PCIE_TX_BYTES: u32 = field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES;
-/// Bytes received over PCIe; the counter overflows.
-pub const PCIE_RX_BYTES: u32 = field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES;
+/// Number of readings that are filled by field values.
+pub const FIELD_READINGS: usize = FIELDS.len();
+
+/// A field value that fills a reading.
+#[derive(Clone, Copy)]
+pub struct FieldReading {
+    /// Id of the field.
+    pub id: u32,
+    /// Scope: [`ALL_LINKS`], or 0.
+    pub scope: u32,
+    /// The reading that it fills.
+    pub reading: fn(&mut GpuSample) -> &mut Reading<u64>,
+    /// How it fills it.
+    pub conversion: Conversion,
+}
+
+/// Conversion of a field value to a reading.
+#[derive(Clone, Copy)]
+pub enum Conversion {
+    /// It is the reading.
+    Value,
+    /// A counter: its increments per second, times a factor.
+    Rate(u64),
+    /// A counter of ns: its increments in % of the time.
+    ShareOfTime,
+    /// A byte counter of PCIe, which has other sources, too: see [`super::pcie`].
+    Pcie,
+}
+
+const fn of_gpu(
+    id: u32,
+    reading: fn(&mut GpuSample) -> &mut Reading<u64>,
+    conversion: Conversion,
+) -> FieldReading {
+    FieldReading { id, scope: 0, reading, conversion }
+}
+
+const fn of_links(
+    id: u32,
+    reading: fn(&mut GpuSample) -> &mut Reading<u64>,
+    conversion: Conversion,
+) -> FieldReading {
+    FieldReading { id, scope: ALL_LINKS, reading, conversion }
+}
+
+/// Bytes per KiB, the unit of NVLink counters.
+const KIB: u64 = 1_024;
 /// KiB of data sent over an NVLink, or over [`ALL_LINKS`].
 pub const NVLINK_TX_KIB: u32 = field_id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
 /// KiB of data received.
@@ -27,12 +85,10 @@ pub const NVLINK_DL_ERRORS: [u32; 3] = [
     field_id::NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
     field_id::NVML_FI_DEV_NVLINK_ERROR_DL_CRC,
 ];
-/// Time in ns for which the power limit held the clocks down, since the driver was loaded.
-pub const POWER_CAPPED_NS: u32 = field_id::NVML_FI_DEV_PERF_POLICY_POWER;
 /// Energy in mJ since the driver was loaded.
 pub const ENERGY: u32 = field_id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION;
 /// Scope that means all NVLinks together.
-pub const ALL_LINKS: u32 = u32::MAX;
+const ALL_LINKS: u32 = u32::MAX;
 
 /// A field query with its result.
 ///
@@ -123,7 +179,7 @@ mod tests {
 
     #[test]
     fn each_value_type_is_decoded_and_non_counts_fail() {
-        let mut field = Field::new(POWER_INSTANT, 0);
+        let mut field = Field::new(ENERGY, 0);
         let mut read = |kind: u32, value: sys::nvmlValue_t| {
             (field.0.valueType, field.0.value) = (kind, value);
             field.answer().ok()
@@ -140,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_field_that_the_driver_does_not_know_is_unsupported() {
-        let mut field = Field::new(PCIE_TX_BYTES, 0);
+        let mut field = Field::new(ENERGY, 0);
         field.0.nvmlReturn = 2;
         assert!(matches!(field.answer(), Err(NvmlError::NotSupported)));
     }

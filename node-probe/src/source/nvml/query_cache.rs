@@ -62,13 +62,16 @@ impl Query {
         1 << self as u8
     }
 
-    /// The query of the field value at this position of the table in [`super::readings`].
+    /// The query of the field value at this position of [`super::fields::FIELDS`].
     pub const fn field(index: usize) -> QueryBit {
         QueryBit(1 << (Self::FieldValue as usize + index))
     }
 }
 
-const _: () = assert!(Query::FieldValue as usize + FIELD_READINGS <= u64::BITS as usize);
+const _: () = assert!(
+    Query::FieldValue as usize + FIELD_READINGS <= u64::BITS as usize,
+    "queries and field values are bits of a u64"
+);
 
 /// A query, or the query of a field value, as a bit.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! Changing readings of a GPU; each is queried individually, so that failures are independent.
 
 use super::device::{DeviceHandle, HandleError};
-use super::fields::{self, FIELD_READINGS, Field};
+use super::fields::{self, Conversion, FIELD_READINGS, FIELDS, Field};
 use super::gpm::{Metric, Metrics};
 use super::pcie::{Measure, PerDirection};
 use super::query_cache::{Query, QueryCache};
@@ -13,9 +13,6 @@ use nodeglass_protocol::probe::GpuSample;
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{Clock, ClockId, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper::error::NvmlError;
-
-/// Bytes per KiB, the unit of NVLink counters.
-const KIB: u64 = 1_024;
 
 /// Context for reading an inventory entry.
 pub struct ReadContext<'a, 'nvml> {
@@ -179,63 +176,10 @@ fn memory(handle: &DeviceHandle<'_>, device: &Device<'_>, queries: &mut QueryCac
     sample.mem_total_bytes = v1.map(|memory| memory.total);
 }
 
-/// A field value that fills a reading.
-#[derive(Clone, Copy)]
-struct FieldReading {
-    id: u32,
-    scope: u32,
-    /// The reading that it fills.
-    reading: fn(&mut GpuSample) -> &mut Reading<u64>,
-    conversion: Conversion,
-}
-
-/// Conversion of a field value to a reading.
-#[derive(Clone, Copy)]
-enum Conversion {
-    /// It is the reading.
-    Value,
-    /// A counter: its increments per second, times a factor.
-    Rate(u64),
-    /// A counter of ns: its increments in % of the time.
-    ShareOfTime,
-    /// A byte counter of PCIe, which has other sources, too: see [`pcie`].
-    Pcie,
-}
-
 /// ns per second in 1 % of the time.
 const NS_PER_PERCENT: u64 = 10_000_000;
 /// Share of time, in %, that differing clocks of driver and probe explain; more is implausible.
 const MAX_SHARE: u64 = 110;
-
-/// Field values that are queried in one batched call.
-const FIELDS: [FieldReading; FIELD_READINGS] = [
-    field(fields::MEM_TEMPERATURE, 0, |sample| &mut sample.mem_temp_c, Conversion::Value),
-    field(fields::POWER_INSTANT, 0, |sample| &mut sample.power_instant_mw, Conversion::Value),
-    field(fields::PCIE_TX_BYTES, 0, |sample| &mut sample.pcie_tx_bytes_s, Conversion::Pcie),
-    field(fields::PCIE_RX_BYTES, 0, |sample| &mut sample.pcie_rx_bytes_s, Conversion::Pcie),
-    field(
-        fields::NVLINK_TX_KIB,
-        fields::ALL_LINKS,
-        |sample| &mut sample.nvlink_tx_bytes_s,
-        Conversion::Rate(KIB),
-    ),
-    field(
-        fields::NVLINK_RX_KIB,
-        fields::ALL_LINKS,
-        |sample| &mut sample.nvlink_rx_bytes_s,
-        Conversion::Rate(KIB),
-    ),
-    field(fields::POWER_CAPPED_NS, 0, |sample| &mut sample.power_capped_pct, Conversion::ShareOfTime),
-];
-
-const fn field(
-    id: u32,
-    scope: u32,
-    reading: fn(&mut GpuSample) -> &mut Reading<u64>,
-    conversion: Conversion,
-) -> FieldReading {
-    FieldReading { id, scope, reading, conversion }
-}
 
 /// Reads all field values; returns the PCIe byte counters and their time.
 fn counted(
@@ -243,7 +187,8 @@ fn counted(
     device_state: &mut DeviceState<'_>,
     sample: &mut GpuSample,
 ) -> (PerDirection<Reading<u64>>, u64) {
-    let mut request = FIELDS.map(|field| Field::new(field.id, field.scope));
+    let mut request: [Field; FIELD_READINGS] =
+        std::array::from_fn(|index| Field::new(FIELDS[index].id, FIELDS[index].scope));
     let mut requested = 0;
     for (index, field) in FIELDS.iter().enumerate() {
         if device_state.queries.offers(Query::field(index)) {
