@@ -1,14 +1,14 @@
 //! Products of the command line besides its parser: help, completions and man pages. `command` is the command line as
 //! it is shown.
 
-use super::Config;
-use clap::{Args, Command};
+use super::{Config, Query};
+use clap::{Args, Command, Subcommand as _};
 use clap_complete::Shell;
 use nodeglass_platform::wrap;
 use std::fmt::Write as _;
 
-/// The commands in the order of the help.
-const GROUPS: [(&str, &[&str]); 6] = [
+/// The commands in the order of the help; [`groups`] adds queries that are not listed.
+const GROUPS: &[(&str, &[&str])] = &[
     ("See GPUs and jobs", &["findings", "top", "list", "jobs", "ps", "gpu"]),
     ("Find and wait", &["available", "wait-free", "fit", "wait"]),
     ("After a job", &["report", "history", "me", "note", "record"]),
@@ -16,24 +16,8 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Set up and repair", &["doctor", "service", "site", "notify", "retry", "config"]),
     ("Learn", &["help", "completions", "man"]),
 ];
-/// Commands to which the settings of `relay` apply.
-const WITH_SETTINGS: [&str; 15] = [
-    "findings",
-    "top",
-    "list",
-    "jobs",
-    "ps",
-    "gpu",
-    "available",
-    "wait-free",
-    "fit",
-    "wait",
-    "doctor",
-    "notify",
-    "config",
-    "service",
-    "site",
-];
+/// Commands to which the settings of `relay` apply, besides queries, which watch by themselves where no relay runs.
+const WITH_SETTINGS: &[&str] = &["top", "doctor", "notify", "config", "service", "site"];
 /// clap's own template, with the commands in groups.
 const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}";
 /// Width of the help, and where the descriptions of commands begin.
@@ -68,16 +52,35 @@ pub(super) fn path<'a>(command: &Command, words: impl IntoIterator<Item = &'a st
     path
 }
 
+/// The names of all queries.
+fn queries() -> Vec<String> {
+    let command = Query::augment_subcommands(Command::new("relay"));
+    command.get_subcommands().map(|query| query.get_name().to_owned()).collect()
+}
+
+/// The commands in the order of the help. A query that no group lists is the last of the first group.
+fn groups() -> Vec<(&'static str, Vec<String>)> {
+    let named = |(heading, names): &(&'static str, &[&str])| {
+        (*heading, names.iter().map(|name| (*name).to_owned()).collect())
+    };
+    let mut groups: Vec<(&str, Vec<String>)> = GROUPS.iter().map(named).collect();
+    let is_listed = |query: &String| GROUPS.iter().any(|(_, names)| names.contains(&query.as_str()));
+    if let Some((_, first)) = groups.first_mut() {
+        first.extend(queries().into_iter().filter(|query| !is_listed(query)));
+    }
+    groups
+}
+
 /// The list of commands.
 fn grouped(command: &Command) -> String {
     let mut out = String::new();
-    for (heading, names) in GROUPS {
+    for (heading, names) in groups() {
         let _ = writeln!(out, "{heading}:");
         for name in names {
-            let about = command.find_subcommand(name).and_then(Command::get_about);
+            let about = command.find_subcommand(&name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
             for (at, line) in wrap::words(&about, WIDTH - INDENT).into_iter().enumerate() {
-                let name = if at == 0 { name } else { "" };
+                let name = if at == 0 { name.as_str() } else { "" };
                 let _ = writeln!(out, "  {name:<width$}{line}", width = INDENT - 2);
             }
         }
@@ -89,7 +92,7 @@ fn grouped(command: &Command) -> String {
 /// The completions for a shell.
 pub(super) fn completions(mut command: Command, shell: Shell) -> Vec<u8> {
     let settings: Vec<_> = Config::augment_args(Command::new("relay")).get_arguments().cloned().collect();
-    for name in WITH_SETTINGS {
+    for name in WITH_SETTINGS.iter().map(|name| (*name).to_owned()).chain(queries()) {
         let plain = settings.iter().filter_map(|setting| {
             command.get_arguments().find(|arg| arg.get_id() == setting.get_id()).cloned()
         });
@@ -162,12 +165,12 @@ mod tests {
 
     #[test]
     fn every_command_is_in_one_group_and_the_help_fits_80_columns() {
-        let mut listed: Vec<_> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let mut listed: Vec<_> = groups().into_iter().flat_map(|(_, names)| names).collect();
         let command = shown();
         let mut all: Vec<_> = command.get_subcommands().map(Command::get_name).collect();
         listed.sort_unstable();
         all.sort_unstable();
-        assert_eq!(listed, all);
+        assert_eq!(listed, all, "each command that is no query has a place in GROUPS");
         for line in grouped(&command).lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }

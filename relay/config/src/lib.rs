@@ -54,10 +54,7 @@ use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::report::Cost;
 pub use note::{Moment, NoteArgs};
 pub use notify::NotifyArgs;
-pub use query::{
-    AvailableArgs, ExplainedKind, FindingsArgs, FindingsCommand, FitArgs, FreeArgs, GpuArgs, GpuDemand,
-    JobsArgs, ListArgs, Query, SilenceArgs, Until, WaitArgs, WaitFreeArgs, WhichRelay,
-};
+pub use query::*;
 pub use record::{RecordArgs, RecordCommand};
 pub use reports::{
     AuditArgs, AuditFormat, Days, ExportFormat, FaultsArgs, HistoryCommand, ListJobsArgs, ReportArgs,
