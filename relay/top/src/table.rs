@@ -54,7 +54,8 @@ pub struct Fitted<K> {
     pub align: Align,
 }
 
-/// Selects the columns that fit into `width`, the lowest ranks first, and lets them grow from the lowest rank on.
+/// Selects the columns that fit into `width`, the lowest ranks first, and lets them grow: those of rank 0 before the others, which grow in
+/// proportion to what each can use.
 /// Columns are separated by one space.
 pub fn fit<K: Copy>(columns: &[Column<K>], width: u16) -> Vec<Fitted<K>> {
     let mut by_rank: Vec<usize> = (0..columns.len()).collect();
@@ -69,12 +70,17 @@ pub fn fit<K: Copy>(columns: &[Column<K>], width: u16) -> Vec<Fitted<K>> {
         widths[*index] = columns[*index].width;
         left -= needed;
     }
-    for index in by_rank.into_iter().filter(|index| columns[*index].width > 0) {
-        if widths[index] > 0 {
-            let more = i32::from(columns[index].most.saturating_sub(columns[index].width)).min(left);
-            widths[index] += more as u16;
-            left -= more;
-        }
+    // What names a row is complete first. After that, the column that lacks most grows next: a long name must not leave
+    // a state as `wait…`.
+    let share = |widths: &[u16], index: usize| {
+        let column = &columns[index];
+        (column.rank > 0, 1_000 * u32::from(widths[index]) / u32::from(column.most))
+    };
+    by_rank.retain(|index| widths[*index] > 0);
+    for _ in 0..left {
+        let growing = by_rank.iter().copied().filter(|index| widths[*index] < columns[*index].most);
+        let Some(index) = growing.min_by_key(|index| share(&widths, *index)) else { break };
+        widths[index] += 1;
     }
     let fitted = columns.iter().zip(widths).filter(|(_, width)| *width > 0);
     fitted
@@ -124,6 +130,18 @@ pub fn place(spans: Vec<Span<'static>>, width: u16, align: Align) -> Vec<Span<'s
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_names_a_row_grows_first_and_the_rest_in_proportion() {
+        let columns = [
+            Column::text('i', "ID", (4, 6), 0),
+            Column::text('a', "A", (4, 30), 1),
+            Column::text('b', "B", (4, 20), 2),
+            Column::text('c', "C", (4, 4), 3),
+        ];
+        let widths = |width| fit(&columns, width).iter().map(|column| column.width).collect::<Vec<_>>();
+        assert_eq!([widths(20), widths(27), widths(90)], [[5, 4, 4, 4], [6, 8, 6, 4], [6, 30, 20, 4]]);
+    }
 
     const COLUMNS: [Column<char>; 4] = [
         Column::text('a', "A", (4, 6), 0),
