@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use nodeglass_actions::NoNewerJobs;
 use nodeglass_api::{JobSelector, NotOneJob};
 use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::share::Scope;
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_share::Viewer;
 
@@ -36,6 +37,17 @@ pub(super) async fn await_listed(web: &WebState, named: &JobSelector) -> Result<
         _ => !named.select(&picture(web, Viewer::Owner).await?.0.jobs).is_empty(),
     };
     if is_listed { Ok(()) } else { newer_jobs(web, named).await }
+}
+
+/// Waits once for a newer job list if the last one does not have all jobs of a scope.
+pub(super) async fn await_all_listed(web: &WebState, scope: &Scope) -> Result<(), Problem> {
+    let Scope::Jobs(jobs) = scope else { return Ok(()) };
+    for job in jobs {
+        if web.hub.job(*job).await.is_none() {
+            return newer_jobs(web, &(*job).into()).await;
+        }
+    }
+    Ok(())
 }
 
 /// Waits for a job list that is newer than the request.

@@ -106,12 +106,16 @@ fn note_id(id: &str) -> Result<NoteId, Problem> {
 async fn send(web: &WebState, request: NoteRequest) -> Response {
     let missing = match &request {
         NoteRequest::Edit { id, .. } | NoteRequest::Delete(id) => {
-            Some(NoteError::NoSuchNote(*id).to_string())
+            vec![NoteError::NoSuchNote(*id).to_string()]
         }
-        NoteRequest::Add(note) => note.job.map(|job| NoteError::NoSuchJob(job).to_string()),
+        NoteRequest::Add(NewNote { job, node, .. }) => {
+            let job = job.map(NoteError::NoSuchJob);
+            let node = node.clone().map(NoteError::NoSuchNode);
+            job.into_iter().chain(node).map(|error| error.to_string()).collect()
+        }
     };
     match web.actions.request(Request::Note(request)).await {
-        request::Response::Refused(why) if missing.as_deref() == Some(why.as_str()) => {
+        request::Response::Refused(why) if missing.iter().any(|missing| missing == why.as_str()) => {
             Problem::not_found(why.to_string()).into_response()
         }
         response => respond(response),

@@ -1,6 +1,6 @@
 //! Further requests of the owner: retries, and links for one tab.
 
-use super::{Owner, Problem, respond};
+use super::{Owner, Problem, respond, shares};
 use crate::WebState;
 use axum::Json;
 use axum::extract::State;
@@ -8,6 +8,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::response::Response;
 use nodeglass_protocol::request::{Request, RetryTarget};
+use nodeglass_protocol::share::Scope;
 
 /// Retries a node, the job list, or everything that waits, now. Responds with what is retried.
 #[utoipa::path(post, path = "/api/v1/retry", tag = "owner", operation_id = "retry", request_body = RetryTarget,
@@ -19,6 +20,9 @@ pub async fn retry(
 ) -> Result<Response, Problem> {
     let example = "{\"node\":\"gpu-01\"}, \"jobs\" or \"everything\"";
     let Json(target) = target.map_err(|error| Problem::body(&error, example))?;
+    if let RetryTarget::Node(node) = &target {
+        shares::watched(&web, Scope::Nodes(vec![node.clone()])).await?;
+    }
     Ok(respond(web.actions.request(Request::Retry(target)).await))
 }
 

@@ -1,13 +1,13 @@
 //! Shares over HTTP, for the owner.
 
-use super::{Owner, Problem, Reader, respond};
+use super::{Owner, Problem, Reader, named_job, respond};
 use crate::WebState;
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use nodeglass_protocol::request::Request;
-use nodeglass_protocol::share::{ShareId, ShareLink, ShareRequest, Sharing};
+use nodeglass_protocol::share::{Scope, ShareId, ShareLink, ShareRequest, Sharing};
 use nodeglass_share::ShareError;
 
 /// Open shares and current viewers, for the owner.
@@ -15,6 +15,14 @@ use nodeglass_share::ShareError;
     responses((status = 200, body = Sharing)))]
 pub async fn shares(State(web): State<WebState>, _: Reader) -> Json<Sharing> {
     Json(web.actions.sharing())
+}
+
+/// Responds that there is no such job or node if the relay does not watch all of a scope.
+pub(super) async fn watched(web: &WebState, scope: Scope) -> Result<(), Problem> {
+    match web.hub.unwatched(scope).await {
+        None => Ok(()),
+        Some(what) => Err(Problem::not_found(ShareError::NotWatched(what).to_string())),
+    }
 }
 
 /// Creates a share.
@@ -26,6 +34,8 @@ pub async fn share(
     request: Result<Json<ShareRequest>, JsonRejection>,
 ) -> Result<Response, Problem> {
     let Json(request) = request.map_err(|error| Problem::body(&error, "{\"scope\":{\"jobs\":[17]}}"))?;
+    named_job::await_all_listed(&web, &request.scope).await?;
+    watched(&web, request.scope.clone()).await?;
     Ok(respond(web.actions.request(Request::Share(Box::new(request))).await))
 }
 

@@ -168,6 +168,20 @@ async fn a_wrong_request_is_answered_with_a_problem_that_says_what_is_possible()
 }
 
 #[tokio::test]
+async fn what_is_not_watched_is_neither_shared_nor_retried() {
+    let relay = TestRelay::start_with(fleet()).await;
+    let owner = relay.key.reveal();
+    for (path, body, why) in [
+        ("/api/v1/shares", r#"{"scope":{"jobs":[17,99]}}"#, "does not watch job 99"),
+        ("/api/v1/shares", r#"{"scope":{"nodes":["n9"]}}"#, "does not watch node n9"),
+        ("/api/v1/retry", r#"{"node":"n9"}"#, "does not watch node n9"),
+    ] {
+        let reply = send(&relay, &format!("POST {path}"), &owner, body).await;
+        assert!(reply.status == 404 && reply.detail().contains(why), "{body}: {reply:?}");
+    }
+}
+
+#[tokio::test]
 async fn parameters_of_what_takes_none_are_refused() {
     let relay = TestRelay::start_with(fleet()).await;
     for path in ["/api/v1/snapshot", "/api/v1/jobs/17/report", "/api/v1/shares", "/status"] {
@@ -345,7 +359,7 @@ async fn the_served_description_is_valid() {
     }
 }
 
-/// The committed description is that of the code; `NODEGLASS_FREEZE=1` writes it.
+/// The committed description is that of the code; `cargo xtask generate` writes it.
 #[test]
 fn the_committed_description_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
@@ -355,6 +369,6 @@ fn the_committed_description_is_current() {
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         committed == openapi::text(),
-        "docs/openapi.json is out of date: run `NODEGLASS_FREEZE=1 cargo test --workspace --test web description`"
+        "docs/openapi.json is out of date: run `cargo xtask generate`"
     );
 }

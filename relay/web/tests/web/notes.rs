@@ -81,7 +81,7 @@ async fn what_is_no_note_is_refused_with_a_sentence() {
     for (body, status, why) in [
         (r#"{"job":17}"#, 422, "enter the text of the note"),
         (r#"{"job":19,"text":"x"}"#, 404, "this relay does not watch job 19"),
-        (r#"{"node":"n9","text":"x"}"#, 422, "this relay does not watch node n9"),
+        (r#"{"node":"n9","text":"x"}"#, 404, "this relay does not watch node n9"),
         (r#"{"text":"x","at_ms":9007199254740991}"#, 422, "more than a day ahead"),
         (r#"{"text":"x","source":"job"}"#, 400, "cannot be \"job\""),
         (r#"{"text":"x","jobs":17}"#, 400, "such as {\"job\":17"),
