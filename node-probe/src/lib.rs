@@ -24,6 +24,7 @@ pub mod process;
 pub mod requests;
 pub mod ring;
 pub mod sampler;
+pub mod selftest;
 pub mod source;
 pub mod stdout;
 pub mod takeover;

@@ -2,12 +2,13 @@
 
 mod closed_stdout;
 
-use clap::Parser;
+use clap::{Args, Parser, Subcommand};
 use node_probe::{
     build,
     driver_thread::{DriverTimings, SourceConfig, SourceFactory},
     library_exit, once,
     probe::{self, Settings},
+    selftest::{self, Conclusion, load},
     source::{
         amd::AmdSource,
         intel::IntelSource,
@@ -32,14 +33,18 @@ const FAILURE: u8 = 1;
 const NO_GPU: u8 = 3;
 /// Exit status if another build was expected.
 const OTHER_BUILD: u8 = 4;
+/// Exit status of `selftest` if a reading differs.
+const DIFFERENT: u8 = 5;
 /// Description of the exit statuses.
 const EXIT_STATUS: &str = "\
 Exit status:
-  0  ended by the relay, a signal or a closed pipe; with --once: at least one GPU was read
+  0  ended by the relay, a signal or a closed pipe; with --once: at least one GPU was read;
+     selftest: all readings are equal, or their differences explained
   1  failure, including output errors with --once
   2  invalid usage
-  3  with --once: no GPU could be read; the reason is on stderr
-  4  with --expect: the build id differs";
+  3  with --once: no GPU could be read; selftest: nothing to compare; the reason is on stderr
+  4  with --expect: the build id differs
+  5  selftest: a reading differs";
 /// Nice value of the probe.
 const NICENESS: i32 = 10;
 /// Wanted limit of open files.
@@ -51,8 +56,10 @@ const OPEN_FILES: u64 = 65_536;
 /// exits when the pipe closes or the relay is silent for 30 s. To inspect a node yourself, use
 /// --once.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXIT_STATUS)]
+#[command(version, after_help = EXIT_STATUS, args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Print the state of this node's GPUs, their processes and the host, then exit
     ///
     /// As a table on a terminal, as JSON otherwise. Respects NO_COLOR.
@@ -94,6 +101,41 @@ struct Arguments {
     retry_ms: Option<u64>,
 }
 
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compare all readings of NVIDIA GPUs with nvidia-smi and nvidia-ml-py
+    ///
+    /// At rest, and under a load of its own on a GPU that nobody uses, for up to three minutes. Needs no network; uses
+    /// nvidia-ml-py if `python3` can import it, or its wheel is beside this program. Prints a table of what is equal, explained
+    /// and different, and writes a report to attach to an issue, without names of the host, its users and their programs.
+    Selftest(Selftest),
+    /// Load the GPU at a PCI address until stdin ends
+    #[command(name = load::COMMAND, hide = true)]
+    Load { cuda: PathBuf, pci: String },
+}
+
+#[derive(Debug, Args)]
+struct Selftest {
+    /// Load a GPU even if all are in use
+    #[arg(long, conflicts_with = "no_load")]
+    load: bool,
+    /// Compare at rest only
+    #[arg(long)]
+    no_load: bool,
+    /// File of the report
+    #[arg(long, value_name = "PATH", default_value = "nodeglass-gpu-check.txt")]
+    out: PathBuf,
+    /// NVML library to load instead of the driver's libnvidia-ml.so.1
+    #[arg(long, value_name = "PATH")]
+    nvml: Option<PathBuf>,
+    /// CUDA driver library to load
+    #[arg(long, value_name = "PATH", default_value = "libcuda.so.1")]
+    cuda: PathBuf,
+    /// For tests: rounds of each comparison
+    #[arg(long, value_name = "N", hide = true)]
+    rounds: Option<u32>,
+}
+
 fn main() {
     let arguments = Arguments::parse();
     let status = closed_stdout::check().and_then(|()| run(&arguments)).unwrap_or_else(|error| {
@@ -108,6 +150,9 @@ fn main() {
 
 /// Returns the exit status.
 fn run(arguments: &Arguments) -> std::io::Result<u8> {
+    if let Some(command) = &arguments.command {
+        return run_command(command);
+    }
     if arguments.tpu_worker {
         tpu::worker::run(&arguments.libtpuinfo)?;
         return Ok(0);
@@ -132,6 +177,32 @@ fn run(arguments: &Arguments) -> std::io::Result<u8> {
     let _ = rustix::process::setpriority_process(None, NICENESS);
     probe::run(sources, &settings(arguments))?;
     Ok(0)
+}
+
+fn run_command(command: &Command) -> std::io::Result<u8> {
+    let arguments = match command {
+        Command::Load { cuda, pci } => {
+            load::run(cuda, pci).map_err(std::io::Error::other)?;
+            return Ok(0);
+        }
+        Command::Selftest(arguments) => arguments,
+    };
+    let conclusion = selftest::run(&selftest::Options {
+        nvml: arguments.nvml.clone(),
+        cuda: arguments.cuda.clone(),
+        load: match arguments {
+            Selftest { no_load: true, .. } => load::Policy::Never,
+            Selftest { load: true, .. } => load::Policy::Always,
+            Selftest { .. } => load::Policy::Idle,
+        },
+        out: arguments.out.clone(),
+        rounds: arguments.rounds,
+    })?;
+    Ok(match conclusion {
+        Conclusion::Agrees => 0,
+        Conclusion::Differs => DIFFERENT,
+        Conclusion::NothingToCompare => NO_GPU,
+    })
 }
 
 /// Raises the limit of open files, which is often 1,024: the probe keeps some forty attributes of each AMD or

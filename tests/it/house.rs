@@ -26,7 +26,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("crc32fast", &["relay/platform/src/frame_file.rs"]),
     ("prost", &["relay/remote-write/src/request.rs"]),
     ("snap", &["relay/remote-write/src/request.rs"]),
-    ("libloading", &["node-probe/src/source/tpu/library.rs"]),
+    ("libloading", &["node-probe/src/source/tpu/library.rs", "node-probe/src/selftest/cuda.rs"]),
     ("async_nats", &["relay/nats/src"]),
     ("gloo_net", &["frontend/src/net"]),
     ("fantoccini", &["tests/src/browser.rs"]),
