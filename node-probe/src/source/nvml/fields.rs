@@ -95,9 +95,9 @@ const ALL_LINKS: u32 = u32::MAX;
 /// None of the ids in use is among 251–273, which newer drivers renumbered.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
-pub struct Field(sys::nvmlFieldValue_t);
+pub struct FieldQuery(sys::nvmlFieldValue_t);
 
-impl Field {
+impl FieldQuery {
     /// Creates a query of field `id`; `scope` is a link or part, or 0.
     pub fn new(id: u32, scope: u32) -> Self {
         Self(sys::nvmlFieldValue_t {
@@ -152,13 +152,13 @@ fn whole(value: f64) -> Option<u64> {
 ///
 /// # Errors
 /// Errors of NVML for the call as a whole, or a missing symbol.
-pub fn query(device: &Device<'_>, fields: &mut [Field]) -> Result<(), NvmlError> {
+pub fn query(device: &Device<'_>, fields: &mut [FieldQuery]) -> Result<(), NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetFieldValues.as_ref().map_err(missing)?;
     let count = i32::try_from(fields.len()).map_err(|_| NvmlError::InvalidArg)?;
     if count == 0 {
         return Ok(());
     }
-    // SAFETY: the handle is live as long as `device`; `Field` has the layout of the struct that it
+    // SAFETY: the handle is live as long as `device`; `FieldQuery` has the layout of the struct that it
     // wraps, and there are `count` of them.
     checked(unsafe { call(device.handle(), count, fields.as_mut_ptr().cast()) })
 }
@@ -166,9 +166,9 @@ pub fn query(device: &Device<'_>, fields: &mut [Field]) -> Result<(), NvmlError>
 /// Queries one field that is not about a part of the GPU.
 ///
 /// # Errors
-/// As [`query`] and [`Field::answer`].
+/// As [`query`] and [`FieldQuery::answer`].
 pub fn single(device: &Device<'_>, id: u32) -> Result<u64, NvmlError> {
-    let mut field = [Field::new(id, 0)];
+    let mut field = [FieldQuery::new(id, 0)];
     query(device, &mut field)?;
     field[0].answer()
 }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn each_value_type_is_decoded_and_non_counts_fail() {
-        let mut field = Field::new(ENERGY, 0);
+        let mut field = FieldQuery::new(ENERGY, 0);
         let mut read = |kind: u32, value: sys::nvmlValue_t| {
             (field.0.valueType, field.0.value) = (kind, value);
             field.answer().ok()
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_field_that_the_driver_does_not_know_is_unsupported() {
-        let mut field = Field::new(ENERGY, 0);
+        let mut field = FieldQuery::new(ENERGY, 0);
         field.0.nvmlReturn = 2;
         assert!(matches!(field.answer(), Err(NvmlError::NotSupported)));
     }

@@ -6,6 +6,7 @@ use super::{
     ffi_compat::{checked, missing},
 };
 use crate::source::calls::CallTracker;
+use nodeglass_protocol::probe::GpuSample;
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::{Device, Nvml, error::NvmlError};
 use nvml_wrapper_sys::bindings as sys;
@@ -16,55 +17,78 @@ const MAX_PERCENT: f64 = 110.0;
 /// Bytes per MiB, the unit of GPM's rates.
 const MIB: f64 = 1_048_576.0;
 
-/// The queried metrics, in the order of their readings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Metric {
-    GraphicsUtil,
-    SmUtil,
-    SmOccupancy,
-    AnyTensorUtil,
-    DramBwUtil,
-    Fp64Util,
-    Fp32Util,
-    Fp16Util,
-    PcieTxPerSec,
-    PcieRxPerSec,
-    NvLinkTxPerSec,
-    NvLinkRxPerSec,
-}
-
-/// Number of metrics.
-const METRICS: usize = 12;
-
-/// NVML's metric ids, in the order of [`Metric`].
-const NUMBERS: [u32; METRICS] = [
-    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_GRAPHICS_UTIL,
-    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_SM_UTIL,
-    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_SM_OCCUPANCY,
-    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_ANY_TENSOR_UTIL,
-    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_DRAM_BW_UTIL,
-    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_FP64_UTIL,
-    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_FP32_UTIL,
-    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_FP16_UTIL,
-    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_PCIE_TX_PER_SEC,
-    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_PCIE_RX_PER_SEC,
-    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
-    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
+/// The queried metrics, and the readings that they fill. A new row needs no other change of the probe.
+const METRICS: &[GpmReading] = &[
+    share(sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_GRAPHICS_UTIL, |sample| &mut sample.graphics_active_pct),
+    share(sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_SM_UTIL, |sample| &mut sample.sm_active_pct),
+    share(sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_SM_OCCUPANCY, |sample| &mut sample.sm_occupancy_pct),
+    share(sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_ANY_TENSOR_UTIL, |sample| &mut sample.tensor_active_pct),
+    share(sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_DRAM_BW_UTIL, |sample| &mut sample.dram_active_pct),
+    share(sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_FP64_UTIL, |sample| &mut sample.fp64_active_pct),
+    share(sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_FP32_UTIL, |sample| &mut sample.fp32_active_pct),
+    share(sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_FP16_UTIL, |sample| &mut sample.fp16_active_pct),
+    rate(sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_PCIE_TX_PER_SEC, |sample| &mut sample.pcie_tx_bytes_s),
+    rate(sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_PCIE_RX_PER_SEC, |sample| &mut sample.pcie_rx_bytes_s),
+    fallback(sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, |sample| {
+        &mut sample.nvlink_tx_bytes_s
+    }),
+    fallback(sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, |sample| {
+        &mut sample.nvlink_rx_bytes_s
+    }),
 ];
 
-/// Metrics between two samples: utilization in %, rates in bytes/s.
+/// A metric that fills a reading.
+#[derive(Clone, Copy)]
+struct GpmReading {
+    /// NVML's number of it.
+    id: u32,
+    kind: MetricKind,
+    /// The reading that it fills.
+    reading: fn(&mut GpuSample) -> &mut Reading<u64>,
+}
+
+/// Kind of a metric.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MetricKind {
+    /// A share in %.
+    Share,
+    /// A rate in MiB/s; the reading is in bytes/s.
+    Rate,
+    /// A rate, for GPUs on which a field value does not fill the reading.
+    FallbackRate,
+}
+
+const fn share(id: u32, reading: fn(&mut GpuSample) -> &mut Reading<u64>) -> GpmReading {
+    GpmReading { id, kind: MetricKind::Share, reading }
+}
+
+const fn rate(id: u32, reading: fn(&mut GpuSample) -> &mut Reading<u64>) -> GpmReading {
+    GpmReading { id, kind: MetricKind::Rate, reading }
+}
+
+const fn fallback(id: u32, reading: fn(&mut GpuSample) -> &mut Reading<u64>) -> GpmReading {
+    GpmReading { id, kind: MetricKind::FallbackRate, reading }
+}
+
+/// Metrics between two samples, in the order of the table: utilization in %, rates in bytes/s.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Metrics([Reading<u64>; METRICS]);
+pub struct Metrics([Reading<u64>; METRICS.len()]);
 
 impl Metrics {
     fn all(reading: &Reading<u64>) -> Self {
         Self(std::array::from_fn(|_| reading.clone()))
     }
 
-    /// Takes one metric.
-    pub fn take(&mut self, metric: Metric) -> Reading<u64> {
-        mem::take(&mut self.0[metric as usize])
+    /// Stores them in a sample that has the field values already.
+    pub fn fill(self, sample: &mut GpuSample) {
+        let Self(values) = self;
+        for (metric, value) in METRICS.iter().zip(values) {
+            let reading = (metric.reading)(sample);
+            let is_missing = matches!(reading, Reading::Unsupported) && !matches!(value, Reading::Failed(_));
+            if metric.kind != MetricKind::FallbackRate || is_missing {
+                *reading = value;
+            }
+        }
     }
 }
 
@@ -189,25 +213,25 @@ fn between(older: &Buffer<'_>, newer: &Buffer<'_>) -> Result<Metrics, NvmlError>
     // SAFETY: numbers, floats and pointers, for all of which zeroes are valid.
     let mut request: sys::nvmlGpmMetricsGet_t = unsafe { mem::zeroed() };
     request.version = sys::NVML_GPM_METRICS_GET_VERSION;
-    request.numMetrics = METRICS as u32;
+    request.numMetrics = METRICS.len() as u32;
     (request.sample1, request.sample2) = (older.sample, newer.sample);
-    for (metric, number) in request.metrics.iter_mut().zip(NUMBERS) {
-        metric.metricId = number;
+    for (requested, metric) in request.metrics.iter_mut().zip(METRICS) {
+        requested.metricId = metric.id;
     }
     // SAFETY: the struct is ours, says its version, and both samples were filled by this library.
     checked(unsafe { call(&mut request) })?;
     Ok(Metrics(std::array::from_fn(|at| {
         let metric = &request.metrics[at];
-        let rate = at >= Metric::PcieTxPerSec as usize;
-        whole(error::reading(checked(metric.nvmlReturn)).map(|()| metric.value), rate)
+        let is_rate = METRICS[at].kind != MetricKind::Share;
+        whole(error::reading(checked(metric.nvmlReturn)).map(|()| metric.value), is_rate)
     })))
 }
 
 /// Rounds a metric; GPM returns NaN if there was nothing to count.
-fn whole(reading: Reading<f64>, rate: bool) -> Reading<u64> {
+fn whole(reading: Reading<f64>, is_rate: bool) -> Reading<u64> {
     match reading {
         Reading::Value(value) if !value.is_finite() || value < 0.0 => Reading::NotYet,
-        Reading::Value(value) if rate => Reading::Value((value * MIB).round() as u64),
+        Reading::Value(value) if is_rate => Reading::Value((value * MIB).round() as u64),
         // Slightly above 100 % is a rounding error, far above is implausible.
         Reading::Value(share) if share > MAX_PERCENT => {
             Reading::Failed(format!("NVML reported {share:.0} %").into())
@@ -228,5 +252,19 @@ mod tests {
         assert_eq!(whole(Reading::Value(1.5), true), Reading::Value(1_572_864));
         assert_eq!(whole(Reading::Value(f64::NAN), false), Reading::NotYet);
         assert_eq!(whole(Reading::Unsupported, true), Reading::Unsupported);
+    }
+
+    #[test]
+    fn a_field_value_takes_precedence_over_gpm() {
+        let filled = |counted: Reading<u64>, metric: Reading<u64>| {
+            let mut sample = GpuSample { nvlink_tx_bytes_s: counted, ..GpuSample::default() };
+            Metrics::all(&metric).fill(&mut sample);
+            assert_eq!((&sample.sm_active_pct, &sample.pcie_rx_bytes_s), (&metric, &metric));
+            sample.nvlink_tx_bytes_s
+        };
+        assert_eq!(filled(Reading::Value(7), Reading::Value(9)), Reading::Value(7));
+        assert_eq!(filled(Reading::NotYet, Reading::Value(9)), Reading::NotYet);
+        assert_eq!(filled(Reading::Unsupported, Reading::Value(9)), Reading::Value(9));
+        assert_eq!(filled(Reading::Unsupported, Reading::Failed("no".into())), Reading::Unsupported);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::device::{DeviceHandle, HandleError};
 use super::device_state::{DeviceState, LinkState};
-use super::fields::{self, Field};
+use super::fields::{self, FieldQuery};
 use super::nvlinks;
 use super::query_cache::{Query, QueryCache};
 use super::{REPORTER, error, ffi, license};
@@ -164,11 +164,11 @@ fn rates(
     device_state: &mut DeviceState<'_>,
 ) -> Vec<(Reading<u64>, Reading<u64>)> {
     let up = |state: &Result<bool, NvmlError>| matches!(state, Ok(true));
-    let mut request: Vec<Field> = (0..)
+    let mut request: Vec<FieldQuery> = (0..)
         .zip(states)
         .filter(|(_, state)| up(state))
         .flat_map(|(link, _)| {
-            [Field::new(fields::NVLINK_RX_KIB, link), Field::new(fields::NVLINK_TX_KIB, link)]
+            [FieldQuery::new(fields::NVLINK_RX_KIB, link), FieldQuery::new(fields::NVLINK_TX_KIB, link)]
         })
         .collect();
     let whole = fields::query(device, &mut request).err().map(error::code);
@@ -203,7 +203,7 @@ fn errors(device: &Device<'_>, link: u32, queries: &mut QueryCache) -> Reading<u
     });
     match sum(counters) {
         Reading::Unsupported => queries.query(Query::LinkDlErrors, || {
-            let mut request = fields::NVLINK_DL_ERRORS.map(|id| Field::new(id, link));
+            let mut request = fields::NVLINK_DL_ERRORS.map(|id| FieldQuery::new(id, link));
             fields::query(device, &mut request)?;
             request.iter().try_fold(0_u64, |sum, field| Ok(sum.saturating_add(field.answer()?)))
         }),

@@ -1,8 +1,8 @@
 //! Changing readings of a GPU; each is queried individually, so that failures are independent.
 
 use super::device::{DeviceHandle, HandleError};
-use super::fields::{self, Conversion, FIELD_READINGS, FIELDS, Field};
-use super::gpm::{Metric, Metrics};
+use super::fields::{self, Conversion, FIELD_READINGS, FIELDS, FieldQuery};
+use super::gpm::Metrics;
 use super::pcie::{Measure, PerDirection};
 use super::query_cache::{Query, QueryCache};
 use super::{REPORTER, device_state::DeviceState, error, facts, ffi, ffi_compat, processes};
@@ -187,12 +187,12 @@ fn counted(
     device_state: &mut DeviceState<'_>,
     sample: &mut GpuSample,
 ) -> (PerDirection<Reading<u64>>, u64) {
-    let mut request: [Field; FIELD_READINGS] =
-        std::array::from_fn(|index| Field::new(FIELDS[index].id, FIELDS[index].scope));
+    let mut request: [FieldQuery; FIELD_READINGS] =
+        std::array::from_fn(|index| FieldQuery::new(FIELDS[index].id, FIELDS[index].scope));
     let mut requested = 0;
     for (index, field) in FIELDS.iter().enumerate() {
         if device_state.queries.offers(Query::field(index)) {
-            request[requested] = Field::new(field.id, field.scope);
+            request[requested] = FieldQuery::new(field.id, field.scope);
             requested += 1;
         }
     }
@@ -267,24 +267,9 @@ fn pcie(
     }
 }
 
-/// Stores the GPM metrics, including NVLink rates if they have no other source. Returns the PCIe rates.
-fn monitored(sample: &mut GpuSample, mut metrics: Metrics) -> PerDirection<Reading<u64>> {
-    sample.graphics_active_pct = metrics.take(Metric::GraphicsUtil);
-    sample.sm_active_pct = metrics.take(Metric::SmUtil);
-    sample.sm_occupancy_pct = metrics.take(Metric::SmOccupancy);
-    sample.tensor_active_pct = metrics.take(Metric::AnyTensorUtil);
-    sample.dram_active_pct = metrics.take(Metric::DramBwUtil);
-    sample.fp64_active_pct = metrics.take(Metric::Fp64Util);
-    sample.fp32_active_pct = metrics.take(Metric::Fp32Util);
-    sample.fp16_active_pct = metrics.take(Metric::Fp16Util);
-    for (reading, metric) in [
-        (&mut sample.nvlink_tx_bytes_s, Metric::NvLinkTxPerSec),
-        (&mut sample.nvlink_rx_bytes_s, Metric::NvLinkRxPerSec),
-    ] {
-        let reported_value = metrics.take(metric);
-        if matches!(reading, Reading::Unsupported) && !matches!(reported_value, Reading::Failed(_)) {
-            *reading = reported_value;
-        }
-    }
-    PerDirection { tx: metrics.take(Metric::PcieTxPerSec), rx: metrics.take(Metric::PcieRxPerSec) }
+/// Stores the GPM metrics, and returns the PCIe rates.
+fn monitored(sample: &mut GpuSample, metrics: Metrics) -> PerDirection<Reading<u64>> {
+    metrics.fill(sample);
+    let [tx, rx] = [&mut sample.pcie_tx_bytes_s, &mut sample.pcie_rx_bytes_s].map(std::mem::take);
+    PerDirection { tx, rx }
 }
