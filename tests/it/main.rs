@@ -11,6 +11,7 @@ mod mcp;
 mod nats;
 mod other_users;
 mod own_load;
+mod packages;
 mod peers;
 mod plain_hosts;
 mod portable;

@@ -34,6 +34,11 @@ pub fn deny() -> Option<PathBuf> {
     tool("NODEGLASS_DENY", "cargo deny")
 }
 
+/// nFPM, with which `.deb` and `.rpm` are packed, or skips the test.
+pub fn nfpm() -> Option<PathBuf> {
+    tool("NODEGLASS_NFPM", "nFPM")
+}
+
 /// The folder of the release's probes (`node-probe-MACHINE`), or skips the test.
 pub fn portable_probes() -> Option<PathBuf> {
     tool("NODEGLASS_PORTABLE_PROBES", "the probe for old systems")

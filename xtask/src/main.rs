@@ -36,7 +36,8 @@ cargo xtask <command>
   fuzz [TARGET…] [--seconds N]   fuzz every decoder of external input; --keep adds new coverage to the corpus
   setup                          only install what the build and the tests need
   page                           only build the page into dist/
-  dist                           build release archives and wheels for glibc 2.17 in target/dist/
+  dist [KIND…]                   build for glibc 2.17 and pack in target/dist/, or --out FOLDER: archive, wheel, deb, rpm;
+                                 --programs FOLDER packs relay and node-probe from there
   bench [NAME…] [--list]         run the benchmarks, next to other monitors
   sim [--seeds N] [--seed N]     run a relay through random histories of faults on a virtual clock, or replay one;
                                  --break NAME violates a guarantee, and must fail
@@ -72,7 +73,7 @@ fn dispatch(args: Vec<String>) -> Result<ExitCode> {
         "lint" => done(none(rest).and_then(|()| lint::run())),
         "setup" => done(none(rest).and_then(|()| setup())),
         "page" => done(none(rest).and_then(|()| page::build(page::Build::Optimised))),
-        "dist" => done(none(rest).and_then(|()| dist::pack())),
+        "dist" => done(dist::Options::parse(rest).and_then(|options| dist::pack(&options))),
         "screenshots" => done(none(rest).and_then(|()| screenshots::take())),
         "help" | "-h" | "--help" => {
             print!("{USAGE}");

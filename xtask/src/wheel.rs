@@ -1,7 +1,7 @@
 //! Packs wheels for Python: one with the programs for each processor type, and one with the client alone.
 
 use crate::scratch::Scratch;
-use crate::shell::{root, run, target};
+use crate::shell::{root, run};
 use crate::tools;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -15,26 +15,24 @@ const CLIENT: &str = "nodeglass-client";
 ///
 /// # Errors
 /// If the build backend is missing or fails.
-pub(crate) fn with_programs(programs: &Path, platform: &str) -> Result<PathBuf> {
-    let out = target().join("dist");
-    let mut build = hatchling(&root().join("clients/python"), &out)?;
+pub(crate) fn with_programs(programs: &Path, platform: &str, out: &Path) -> Result<PathBuf> {
+    let mut build = hatchling(&root().join("clients/python"), out)?;
     run(build.env("NODEGLASS_PROGRAMS", programs).env("NODEGLASS_PLATFORM", platform))?;
-    one(&out, &format!("nodeglass-{}-py3-none-{platform}.whl", env!("CARGO_PKG_VERSION")))
+    one(out, &format!("nodeglass-{}-py3-none-{platform}.whl", env!("CARGO_PKG_VERSION")))
 }
 
 /// Packs the wheel of the client, which is for every platform.
 ///
 /// # Errors
 /// If the build backend is missing or fails, or the project has another form.
-pub(crate) fn of_client() -> Result<PathBuf> {
-    let out = target().join("dist");
-    fs::create_dir_all(&out)?;
-    let copy = Scratch::new(&out, CLIENT)?;
+pub(crate) fn of_client(out: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(out)?;
+    let copy = Scratch::new(out, CLIENT)?;
     run(Command::new("cp").arg("-R").arg(root().join("clients/python/.")).arg(copy.path()))?;
     let project = copy.path().join("pyproject.toml");
     fs::write(&project, client_project(&fs::read_to_string(&project)?)?)?;
-    run(hatchling(copy.path(), &out)?.env_remove("NODEGLASS_PROGRAMS"))?;
-    one(&out, &format!("{}-{}-py3-none-any.whl", CLIENT.replace('-', "_"), env!("CARGO_PKG_VERSION")))
+    run(hatchling(copy.path(), out)?.env_remove("NODEGLASS_PROGRAMS"))?;
+    one(out, &format!("{}-{}-py3-none-any.whl", CLIENT.replace('-', "_"), env!("CARGO_PKG_VERSION")))
 }
 
 /// The project file of the client alone: another name, and no commands, which would start nothing.

@@ -1,0 +1,165 @@
+//! Fills the folder of a release: programs, licences, manuals, completions, and the unit of a service; and archives it.
+
+use super::{MACHINES, Programs, VERSION, epoch};
+use crate::shell::{root, run};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The unit for the systemd of each user, in packages that install the relay as `/usr/bin/nodeglass`.
+pub(super) const UNIT: &str = "nodeglass.service";
+/// The head of the unit.
+const UNIT_HEAD: &str = "\
+# The relay as a service of a user: systemctl --user enable --now nodeglass. Where several login nodes share the home,
+# `relay service install` writes a unit for one of them, which replaces this one.
+";
+
+/// Fills the folder for a processor type: a relay with the probe for its own processor, the probes for others, licences, a
+/// short manual, man pages and shell completions.
+pub(super) fn fill(of: &Programs, all: &[Programs], out: &Path) -> Result<PathBuf> {
+    let folder = out.join(format!("nodeglass-{VERSION}-linux-{}", of.machine));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder)?;
+    for program in ["relay", "node-probe"] {
+        let from = of.folder.join(program);
+        fs::copy(&from, folder.join(program)).with_context(|| format!("copy {}", from.display()))?;
+    }
+    for machine in MACHINES.into_iter().filter(|machine| *machine != of.machine) {
+        let name = format!("node-probe-{machine}");
+        let built = all.iter().find(|other| other.machine == machine);
+        let from = built.map_or_else(|| of.folder.join(&name), |other| other.folder.join("node-probe"));
+        if from.is_file() {
+            fs::copy(from, folder.join(name))?;
+        } else {
+            println!("  without a probe for {machine}");
+        }
+    }
+    for text in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
+        fs::copy(root().join(text), folder.join(text)).with_context(|| format!("copy {text}"))?;
+    }
+    let relay = native(all)?;
+    documents(&relay, &folder.join("share"))?;
+    fs::write(
+        folder.join(UNIT),
+        unit(&output(Command::new(relay).args(["service", "install", "--print"]))?)?,
+    )?;
+    settle(&folder)?;
+    Ok(folder)
+}
+
+/// Archives a folder without what two builds of the same programs would differ in: times, users, the order of files.
+pub(super) fn archive(folder: &Path) -> Result<PathBuf> {
+    let (parent, name) = (folder.parent().context("a folder")?, folder.file_name().context("a name")?);
+    let file = parent.join(format!("{}.tar.gz", name.display()));
+    run(Command::new("tar")
+        .current_dir(parent)
+        .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
+        .args(["--exclude", UNIT, "--use-compress-program=gzip -n", "-cf"])
+        .arg(&file)
+        .arg(name))?;
+    Ok(file)
+}
+
+/// The relay for this machine, which can be run to print its documents.
+fn native(all: &[Programs]) -> Result<PathBuf> {
+    let native = all.iter().find(|of| of.machine == std::env::consts::ARCH);
+    let native = native
+        .context("no archive is for the processor of this machine, which is needed to print man pages")?;
+    Ok(native.folder.join("relay"))
+}
+
+/// Shell completions, in the folders below `share` where each shell looks for them.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "bash-completion/completions/relay"),
+    ("zsh", "zsh/site-functions/_relay"),
+    ("fish", "fish/vendor_completions.d/relay.fish"),
+];
+
+/// Lets a relay write its man pages and shell completions below `share`.
+fn documents(relay: &Path, share: &Path) -> Result<()> {
+    run(Command::new(relay).args(["man", "--out"]).arg(share.join("man/man1")))?;
+    for (shell, path) in COMPLETIONS {
+        let path = share.join(path);
+        fs::create_dir_all(path.parent().context("a folder of completions")?)?;
+        fs::write(path, output(Command::new(relay).args(["completions", shell]))?)?;
+    }
+    Ok(())
+}
+
+/// What a relay prints, whatever the settings of the one who packs.
+fn output(command: &mut Command) -> Result<String> {
+    let output = command.env_clear().output()?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The unit for everyone, made from the one that `relay service install --print` prints for the user and host that pack.
+fn unit(printed: &str) -> Result<String> {
+    let mut unit = UNIT_HEAD.to_owned();
+    let mut starts = 0;
+    for line in printed.lines().skip(1) {
+        if line.starts_with("ExecStart=") {
+            starts += 1;
+            unit.push_str("ExecStart=/usr/bin/nodeglass --new\n");
+        } else if !line.starts_with("ConditionHost=") && !line.starts_with("Environment=") {
+            unit.push_str(line);
+            unit.push('\n');
+        }
+    }
+    match starts {
+        1 => Ok(unit),
+        _ => bail!("the relay prints no unit with one command: {printed}"),
+    }
+}
+
+/// Gives every file of a folder the time of the sources, and a mode that does not depend on the umask.
+fn settle(folder: &Path) -> Result<()> {
+    let time = UNIX_EPOCH + Duration::from_secs(epoch()?);
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            settle(&path)?;
+        } else {
+            let file = fs::File::open(&path)?;
+            let is_program = file.metadata()?.permissions().mode() & 0o100 != 0;
+            file.set_permissions(Permissions::from_mode(if is_program { 0o755 } else { 0o644 }))?;
+            file.set_modified(time)?;
+        }
+    }
+    fs::set_permissions(folder, Permissions::from_mode(0o755))?;
+    Ok(fs::File::open(folder)?.set_modified(time)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::target;
+
+    #[test]
+    fn man_pages_and_completions_are_where_shells_look_for_them() {
+        let relay = target().join("debug/relay");
+        if !relay.is_file() {
+            println!("skipped: the relay was not built");
+            return;
+        }
+        let folder = crate::scratch::Scratch::new(&std::env::temp_dir(), "documents").unwrap();
+        documents(&relay, folder.path()).unwrap();
+        let read = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
+        assert!(read("man/man1/relay-share-create.1").contains(".TH relay-share-create 1"));
+        assert!(read("man/man1/relay.1").contains(".TH relay 1"));
+        assert!(COMPLETIONS.iter().all(|(_, path)| read(path).contains("relay")));
+    }
+
+    #[test]
+    fn the_unit_for_everyone_names_neither_host_nor_user() {
+        let printed = "# `relay service install` writes this file\n[Unit]\nConditionHost=login1\n[Service]\n\
+                       ExecStart=\"/home/alice/relay\" \"--new\"\nEnvironment=\"PATH=/home/alice/bin\"\nNice=5\n";
+        let unit = unit(printed).unwrap();
+        assert!(unit.ends_with("[Unit]\n[Service]\nExecStart=/usr/bin/nodeglass --new\nNice=5\n"), "{unit}");
+        assert!(unit.starts_with("# ") && !unit.contains("alice"), "{unit}");
+        assert!(super::unit("#\n[Service]\n").is_err());
+    }
+}
