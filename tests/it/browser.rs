@@ -10,6 +10,7 @@ mod keyboard;
 mod long_table;
 mod many_tabs;
 mod notes;
+mod ondemand;
 mod readings;
 mod reports;
 mod returning;

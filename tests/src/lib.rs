@@ -18,6 +18,7 @@ pub mod nats;
 pub mod nats_accounts;
 pub mod nats_proxy;
 pub mod nginx;
+pub mod ondemand;
 pub mod oracle;
 pub mod other_user;
 pub mod pipeline;

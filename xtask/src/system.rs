@@ -34,6 +34,7 @@ const FOR_TESTING: &[&str] = &[
     "nats-server",
     "rpm",
     "cpio",
+    "passenger",
 ];
 const FOR_BUILDING: &[&str] = &["libssl-dev", "pkg-config"];
 
@@ -101,6 +102,7 @@ pub(crate) fn for_testing() -> Result<()> {
         "nats-server",
         "rpm2cpio",
         "cpio",
+        "passenger",
     ];
     let missing: Vec<_> = programs.into_iter().filter(|program| which(program).is_none()).collect();
     if !missing.is_empty() {
