@@ -48,7 +48,7 @@ impl OnDemand {
                 .arg(&socket)
                 .arg("--pid-file")
                 .arg(folder.path().join("pid"))
-                .current_dir(APP)
+                .current_dir(folder.path())
                 .env("OOD_NODEGLASS_ENV", env)
                 .env("HOME", folder.path())
                 .env("TMPDIR", folder.path()),
