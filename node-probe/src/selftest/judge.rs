@@ -134,6 +134,10 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
+fn interval((low, high): (f64, f64)) -> String {
+    if low == high { low.to_string() } else { format!("{low}–{high}") }
+}
+
 fn judge_numbers(rounds: &[[f64; 3]], Tolerance { step, own_window }: Tolerance) -> Verdict {
     let agree = |a: f64, b: f64| a == b || (a - b).abs() < step;
     if rounds.iter().all(|[before, probe, after]| agree(*before, *probe) && agree(*after, *probe)) {
@@ -141,7 +145,7 @@ fn judge_numbers(rounds: &[[f64; 3]], Tolerance { step, own_window }: Tolerance)
     }
     let probe = range(rounds.iter().map(|[_, probe, _]| *probe));
     let reference = range(rounds.iter().flat_map(|[before, _, after]| [*before, *after]));
-    let between = format!("{}–{} and {}–{}", probe.0, probe.1, reference.0, reference.1);
+    let between = format!("{} and {}", interval(probe), interval(reference));
     let largest = probe.1.max(reference.1);
     let slack = match own_window {
         true => WINDOW_POINTS.max(largest * WINDOW_SHARE).max(if largest > WINDOW_BYTES {
@@ -153,9 +157,7 @@ fn judge_numbers(rounds: &[[f64; 3]], Tolerance { step, own_window }: Tolerance)
     };
     let gap = (probe.0 - reference.1).max(reference.0 - probe.1);
     match () {
-        () if gap > 0.0 && gap >= slack => {
-            Verdict::Different(format!("the intervals {between} do not overlap"))
-        }
+        () if gap > 0.0 && gap >= slack => Verdict::Different(format!("{between} do not overlap")),
         () if own_window => {
             Verdict::Explained(format!("each side has the mean of its own window: {between}"))
         }

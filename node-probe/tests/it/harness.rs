@@ -54,7 +54,8 @@ impl Node {
         fs::remove_file(self.state_path()).unwrap();
     }
 
-    fn state_path(&self) -> PathBuf {
+    /// The file that describes its GPUs.
+    pub fn state_path(&self) -> PathBuf {
         self.folder.path().join("state.json")
     }
 
@@ -71,6 +72,13 @@ impl Node {
     pub fn logged_command(&self) -> Command {
         let mut command = self.command();
         command.env("FAKE_NVML_CALLS", self.calls_path());
+        command
+    }
+
+    /// `node-probe selftest` on this node.
+    pub fn selftest_command(&self) -> Command {
+        let mut command = probe();
+        command.arg("selftest").arg("--nvml").arg(&self.library).env("FAKE_NVML_STATE", self.state_path());
         command
     }
 

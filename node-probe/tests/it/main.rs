@@ -20,6 +20,7 @@ mod pcie;
 mod processes;
 mod readings;
 mod requests;
+mod selftest;
 mod sources;
 mod succession;
 mod sysfs;

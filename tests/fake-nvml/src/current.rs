@@ -29,6 +29,11 @@ pub fn state() -> Option<Arc<State>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner).refresh()
 }
 
+/// The state file.
+pub(crate) fn path() -> PathBuf {
+    std::env::var_os(VARIABLE).map_or_else(|| DEFAULT_PATH.into(), PathBuf::from)
+}
+
 /// State that persists between calls.
 struct Current {
     path: PathBuf,
@@ -42,10 +47,17 @@ struct Current {
 
 impl Current {
     fn new() -> Self {
-        let path = std::env::var_os(VARIABLE).map_or_else(|| DEFAULT_PATH.into(), PathBuf::from);
         let max_age = std::env::var(MAX_AGE_VARIABLE).ok().and_then(|ms| ms.parse().ok());
         let max_age = max_age.map_or(MAX_AGE, Duration::from_millis);
-        Self { path, max_age, refreshed: None, stamp: None, file: None, counters: Vec::new(), now: None }
+        Self {
+            path: path(),
+            max_age,
+            refreshed: None,
+            stamp: None,
+            file: None,
+            counters: Vec::new(),
+            now: None,
+        }
     }
 
     fn refresh(&mut self) -> Option<Arc<State>> {

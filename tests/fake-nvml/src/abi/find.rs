@@ -49,13 +49,17 @@ fn by_uuid(state: &State, uuid: &str) -> Answer<nvmlDevice_t> {
     Err(NOT_FOUND)
 }
 
-fn by_bus_id(state: &State, wanted: &str) -> Answer<nvmlDevice_t> {
+/// Index of the GPU at a PCI address.
+pub(super) fn index_of_bus_id(state: &State, wanted: &str) -> Option<usize> {
     let wanted = wanted.to_ascii_uppercase();
-    let found = (0..state.gpus.len()).find(|index| {
+    (0..state.gpus.len()).find(|index| {
         let own = bus_id(*index, &state.gpus[*index]);
         own == wanted || own.ends_with(&format!(":{}", wanted.trim_start_matches("0000:")))
-    });
-    by_index(state, found.ok_or(NOT_FOUND)? as u32)
+    })
+}
+
+fn by_bus_id(state: &State, wanted: &str) -> Answer<nvmlDevice_t> {
+    by_index(state, index_of_bus_id(state, wanted).ok_or(NOT_FOUND)? as u32)
 }
 
 fn by_serial(state: &State, wanted: &str) -> Answer<nvmlDevice_t> {

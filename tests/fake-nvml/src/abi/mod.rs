@@ -6,6 +6,7 @@ mod accounting;
 mod affinity;
 mod call;
 mod clocks;
+mod cuda;
 mod ecc;
 mod engines;
 mod events;
