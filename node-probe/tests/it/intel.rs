@@ -93,11 +93,12 @@ fn power_and_utilisation_follow_their_counters() {
         &[("tile0/gt0/gtidle/idle_residency_ms", "500000"), ("tile0/gt1/gtidle/idle_residency_ms", "500000")],
     );
     probe.sample(|sample| sample.gpus[0].util_pct == Reading::Value(0));
-    tree.attributes(PCI, &[("hwmon/hwmon5/energy1_input", "1100000000")]);
+    tree.attributes(PCI, &[("hwmon/hwmon5/energy1_input", "1010000000")]);
     let sample = probe.sample(|sample| sample.gpus[0].power_mw.value().is_some_and(|power| *power > 0));
-    // 100 J since the last sample, which was half a second before, on a busy machine longer.
+    // 10 J since the last sample, which was half a second before; on a busy machine longer, or shorter to catch up. More
+    // energy would be implausible then.
     let power_mw = *sample.gpus[0].power_mw.value().unwrap();
-    assert!((1_000..=400_000).contains(&power_mw), "{power_mw}");
+    assert!((100..=400_000).contains(&power_mw), "{power_mw}");
 }
 
 #[test]
