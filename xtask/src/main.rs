@@ -5,6 +5,7 @@ mod deny;
 mod dist;
 mod flaky;
 mod fuzz;
+mod gpu_check;
 mod junit;
 mod lint;
 mod nextest;
@@ -43,6 +44,8 @@ cargo xtask <command>
                                  --break NAME violates a guarantee, and must fail
   soak [--minutes N]             run a relay with 1,000 nodes and 50 viewers for N (120) minutes: what it uses stays flat
   findings [FILTER] [--seeds N]  play labelled scenarios and judge what is found in them
+  gpu-check [--probe PATH] [ARGS…]
+                                 compare the probe's readings with nvidia-smi and nvidia-ml-py on this machine's GPUs
   screenshots                    retake the screenshots of docs/images/
 ";
 
@@ -70,6 +73,7 @@ fn dispatch(args: Vec<String>) -> Result<ExitCode> {
         "sim" => simulate(rest),
         "soak" => bench::soak(rest),
         "findings" => findings(rest),
+        "gpu-check" => gpu_check::run(rest),
         "lint" => done(none(rest).and_then(|()| lint::run())),
         "setup" => done(none(rest).and_then(|()| setup())),
         "page" => done(none(rest).and_then(|()| page::build(page::Build::Optimised))),

@@ -77,6 +77,9 @@ const BIASED: (usize, f64) = (8, 0.75);
 /// Number of values of a reference that moves.
 const MOVES: usize = 3;
 
+/// Reason of a difference if the reference has no value.
+pub const ONLY_PROBE: &str = "only the probe has a value";
+
 /// Judges all rounds of one reading.
 pub fn judge(rounds: &[Round], tolerance: Tolerance) -> Verdict {
     let absent = |rounds: &[Round], probe: bool| {
@@ -92,7 +95,7 @@ pub fn judge(rounds: &[Round], tolerance: Tolerance) -> Verdict {
         return Verdict::Different(format!("the probe has {}", why.unwrap_or(&Seen::Absent("?".into()))));
     }
     if beyond * 2 > rounds.len() {
-        return Verdict::Different("only the probe has a value".into());
+        return Verdict::Different(ONLY_PROBE.into());
     }
     let is_present =
         |round: &&Round| !round.probe.is_absent() && !round.before.is_absent() && !round.after.is_absent();

@@ -13,7 +13,7 @@ mod nvidia_smi;
 mod report;
 
 use crate::{build, clock, process::stat};
-use judge::{Round, Seen, judge};
+use judge::{Round, Seen, Verdict, judge};
 use load::{Load, Policy};
 use look::{Key, Look, OnceReport, tolerance};
 use nvidia_ml_py::NvidiaMlPy;
@@ -390,9 +390,29 @@ fn compare(
             pid: key.pid,
             reference: reference.name(),
             phase,
-            verdict: judge(&rounds, tolerance(key, reference.step(key))),
+            verdict: explained_by_unified_memory(
+                judge(&rounds, tolerance(key, reference.step(key))),
+                key,
+                reports,
+            ),
             rounds,
         }
     };
     keys.into_iter().map(finding).collect()
+}
+
+/// For a GPU with the host's memory, of which NVML states nothing, the probe adds up its processes.
+fn explained_by_unified_memory(verdict: Verdict, key: &Key, reports: &[OnceReport]) -> Verdict {
+    let is_unified = |report: &OnceReport| {
+        report.gpus().any(|(_, facts)| facts["uuid"] == key.gpu.as_str() && facts["unified_memory"] == true)
+    };
+    let is_memory = ["mem_used_bytes", "mem_total_bytes"].contains(&key.name.as_str());
+    match verdict {
+        Verdict::Different(why)
+            if why == judge::ONLY_PROBE && is_memory && reports.iter().any(is_unified) =>
+        {
+            Verdict::Explained("unified memory: the probe adds up the processes".into())
+        }
+        verdict => verdict,
+    }
 }
