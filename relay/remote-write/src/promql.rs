@@ -4,11 +4,14 @@ use super::Credentials;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use nodeglass_api::metrics::FieldSeries;
 use nodeglass_notify::webhook::{WebhookError, WebhookUrl, post_once};
+use nodeglass_protocol::Text;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Maximum size of an answer in bytes.
 const MAX_ANSWER: usize = 32 << 20;
+/// Maximum number of values of an answer, which has room for each step of a row however few the server sends.
+const MAX_VALUES: usize = 3_000_000;
 
 /// A server that is queried.
 #[derive(Clone, Debug)]
@@ -61,12 +64,12 @@ pub enum PromQlError {
     Request(#[from] WebhookError),
     /// The answer is too large.
     #[error(
-        "read the long-term storage: the answer is larger than 32 MiB; choose a job or node, fewer metrics, or longer steps"
+        "read the long-term storage: the answer is too large; choose a job or node, fewer metrics, or longer steps"
     )]
     TooLarge,
     /// The answer has another form.
     #[error("read the long-term storage: the answer is not that of a Prometheus query: {0}")]
-    Form(String),
+    Form(Text),
 }
 
 #[derive(Deserialize)]
@@ -117,11 +120,11 @@ impl PromQl {
             ("end", last_s.to_string()),
             ("step", steps.step_s.to_string()),
         ];
-        let body = serde_urlencoded::to_string(form).map_err(|error| PromQlError::Form(error.to_string()))?;
+        let body = serde_urlencoded::to_string(form).map_err(malformed)?;
         let answer = post_once(&self.url, self.headers.clone(), body.into(), MAX_ANSWER + 1).await?;
         let per_unit = series.per_unit;
         let parsed = tokio::task::spawn_blocking(move || parse(&answer, per_unit, steps));
-        parsed.await.unwrap_or_else(|error| Err(PromQlError::Form(error.to_string())))
+        parsed.await.unwrap_or_else(|error| Err(malformed(error)))
     }
 }
 
@@ -141,24 +144,32 @@ fn query(name: &str, rows: &Rows, step_s: u64) -> String {
     [part("mean", "avg"), part("min", "min"), part("max", "max")].join(" or ")
 }
 
+/// An answer of another form. Errors repeat what the server sent, whatever its length.
+fn malformed(why: impl ToString) -> PromQlError {
+    PromQlError::Form(Text::new(why.to_string()))
+}
+
 /// Reads an answer. Values that no reading can have, and times outside of the steps, are left out.
 fn parse(answer: &[u8], per_unit: f64, steps: Steps) -> Result<BTreeMap<RowKey, RowValues>, PromQlError> {
     if answer.len() > MAX_ANSWER {
         return Err(PromQlError::TooLarge);
     }
-    let answer: Answer =
-        serde_json::from_slice(answer).map_err(|error| PromQlError::Form(error.to_string()))?;
+    let answer: Answer = serde_json::from_slice(answer).map_err(malformed)?;
     let data = match answer.data {
         Some(data) if answer.status == "success" && data.result_type == "matrix" => data,
         _ => {
-            let why = nodeglass_protocol::Text::new(answer.error);
-            return Err(PromQlError::Form(format!("status {:?} {why}", answer.status)));
+            return Err(malformed(format!("status {:?} {}", answer.status, answer.error)));
         }
     };
     let empty = || vec![None; steps.count];
     let mut rows: BTreeMap<RowKey, RowValues> = BTreeMap::new();
     for series in data.result {
-        let label = |name: &str| series.metric.get(name).cloned().unwrap_or_default();
+        let label = |name: &str| {
+            series.metric.get(name).map_or_else(String::new, |value| Text::new(value).as_str().to_owned())
+        };
+        if rows.len() * steps.count * 3 > MAX_VALUES {
+            return Err(PromQlError::TooLarge);
+        }
         let row = rows.entry((label("node"), label("uuid"))).or_insert_with(|| RowValues {
             mean: empty(),
             min: empty(),
@@ -168,7 +179,7 @@ fn parse(answer: &[u8], per_unit: f64, steps: Steps) -> Result<BTreeMap<RowKey, 
             "mean" => &mut row.mean,
             "min" => &mut row.min,
             "max" => &mut row.max,
-            other => return Err(PromQlError::Form(format!("an unknown series {other:?}"))),
+            other => return Err(malformed(format!("an unknown series {other:?}"))),
         };
         for (at_s, value) in series.values {
             let step = ((at_s - steps.start_s as f64) / steps.step_s as f64).round() - 1.0;
@@ -220,6 +231,40 @@ mod tests {
             assert!(matches!(parse(wrong.as_bytes(), 1.0, STEPS), Err(PromQlError::Form(_))), "{wrong}");
         }
         assert!(matches!(parse(&vec![b' '; MAX_ANSWER + 1], 1.0, STEPS), Err(PromQlError::TooLarge)));
+    }
+
+    #[test]
+    fn rows_without_end_take_no_memory() {
+        let series: Vec<_> = (0..20_000)
+            .map(|row| format!(r#"{{"metric":{{"node":"n{row}","stat":"min"}},"values":[]}}"#))
+            .collect();
+        let answer = format!(
+            r#"{{"status":"success","data":{{"resultType":"matrix","result":[{}]}}}}"#,
+            series.join(",")
+        );
+        let steps = Steps { count: 1_000, ..STEPS };
+        assert!(matches!(parse(answer.as_bytes(), 1.0, steps), Err(PromQlError::TooLarge)));
+        assert_eq!(parse(answer.as_bytes(), 1.0, STEPS).unwrap().len(), 20_000);
+    }
+
+    #[test]
+    fn what_a_server_calls_its_rows_is_bounded_and_has_no_control_characters() {
+        let metric = format!(r#"{{"node":"\u001b[2J{}","stat":"mean"}}"#, "x".repeat(10_000));
+        let answer = |metric: &str| {
+            format!(
+                r#"{{"status":"success","data":{{"resultType":"matrix","result":[{{"metric":{metric},"values":[]}}]}}}}"#
+            )
+        };
+        let rows = parse(answer(&metric).as_bytes(), 1.0, STEPS).unwrap();
+        let (node, _) = rows.first_key_value().unwrap().0;
+        assert!(node.len() <= Text::MAX_BYTES && !node.contains(char::is_control), "{node:?}");
+        let wrong = format!(r#"{{"stat":"{}"}}"#, "x".repeat(100_000));
+        let error = parse(answer(&wrong).as_bytes(), 1.0, STEPS).unwrap_err();
+        assert!(error.to_string().len() < 1_000, "{error}");
+        let wrong = format!(r#"{{"status":"success","data":"{}"}}"#, "x".repeat(100_000));
+        assert!(parse(wrong.as_bytes(), 1.0, STEPS).unwrap_err().to_string().len() < 1_000);
+        let status = format!(r#"{{"status":"{}"}}"#, "x".repeat(100_000));
+        assert!(parse(status.as_bytes(), 1.0, STEPS).unwrap_err().to_string().len() < 1_000);
     }
 
     #[test]
