@@ -3,6 +3,7 @@
 use nodeglass_protocol::job::{GpuSet, Job, JobState};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{JobId, NodeName, Text};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of ended jobs in the list.
@@ -143,10 +144,26 @@ fn ended(mut job: Job, wall_s: i64) -> Job {
 }
 
 /// Active jobs by id, then pending ones by id, then ended ones with the newest first.
-fn order(job: &Job) -> (u8, i64, JobId) {
+fn order(job: &Job) -> (u8, Reverse<i64>, JobId) {
     match job.state {
-        JobState::Pending => (1, 0, job.id),
-        JobState::Ended(_) => (2, -job.ended.unwrap_or(0), job.id),
-        _ => (0, 0, job.id),
+        JobState::Pending => (1, Reverse(0), job.id),
+        JobState::Ended(_) => (2, Reverse(job.ended.unwrap_or(0)), job.id),
+        _ => (0, Reverse(0), job.id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ended_jobs_are_ordered_whatever_their_times_are() {
+        let ended = |id, ended| Job {
+            ended,
+            ..Job::new(JobId(id), "mallory".into(), JobState::Ended("FAILED".into()))
+        };
+        let mut jobs = [ended(1, Some(i64::MIN)), ended(2, None), ended(3, Some(i64::MAX))];
+        jobs.sort_by_key(order);
+        assert_eq!(jobs.map(|job| job.id.0), [3, 2, 1]);
     }
 }
