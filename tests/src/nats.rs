@@ -157,6 +157,15 @@ impl NatsClient {
         Ok(self.stream.write_all(&[line.as_bytes(), head.as_bytes(), payload, b"\r\n"].concat())?)
     }
 
+    /// Publishes a request, which is answered to the subject `reply`.
+    ///
+    /// # Errors
+    /// If the connection is lost.
+    pub fn request(&mut self, subject: &str, reply: &str, payload: &[u8]) -> Result<()> {
+        let line = format!("PUB {subject} {reply} {}\r\n", payload.len());
+        Ok(self.stream.write_all(&[line.as_bytes(), payload, b"\r\n"].concat())?)
+    }
+
     /// Number of messages so far whose subject ends thus.
     pub fn count(&self, suffix: &str) -> usize {
         let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);

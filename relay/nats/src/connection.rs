@@ -190,10 +190,13 @@ async fn options(
 ) -> Result<ConnectOptions, StartError> {
     let servers: Vec<_> = settings.servers.iter().map(ToString::to_string).collect();
     let servers = servers.join(", ");
+    // Servers of a NATS cluster announce the addresses of others, without a scheme.
+    let is_encrypted = settings.servers.iter().all(|url| url.0.tls_required());
     let is_refused = Arc::new(AtomicBool::new(false));
     let refused = Arc::clone(&is_refused);
     let mut options = ConnectOptions::new()
         .name("nodeglass")
+        .require_tls(is_encrypted)
         .retry_on_initial_connect()
         .subscription_capacity(SUBSCRIPTION)
         .request_timeout(Some(Duration::from_secs(3)))
@@ -290,6 +293,18 @@ mod tests {
         assert_eq!("tls://broker".parse::<NatsUrl>().unwrap().to_string(), "tls://broker:4222");
         let invalid = ["http://broker", "ws://broker", "nats://", "nats://bob:secret@broker"];
         assert!(invalid.iter().all(|raw| raw.parse::<NatsUrl>().is_err()));
+    }
+
+    #[tokio::test]
+    async fn servers_that_others_announce_need_tls_if_the_configured_ones_do() {
+        let needs_tls = async |urls: &[&str]| {
+            let servers = urls.iter().map(|url| url.parse().unwrap()).collect();
+            let settings = Settings { servers, credentials: None, ca: None };
+            let options = options(&settings, watch::channel(Connection::Starting).0).await.unwrap();
+            format!("{options:?}").contains("\"tls_required\": true")
+        };
+        assert!(needs_tls(&["tls://a", "tls://b"]).await);
+        assert!(!needs_tls(&["nats://a"]).await && !needs_tls(&["tls://a", "nats://b"]).await);
     }
 
     #[test]

@@ -195,7 +195,7 @@ impl Publisher {
         if request.relay == self.bus.id {
             return;
         }
-        let reply = message.reply.as_ref().map(ToString::to_string);
+        let reply = message.reply.as_ref().filter(|reply| is_inbox(reply)).map(ToString::to_string);
         let shared = self.shared();
         if let Some(tap) = shared.taps.get(&node) {
             // A full queue: the relay asks again.
@@ -264,6 +264,12 @@ impl Publisher {
             self.shared().job_viewers.retain(|_, at| at.elapsed() < INTEREST_LIMIT);
         }
     }
+}
+
+/// Returns whether a subject is for answers. Others are not answered to: this relay may publish where the sender of a request may
+/// not, such as to the bucket of leases.
+fn is_inbox(subject: &str) -> bool {
+    subject.starts_with("_INBOX.")
 }
 
 /// Splits a list of jobs into messages. Jobs beyond the maximum number of parts are left out.

@@ -73,6 +73,27 @@ async fn accounts_separate_relays_whose_credentials_are_files_of_nsc() -> Result
     Ok(())
 }
 
+#[tokio::test]
+async fn a_request_makes_no_relay_publish_where_the_requester_may_not() -> Result<()> {
+    let Some(server) = NatsServer::start(&[])? else { return Ok(()) };
+    let relay = TestRelay::start(&["--demo", "--nats", &server.url(), "--cluster", "demo"])?;
+    let topic = Topic::Node(NodeName::new(NODE)?);
+    subscribed(&relay, &topic).await?.until(&topic, "a live node", is_live).await?;
+    let mut reader = server.client()?;
+    let (forged, inbox) = ("nodeglass.v1.demo.jobs.forged", "_INBOX.reader");
+    reader.subscribe(forged)?;
+    reader.subscribe(inbox)?;
+    let request =
+        br#"{"relay":"00000000000000aa","sampling":{"interval_ms":2000,"phase_ms":0},"backfill":null}"#;
+    let subject = format!("nodeglass.v1.demo.node.{NODE}.request");
+    reader.request(&subject, forged, request)?;
+    reader.request(&subject, inbox, request)?;
+    // Answers leave in the order of the requests.
+    reader.wait_for(inbox, 1)?;
+    ensure!(reader.count(forged) == 0, "the relay published where the request told it to");
+    Ok(())
+}
+
 #[test]
 fn credentials_that_others_can_read_are_refused_at_the_start() -> Result<()> {
     let folder = tempfile::tempdir()?;
