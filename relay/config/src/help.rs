@@ -13,7 +13,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Find and wait", &["available", "wait-free", "fit", "wait"]),
     ("After a job", &["report", "history", "me", "note", "record"]),
     ("Share", &["link", "share", "token", "mcp", "audit"]),
-    ("Set up and repair", &["doctor", "service", "site", "notify", "retry", "config"]),
+    ("Set up and repair", &["doctor", "service", "site", "notify", "retry", "config", "version"]),
     ("Learn", &["help", "completions", "man"]),
 ];
 /// Commands to which the settings of `relay` apply, besides queries, which watch by themselves where no relay runs.
@@ -156,7 +156,8 @@ fn paths(command: &Command, words: &[String]) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::command::shown;
+    use super::super::command::{settings, shown};
+    use super::super::effective::variable;
     use super::*;
 
     fn words(line: &str) -> Vec<String> {
@@ -176,6 +177,22 @@ mod tests {
         }
         let help = help(shown(), &[]).to_string();
         assert!(help.contains("After a job:\n  report ") && help.contains("Listen:\n"), "{help}");
+    }
+
+    #[test]
+    fn every_setting_is_in_the_table_of_the_document() {
+        let document = include_str!("../../../docs/OPERATING.md");
+        for setting in settings().iter().filter(|setting| setting.get_env().is_some()) {
+            let (name, variable) = (setting.get_long().unwrap_or_default(), variable(setting));
+            assert_eq!(variable, format!("NODEGLASS_{}", name.to_uppercase().replace('-', "_")));
+            let is_row = |line: &&str| {
+                line.starts_with(&format!("| `--{name}")) && line.contains(&format!("`{variable}`"))
+            };
+            assert!(
+                document.lines().any(|line| is_row(&line)),
+                "docs/OPERATING.md lists no --{name} with {variable}"
+            );
+        }
     }
 
     #[test]
