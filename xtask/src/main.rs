@@ -5,6 +5,7 @@ mod deny;
 mod dist;
 mod flaky;
 mod fuzz;
+mod generate;
 mod gpu_check;
 mod junit;
 mod lint;
@@ -35,6 +36,7 @@ cargo xtask <command>
   flaky [FILTER] [--tier NAME]   repeat tests on a busy machine: --runs N (20), --load LOOPS (4)
   lint                           check formatting, dependencies, and clippy (native and wasm32)
   fuzz [TARGET…] [--seconds N]   fuzz every decoder of external input; --keep adds new coverage to the corpus
+  generate                       write frozen messages, tables of documents, docs/openapi.json and the Python models
   setup                          only install what the build and the tests need
   page                           only build the page into dist/
   dist [KIND…]                   build for glibc 2.17 and pack in target/dist/, or --out FOLDER: archive, wheel, deb, rpm;
@@ -75,6 +77,7 @@ fn dispatch(args: Vec<String>) -> Result<ExitCode> {
         "findings" => findings(rest),
         "gpu-check" => gpu_check::run(rest),
         "lint" => done(none(rest).and_then(|()| lint::run())),
+        "generate" => done(none(rest).and_then(|()| generate::run())),
         "setup" => done(none(rest).and_then(|()| setup())),
         "page" => done(none(rest).and_then(|()| page::build(page::Build::Optimised))),
         "dist" => done(dist::Options::parse(rest).and_then(|options| dist::pack(&options))),

@@ -6,7 +6,7 @@ use nodeglass_protocol::{Field, GpuField, HostField, JobField, ProcessField};
 use std::fmt::Write as _;
 
 /// Set to write the generated parts into the document instead of comparing them.
-const UPDATE: &str = "NODEGLASS_TABLES";
+const UPDATE: &str = "NODEGLASS_FREEZE";
 
 #[test]
 fn the_protocol_document_lists_the_fields_and_types_of_the_sources() {
@@ -29,7 +29,7 @@ fn the_protocol_document_lists_the_fields_and_types_of_the_sources() {
         let changed = part.lines().find(|line| !document[from..to].lines().any(|listed| listed == *line));
         assert!(
             document[from..to] == part,
-            "the wire has changed ({name}: {}): review protocol/PROTOCOL.md, and run this test with {UPDATE}=1",
+            "the wire has changed ({name}: {}): review protocol/PROTOCOL.md, and run `cargo xtask generate`",
             changed.unwrap_or("something was moved or removed")
         );
     }

@@ -94,7 +94,7 @@ fn each_log_states_what_is_expected_of_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The table of formats as `docs/FINDINGS.md` has it; `NODEGLASS_FREEZE=1` renews it.
+/// The table of formats as `docs/FINDINGS.md` has it; `cargo xtask generate` renews it.
 #[test]
 fn the_formats_are_documented() {
     let samples = samples();
@@ -136,7 +136,7 @@ fn the_formats_are_documented() {
         fs::write(&path, renewed).unwrap();
         return;
     }
-    assert!(document == renewed, "renew docs/FINDINGS.md with NODEGLASS_FREEZE=1");
+    assert!(document == renewed, "docs/FINDINGS.md is out of date: run `cargo xtask generate`");
 }
 
 /// Markers of the table.

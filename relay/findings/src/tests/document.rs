@@ -6,7 +6,7 @@ use nodeglass_rules::text;
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/FINDINGS.md");
 const HEADER: &str = "| kind | found when | within | usual meaning | what to do |";
 
-/// The table of all kinds as `docs/FINDINGS.md` has it; `NODEGLASS_FREEZE=1` renews it.
+/// The table of all kinds as `docs/FINDINGS.md` has it; `cargo xtask generate` renews it.
 #[test]
 fn the_document_describes_every_kind() {
     let row = |kind: &FindingKind| {
@@ -23,5 +23,8 @@ fn the_document_describes_every_kind() {
         std::fs::write(DOCUMENT, format!("{before}{}{after}", table.trim_end())).unwrap();
         return;
     }
-    assert!(document.contains(table.trim_end()), "renew docs/FINDINGS.md with NODEGLASS_FREEZE=1");
+    assert!(
+        document.contains(table.trim_end()),
+        "docs/FINDINGS.md is out of date: run `cargo xtask generate`"
+    );
 }

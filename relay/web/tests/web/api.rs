@@ -367,8 +367,5 @@ fn the_committed_description_is_current() {
         std::fs::write(path, openapi::text()).unwrap();
     }
     let committed = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        committed == openapi::text(),
-        "docs/openapi.json is out of date: run `cargo xtask generate`"
-    );
+    assert!(committed == openapi::text(), "docs/openapi.json is out of date: run `cargo xtask generate`");
 }
