@@ -4,6 +4,7 @@
 mod browser;
 mod faults;
 mod findings;
+mod gpu_check;
 mod house;
 mod instructions;
 mod lab;
