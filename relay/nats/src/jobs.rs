@@ -1,5 +1,6 @@
 //! Lists of jobs: published by the relays that poll SLURM, joined by those that view.
 
+use super::bounds::{ShownNodes, clamped, weight};
 use super::connection::Bus;
 use super::message::{self, Jobs, MAX_PARTS, PART, RelayId};
 use super::publisher::Publisher;
@@ -15,8 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-/// Maximum number of jobs of a relay that are shown.
+/// Maximum number of jobs of a cluster that are shown.
 const MAX_JOBS: usize = 100_000;
+/// Maximum size of the lists of a cluster in memory, in bytes, including those that are replaced.
+const MAX_WEIGHT: usize = 256 << 20;
 
 /// A source of jobs that publishes its lists.
 pub(crate) struct PublishedJobs {
@@ -67,6 +70,10 @@ pub struct RemoteJobs {
 struct Lists {
     lists: BTreeMap<RelayId, Result<Vec<Job>, Text>>,
     parts: BTreeMap<RelayId, (u32, Vec<Job>)>,
+    /// The relays whose lists arrived since the last call of [`Lists::forget`].
+    recent: BTreeSet<RelayId>,
+    /// Whether a list has been left out for want of space.
+    is_full: bool,
 }
 
 impl Lists {
@@ -93,19 +100,41 @@ impl Lists {
             self.lists.insert(relay, Err(why));
             return true;
         }
+        self.recent.insert(relay);
         let (last, list) = self.parts.remove(&relay).unwrap_or_default();
         let (before, mut list) = if number == 1 { (0, Vec::new()) } else { (last, list) };
         if before + 1 != number {
             return false;
         }
-        list.extend(jobs);
+        list.extend(jobs.into_iter().map(clamped));
         list.truncate(MAX_JOBS);
+        if self.weight() + list.iter().map(weight).sum::<usize>() > MAX_WEIGHT {
+            // No list is better than an old one.
+            self.lists.remove(&relay);
+            self.is_full = true;
+            return true;
+        }
         if number < count {
             self.parts.insert(relay, (number, list));
             return false;
         }
         self.lists.insert(relay, Ok(list));
         true
+    }
+
+    /// The size of all lists in memory, in bytes.
+    fn weight(&self) -> usize {
+        let parts = self.parts.values().flat_map(|(_, jobs)| jobs);
+        self.lists.values().flatten().flatten().chain(parts).map(weight).sum()
+    }
+
+    /// Drops the lists of relays that are gone.
+    fn forget(&mut self, relays: &Relays) {
+        let recent = std::mem::take(&mut self.recent);
+        let stays = |relay: &RelayId| relays.contains_key(relay) || recent.contains(relay);
+        self.lists.retain(|relay, _| stays(relay));
+        self.parts.retain(|relay, _| stays(relay));
+        self.is_full &= self.weight() > MAX_WEIGHT / 2;
     }
 
     /// Joins the lists of all relays. A job that several list is shown once.
@@ -117,16 +146,20 @@ impl Lists {
             .map(|(_, list)| list.as_ref())
             .collect();
         let mut jobs = BTreeMap::new();
-        for job in lists.iter().flatten().copied().flatten() {
-            jobs.entry(job.id).or_insert_with(|| job.clone());
+        let mut shown = ShownNodes::default();
+        for job in lists.iter().flatten().copied().flatten().take(MAX_JOBS) {
+            let mut job = job.clone();
+            job.nodes.retain(|node| shown.admit(node));
+            jobs.entry(job.id).or_insert(job);
         }
         let failed = lists.iter().find_map(|list| list.err().cloned());
-        let on_jobs: BTreeSet<_> = jobs.values().flat_map(|job: &Job| job.nodes.iter().cloned()).collect();
         let no_slurm = !relays.is_empty() && relays.values().all(|(relay, _)| !relay.has_jobs);
         // A relay that lists jobs watches their nodes, also for a moment before and after they are listed.
         let machines = relays.values().filter(|(relay, _)| !relay.has_jobs);
         let announced = machines.flat_map(|(relay, _)| relay.nodes.iter());
-        let hosts = announced.filter(|node| !on_jobs.contains(*node)).cloned().collect();
+        let is_on_jobs: BTreeSet<_> = announced.clone().filter(|node| shown.contains(node)).collect();
+        let hosts =
+            announced.filter(|node| !is_on_jobs.contains(node) && shown.admit(node)).cloned().collect();
         let jobs = match failed {
             _ if relays.is_empty() => {
                 Some(Err(format!("no relay publishes the cluster {cluster} over NATS").into()))
@@ -135,7 +168,10 @@ impl Lists {
             Some(why) => Some(Err(why)),
             None => None,
         };
-        RemoteJobs { jobs, hosts, no_slurm, notices: Vec::new() }
+        let full = self
+            .is_full
+            .then(|| format!("more jobs of {cluster} are published over NATS than this relay keeps").into());
+        RemoteJobs { jobs, hosts, no_slurm, notices: full.into_iter().collect() }
     }
 }
 
@@ -162,7 +198,10 @@ pub(crate) async fn follow(
                 Ok(()) => true,
                 Err(_) => return,
             },
-            _ = check.tick() => true,
+            _ = check.tick() => {
+                lists.forget(&relays.borrow());
+                true
+            }
         };
         if is_new {
             let now = lists.joined(&relays.borrow_and_update(), &cluster);
@@ -237,6 +276,42 @@ mod tests {
             assert!(!lists.take_part(parts, list(1, &[7]), &relays), "{parts:?}");
         }
         assert_eq!(ids(&lists, &relays), Some(Ok(vec![1, 2])), "as before");
+    }
+
+    #[tokio::test]
+    async fn lists_of_many_relays_take_no_memory_and_end_with_them() {
+        let mut lists = Lists::default();
+        let heavy: Vec<_> = (0..2_000)
+            .map(|id| Job { command: Some("x".repeat(4_000).as_str().into()), ..job(id) })
+            .collect();
+        let relays = announced(&(1..40).map(|number| (number, true, "n1")).collect::<Vec<_>>());
+        for number in 1..40 {
+            lists.take_part(
+                (1, 1),
+                Jobs { relay: relay(number), jobs: heavy.clone(), failed: None },
+                &relays,
+            );
+        }
+        assert!(lists.weight() <= MAX_WEIGHT && lists.lists.len() < 39, "{}", lists.weight());
+        let notices = lists.joined(&relays, "hpc").notices;
+        assert!(notices[0].as_str().contains("than this relay keeps"), "{notices:?}");
+        lists.forget(&Relays::new());
+        assert!(!lists.lists.is_empty(), "a list may arrive before its relay's announcement");
+        lists.forget(&Relays::new());
+        assert_eq!(lists.weight(), 0);
+    }
+
+    #[tokio::test]
+    async fn times_that_no_job_has_and_nodes_without_end_are_not_shown() {
+        let many = (0..100_000).map(|number| NodeName::new(format!("n{number}")).unwrap()).collect();
+        let odd = Job { ended: Some(i64::MIN), nodes: many, ..job(7) };
+        let relays = announced(&[(1, true, "n1"), (2, false, "m1")]);
+        let mut lists = Lists::default();
+        lists.take_part((1, 1), Jobs { relay: relay(1), jobs: vec![odd], failed: None }, &relays);
+        let joined = lists.joined(&relays, "hpc");
+        let jobs = joined.jobs.unwrap().unwrap();
+        assert_eq!(jobs[0].ended, Some(0));
+        assert!(jobs[0].nodes.len() < 20_000 && joined.hosts.is_empty());
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@
 //! [`Viewing`] runs none, and receives the lines of others through a launcher, so that everything behind it is as for its own
 //! probes. [`lease`] decides which relay runs the probe of a node. Subjects and messages are in PROTOCOL, § 7.
 
+mod bounds;
 mod clusters;
 mod connection;
 mod jobs;
