@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-env-changed=NODEGLASS_PAGE");
     println!("cargo:rerun-if-env-changed=CARGO_MANIFEST_DIR");
+    for name in ["PROFILE", "TARGET"] {
+        println!("cargo:rustc-env=NODEGLASS_{name}={}", env::var(name).map_err(io::Error::other)?);
+    }
     let page = match env::var_os("NODEGLASS_PAGE") {
         Some(page) => PathBuf::from(page),
         // Asked now and not when this was compiled: two checkouts may share one target folder.

@@ -9,4 +9,5 @@
 
 pub mod commands;
 pub mod doctor;
+pub mod installation;
 pub mod page;

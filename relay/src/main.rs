@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         Ok(Request::Doctor { args, settings, default }) => doctor(args, settings, *default),
         Ok(Request::Service { command, settings }) => service(&command, &settings),
         Ok(Request::Notify { args, config }) => notify(&args, &config),
+        Ok(Request::ShowVersion { json }) => show_version(json),
         Ok(Request::Print(text)) => terminal::write(text).map(|()| ExitCode::SUCCESS),
         Ok(Request::WriteManPages { folder, pages }) => write_man_pages(&folder, &pages),
         Ok(Request::ShowConfig { effective, json }) => show_config(&effective, json),
@@ -186,6 +187,12 @@ fn doctor(
         false => doctor::text(&report, Style::of(&std::io::stdout())),
     })?;
     Ok(if report.is_healthy() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints what this program is.
+fn show_version(json: bool) -> anyhow::Result<ExitCode> {
+    terminal::write(commands::version::text(json)?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Installs or removes the service, or describes it.

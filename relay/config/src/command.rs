@@ -143,6 +143,12 @@ enum Sub {
         #[arg(long)]
         json: bool,
     },
+    /// Print version, build and installation of this program, and how to update it
+    Version {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the help of a command
     Help(CommandName),
     /// Print completions for a shell, such as: source <(relay completions bash)
@@ -170,6 +176,11 @@ pub enum Request {
         requested: Requested,
         /// Whether it starts even if this user already runs one.
         new: bool,
+    },
+    /// Print what this program is.
+    ShowVersion {
+        /// Whether in JSON.
+        json: bool,
     },
     /// Watch in the terminal.
     Top {
@@ -368,6 +379,7 @@ fn command_request(
         Sub::Notify(args) => Request::Notify { args, config: Box::new(read_config()?.0) },
         // `read` has answered it.
         Sub::Site => return Err(no_such(&["site".to_owned()])),
+        Sub::Version { json } => Request::ShowVersion { json },
         Sub::Help(name) => return Err(help(shown(), &checked(name)?).into()),
         Sub::Completions(args) => Request::Print(completions(shown(), args.shell)),
         Sub::Man(ManArgs { out: Some(folder), .. }) => {

@@ -14,6 +14,7 @@ pub mod second_start;
 pub mod service;
 mod share_output;
 pub mod token_command;
+pub mod version;
 
 use hyper::StatusCode;
 use nodeglass_api::NotOneJob;

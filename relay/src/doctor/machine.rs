@@ -1,6 +1,7 @@
 //! Checks this machine: directories, limits, addresses, the probe, and relays that run.
 
 use super::{CheckResult, Context, blocking, limited};
+use crate::installation::Installation;
 use nodeglass_access::key_file::{self, Running};
 use nodeglass_access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_access::user;
@@ -27,6 +28,7 @@ const PROCESSES: u64 = 256;
 /// Runs all checks of this machine.
 pub(super) async fn check(context: &Context) -> Vec<CheckResult> {
     let mut found = blocking((SECTION, "state directory"), state_dir).await;
+    found.extend(blocking((SECTION, "installation"), installation).await);
     found.extend(limits());
     let path = context.config.probe.clone();
     found.extend(blocking((SECTION, "probe"), move || probe(path.as_deref())).await);
@@ -66,6 +68,21 @@ fn state_dir() -> Vec<CheckResult> {
             format!("{path}: {error}"),
             "check that the file system responds",
         ),
+    }]
+}
+
+fn installation() -> Vec<CheckResult> {
+    const CHECK: &str = "installation";
+    vec![match Installation::of_this_program() {
+        Ok(Installation { folder, update, .. }) => {
+            let version = env!("CARGO_PKG_VERSION");
+            CheckResult::ok(
+                SECTION,
+                CHECK,
+                format!("version {version} in {}; to update: {update}", folder.display()),
+            )
+        }
+        Err(error) => CheckResult::warn(SECTION, CHECK, error, "start the relay by its full path"),
     }]
 }
 
