@@ -50,8 +50,9 @@ pub struct Round {
 pub struct Tolerance {
     /// Step of the reference in the unit of the probe, to which it rounds or truncates; 0 if it has the same resolution.
     pub step: f64,
-    /// Whether each side computes a mean over a window of its own, such as a rate between two reads.
-    pub own_window: bool,
+    /// Difference that is always explained, if each side computes a mean over a window of its own, such as a rate between two
+    /// reads.
+    pub own_window: Option<f64>,
 }
 
 /// Result of a comparison.
@@ -67,13 +68,9 @@ pub enum Verdict {
 
 /// Share of the larger value by which means over different windows may differ.
 const WINDOW_SHARE: f64 = 0.25;
-/// Difference of means over different windows that is always explained: percentage points.
-const WINDOW_POINTS: f64 = 5.0;
-/// The same for rates in bytes per second, which are at least this large if they matter.
-const WINDOW_BYTES: f64 = 1_048_576.0;
 /// Number of rounds, and share of all rounds, in which a value must be off to the same side to count as biased. For noise
 /// that both sides sample, the probability is below 1 in 10,000 with 20 rounds.
-const BIASED: (usize, f64) = (8, 0.75);
+const BIASED: (usize, f64) = (12, 0.75);
 /// Number of values of a reference that moves.
 const MOVES: usize = 3;
 
@@ -150,18 +147,11 @@ fn judge_numbers(rounds: &[[f64; 3]], Tolerance { step, own_window }: Tolerance)
     let reference = range(rounds.iter().flat_map(|[before, _, after]| [*before, *after]));
     let between = format!("{} and {}", interval(probe), interval(reference));
     let largest = probe.1.max(reference.1);
-    let slack = match own_window {
-        true => WINDOW_POINTS.max(largest * WINDOW_SHARE).max(if largest > WINDOW_BYTES {
-            WINDOW_BYTES
-        } else {
-            0.0
-        }),
-        false => step,
-    };
+    let slack = own_window.map_or(step, |least| least.max(largest * WINDOW_SHARE));
     let gap = (probe.0 - reference.1).max(reference.0 - probe.1);
     match () {
         () if gap > 0.0 && gap >= slack => Verdict::Different(format!("{between} do not overlap")),
-        () if own_window => {
+        () if own_window.is_some() => {
             Verdict::Explained(format!("each side has the mean of its own window: {between}"))
         }
         () if is_stale(rounds, agree) => {
@@ -203,8 +193,8 @@ fn is_biased(rounds: &[[f64; 3]], agree: impl Fn(f64, f64) -> bool) -> bool {
 mod tests {
     use super::*;
 
-    const EXACT: Tolerance = Tolerance { step: 0.0, own_window: false };
-    const WINDOW: Tolerance = Tolerance { own_window: true, ..EXACT };
+    const EXACT: Tolerance = Tolerance { step: 0.0, own_window: None };
+    const WINDOW: Tolerance = Tolerance { own_window: Some(5.0), ..EXACT };
 
     /// Rounds in which the reference has the values of `reference` and the probe, halfway, those of `probe`.
     fn rounds(count: usize, reference: impl Fn(f64) -> f64, probe: impl Fn(f64) -> f64) -> Vec<Round> {
@@ -275,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_reference_of_less_resolution_explains_less_than_one_step() {
-        let mib = Tolerance { step: 1_024.0, own_window: false };
+        let mib = Tolerance { step: 1_024.0, own_window: None };
         let reference = |_| 10_240.0;
         assert!(is_explained(&rounds(3, reference, |_| 10_240.0 + 1_023.0), mib));
         assert!(is_different(&rounds(9, reference, |_| 10_240.0 + 2_048.0), mib));

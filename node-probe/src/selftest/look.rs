@@ -44,6 +44,11 @@ const OWN_WINDOW: [&str; 17] = [
     "process dec_pct",
 ];
 
+/// Percentage points by which shares over different windows may differ.
+const POINTS: f64 = 5.0;
+/// Bytes per second by which rates over different windows may differ: reading a GPU causes traffic, too.
+const TRAFFIC: f64 = 16_777_216.0;
+
 /// Fields of a probe's facts, sample and health that are not compared, with the reason.
 pub const NOT_COMPARED: &[(&str, &str)] = &[
     ("vendor", "only NVIDIA's GPUs are compared"),
@@ -63,7 +68,8 @@ pub const NOT_COMPARED: &[(&str, &str)] = &[
 /// Returns what explains a difference, for a reference that rounds to `step`.
 pub fn tolerance(key: &Key, step: f64) -> Tolerance {
     let is_listed = |name: &str| OWN_WINDOW.contains(&name);
-    let own_window = is_listed(&key.name) || key.pid.is_some() && is_listed(&format!("process {}", key.name));
+    let is_mean = is_listed(&key.name) || key.pid.is_some() && is_listed(&format!("process {}", key.name));
+    let own_window = is_mean.then_some(if key.name.ends_with("_bytes_s") { TRAFFIC } else { POINTS });
     Tolerance { step, own_window }
 }
 

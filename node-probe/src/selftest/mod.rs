@@ -37,6 +37,8 @@ const PHASE: Duration = Duration::from_secs(55);
 const MAX_CHECK: Duration = Duration::from_secs(175);
 /// Time in which windows of the driver, of up to one second, fill with the load.
 const SETTLE: Duration = Duration::from_secs(3);
+/// Maximum pause before a report of the probe.
+const MAX_PAUSE: Duration = Duration::from_millis(800);
 /// Utilisation in % that shows a load.
 const LOADED: f64 = 50.0;
 /// Nanoseconds of a tick of CPU time.
@@ -201,6 +203,14 @@ impl Reference {
         }
     }
 
+    /// Returns whether a reading is left out: `nvidia-smi` lists processes of instances under the GPU.
+    fn leaves_out(&self, key: &Key, report: &OnceReport) -> bool {
+        let is_divided = |(_, facts): (usize, &serde_json::Map<String, serde_json::Value>)| {
+            facts["uuid"] == key.gpu.as_str() && facts["mig_mode"] == true
+        };
+        matches!(self, Self::Smi(_)) && key.pid.is_some() && report.gpus().any(is_divided)
+    }
+
     /// Returns whether it should have a reading of a report.
     fn lists(&self, key: &Key, report: &OnceReport) -> bool {
         match self {
@@ -293,6 +303,7 @@ impl Check {
         }
         let (start, mut looks, mut reports) = (Instant::now(), vec![self.look()?], Vec::new());
         for _ in 0..self.rounds {
+            pause();
             reports.push(self.probe.once()?);
             looks.push(self.look()?);
             if start.elapsed() > PHASE {
@@ -359,6 +370,12 @@ impl Check {
     }
 }
 
+/// Waits for a random time, so that the load of a GPU that repeats every second does not pass for a bias.
+fn pause() {
+    let random = getrandom::u32().unwrap_or_else(|_| clock::mono_ns() as u32);
+    thread::sleep(MAX_PAUSE.mul_f64(f64::from(random) / f64::from(u32::MAX)));
+}
+
 /// Judges all readings that a reference has, and those of the probe that it should have.
 fn compare(
     reference: &Reference,
@@ -372,6 +389,7 @@ fn compare(
     for (look, report) in ours.iter().zip(reports) {
         keys.extend(look.keys().filter(|key| reference.lists(key, report)));
     }
+    keys.retain(|key| !reports.iter().any(|report| reference.leaves_out(key, report)));
     let value =
         |look: &Look, key: &Key| look.get(key).cloned().unwrap_or_else(|| Seen::Absent("not listed".into()));
     let finding = |key: &Key| {

@@ -42,7 +42,7 @@ def first(*calls):
     for call in calls:
         try:
             result = call()
-        except (n.NVMLError, OSError, ValueError, IndexError, AttributeError):
+        except (n.NVMLError, OSError, ValueError, IndexError, AttributeError, TypeError):
             continue
         if result is not None:
             return result
