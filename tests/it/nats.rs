@@ -2,6 +2,7 @@
 
 pub(crate) mod clusters;
 mod outages;
+mod same_name;
 mod secured;
 mod unleased;
 

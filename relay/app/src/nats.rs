@@ -5,8 +5,10 @@ use super::terminal::Terminal;
 use super::watched::Watched;
 use anyhow::Context;
 use nodeglass_config::Config;
+use nodeglass_fleet::{Event, Limit};
 use nodeglass_nats::{Connection, Publishing};
-use tokio::sync::watch;
+use nodeglass_protocol::Text;
+use tokio::sync::{mpsc, watch};
 
 /// Starts to share nodes and jobs, if that is configured.
 ///
@@ -16,12 +18,19 @@ pub(super) async fn publish(config: &Config, watched: &Watched) -> anyhow::Resul
     if matches!(watched, Watched::Others(..) | Watched::Replay(..)) {
         return Ok(None);
     }
-    let cluster =
-        watched.cluster().map_or_else(|| here().to_string().replace('.', "_"), |name| name.to_string());
     let Some(settings) = config.nats() else { return Ok(None) };
-    let cluster = config.cluster.as_ref().unwrap_or(&cluster).parse();
-    let cluster = cluster.context("--nats: name the cluster by --cluster")?;
-    Ok(Some(Publishing::start(&settings, &cluster, watched.user()).await?))
+    let cluster = match &config.nats_cluster {
+        Some(cluster) => cluster.clone(),
+        None => name(config, watched).parse().context("--nats: name the cluster by --nats-cluster")?,
+    };
+    let (controller, user) = (watched.controller(), watched.user());
+    Ok(Some(Publishing::start(&settings, cluster, controller, user).await?))
+}
+
+/// The name of the cluster, or of this machine if it has none.
+fn name(config: &Config, watched: &Watched) -> String {
+    let named = config.cluster.clone().or_else(|| watched.cluster().map(|name| name.to_string()));
+    named.unwrap_or_else(|| here().to_string().replace('.', "_"))
 }
 
 /// The state of the connection, if there is one.
@@ -32,6 +41,24 @@ pub(super) fn state(
     match watched {
         Watched::Others(viewing, _) => Some(viewing.state()),
         _ => publishing.map(Publishing::state),
+    }
+}
+
+/// Shows in the terminal and to the owner that another cluster has this one's name, until the event loop ends.
+pub(super) async fn report_conflict(
+    mut conflict: watch::Receiver<Option<Text>>,
+    terminal: Terminal,
+    events: mpsc::Sender<Event>,
+) {
+    while conflict.changed().await.is_ok() {
+        let now = conflict.borrow_and_update().clone();
+        match &now {
+            Some(why) => terminal.warn(why),
+            None => terminal.notice(&"no other cluster has the name of this one on NATS any more".into()),
+        }
+        if events.send(Event::Limited(Limit::ClusterName, now)).await.is_err() {
+            return;
+        }
     }
 }
 

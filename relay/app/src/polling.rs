@@ -1,5 +1,6 @@
 //! Polls SLURM: the job list on its schedule, and accounting for ended jobs.
 
+use super::terminal::Terminal;
 use nodeglass_fleet::{Event, Host};
 use nodeglass_launch::srun::{self, JobsByNode};
 use nodeglass_launch::ssh_config::Local;
@@ -65,8 +66,9 @@ pub(super) async fn follow_others(
     mut others: watch::Receiver<RemoteJobs>,
     clock: Clock,
     events: mpsc::Sender<Event>,
+    terminal: Terminal,
 ) {
-    let mut last = (BTreeSet::new(), Vec::new());
+    let mut last = (BTreeSet::new(), Vec::<Text>::new());
     loop {
         let RemoteJobs { jobs, hosts, no_slurm, notices } = others.borrow_and_update().clone();
         let jobs = match jobs {
@@ -78,6 +80,7 @@ pub(super) async fn follow_others(
             Some(Err(why)) => Some(Event::JobsFailed { why, retry_at_ms: clock.now_ms() + 2_000 }),
             None => no_slurm.then_some(Event::NoSlurm),
         };
+        notices.iter().filter(|notice| !last.1.contains(notice)).for_each(|notice| terminal.warn(notice));
         let now = (hosts, notices);
         let changed = (last != now).then(|| Event::Hosts {
             hosts: now.0.iter().map(|host| (host.clone(), Host::default())).collect(),

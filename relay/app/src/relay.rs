@@ -1,6 +1,7 @@
 //! The running parts of a relay: how they are started, and how they end.
 
 use super::listed_hosts::ListedHosts;
+use super::nats;
 use super::remote_write::{self, RemoteWrite};
 use super::signals::Signals;
 use super::site;
@@ -172,6 +173,9 @@ impl Relay {
         };
         let remote_write = remote_write.map(|remote| tokio::spawn(remote.run(web.clone(), ending.clone())));
         start_tasks(&common, &web, history.unread, !config.no_log_watch && !sources.is_recording());
+        if let Some(sharing) = &nats {
+            tokio::spawn(nats::report_conflict(sharing.conflict(), terminal, common.events.clone()));
+        }
         let supervisor = sources.run(&common, node_events);
         let core = tokio::spawn(core.run(ending.clone()));
         let nodes = tokio::spawn(async move {

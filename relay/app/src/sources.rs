@@ -173,7 +173,7 @@ impl Sources {
             tokio::spawn(poll(jobs, schedule, clock, found, poll_trigger.clone()));
         }
         if let Some(others) = self.others {
-            tokio::spawn(follow_others(others, clock, events.clone()));
+            tokio::spawn(follow_others(others, clock, events.clone(), *terminal));
         }
         if let Some(commands) = self.commands.clone().filter(|_| config.site) {
             tokio::spawn(site::follow_nodes(commands, events.clone()));

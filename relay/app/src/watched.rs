@@ -124,6 +124,15 @@ impl Watched {
         }
     }
 
+    /// The first controller of its SLURM, if it has one.
+    pub fn controller(&self) -> Option<Text> {
+        match self {
+            Self::Jobs(slurm, _) => slurm.controller().cloned(),
+            Self::Demo(cluster) => cluster.scenario().controller().cloned(),
+            Self::ThisMachine(_) | Self::Hosts(_) | Self::Replay(..) | Self::Others(..) => None,
+        }
+    }
+
     /// The user who runs the relay; the owner of the jobs of a scripted cluster.
     pub fn user(&self) -> Text {
         match self {

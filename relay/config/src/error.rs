@@ -96,7 +96,9 @@ pub enum ConfigError {
     )]
     ReplayAndWatch,
     /// Settings of NATS without a server.
-    #[error("--nats-credentials, --nats-ca and --view-only need --nats, the URL of a NATS server")]
+    #[error(
+        "--nats-credentials, --nats-ca, --nats-cluster and --view-only need --nats, the URL of a NATS server"
+    )]
     WithoutNats,
     /// A recording over NATS.
     #[error("--replay and --nats exclude each other: a recording is not shared with other relays")]

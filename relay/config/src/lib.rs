@@ -45,7 +45,7 @@ use nodeglass_findings::job_log::{CustomPattern, MAX_CUSTOM};
 use nodeglass_findings::rule::{self, Rule};
 use nodeglass_findings::thresholds::{ThresholdChange, Thresholds};
 use nodeglass_launch::hosts::entry::Entries;
-use nodeglass_nats::NatsUrl;
+use nodeglass_nats::{ClusterName, NatsUrl};
 use nodeglass_notify::webhook::{Webhook, WebhookFormat, WebhookUrl};
 use nodeglass_notify::{Mail, NotifyCommand, NotifyOn, Settings as NotifySettings};
 use nodeglass_protocol::NodeName;
@@ -392,6 +392,10 @@ pub struct Config {
     /// Certificate authorities (PEM) of the NATS servers [default: this machine's]
     #[arg(long, env = "NODEGLASS_NATS_CA", value_name = "FILE", help_heading = NATS)]
     pub nats_ca: Option<PathBuf>,
+
+    /// Name of this cluster on NATS, if another one there has the same [default: --cluster, SLURM's name, or this machine's]
+    #[arg(long, env = "NODEGLASS_NATS_CLUSTER", value_name = "NAME", help_heading = NATS)]
+    pub nats_cluster: Option<ClusterName>,
 
     /// Show what other relays publish over NATS, of --cluster or of all clusters; needs no SLURM and no SSH
     #[arg(long, env = "NODEGLASS_VIEW_ONLY", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]

@@ -20,13 +20,18 @@ impl Config {
 /// [`ConfigError`].
 pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
     let is_used = !config.nats.is_empty();
-    if !is_used && (config.nats_credentials.is_some() || config.nats_ca.is_some() || config.view_only) {
+    let needs_server = config.nats_credentials.is_some()
+        || config.nats_ca.is_some()
+        || config.nats_cluster.is_some()
+        || config.view_only;
+    if !is_used && needs_server {
         return Err(ConfigError::WithoutNats);
     }
     if is_used && config.replay.is_some() {
         return Err(ConfigError::ReplayAndNats);
     }
     let watches = config.demo || config.scenario.is_some() || config.local || config.has_hosts();
+    let watches = watches || config.nats_cluster.is_some();
     if config.view_only && watches {
         return Err(ConfigError::ViewOnlyAndWatch);
     }
@@ -60,6 +65,9 @@ mod tests {
         for (line, why) in [
             ("--view-only --cluster hpc", "need --nats"),
             ("--nats-credentials /x", "need --nats"),
+            ("--nats-cluster hpc", "need --nats"),
+            ("--nats nats://a --nats-cluster a.b", "cannot be the name of a cluster on NATS"),
+            ("--view-only --nats nats://a --nats-cluster hpc", "--view-only shows only"),
             ("--cluster hpc,ml --nats nats://a", "a relay watches one cluster"),
             ("--view-only --cluster hpc --nats nats://a --demo", "--view-only shows only"),
             ("--replay /x --nats nats://a", "exclude each other"),

@@ -41,6 +41,8 @@ pub enum Limit {
     Memory,
     /// Number of watched nodes.
     Nodes,
+    /// The name of the cluster on NATS, which only one can have.
+    ClusterName,
 }
 
 /// An event for the fleet.

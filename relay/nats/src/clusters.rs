@@ -53,8 +53,8 @@ impl Clusters {
         let mut shared = self.shared();
         let Some(number) = shared.names.add(name) else { return };
         let bus = self.bus.of(name);
-        let viewer = Viewer::start(bus.clone(), true);
-        tokio::spawn(follow(bus, name.to_string(), viewer.relays(), number, self.changes.clone()));
+        let viewer = Viewer::start(bus.clone(), true, None);
+        tokio::spawn(follow(bus, name.clone(), viewer.relays(), number, self.changes.clone()));
         shared.viewers.push(viewer);
     }
 

@@ -2,9 +2,10 @@
 
 use super::bounds::{ShownNodes, clamped, weight};
 use super::connection::Bus;
-use super::message::{self, Jobs, MAX_PARTS, PART, RelayId};
+use super::message::{self, ClusterName, Jobs, MAX_PARTS, PART, RelayId};
 use super::publisher::Publisher;
-use super::viewer::{GONE, MAX_RELAYS, Relays, header};
+use super::relays::{MAX_RELAYS, Relays};
+use super::viewer::{GONE, header};
 use async_nats::Message;
 use async_trait::async_trait;
 use futures_util::StreamExt;
@@ -61,7 +62,7 @@ pub struct RemoteJobs {
     pub hosts: BTreeSet<NodeName>,
     /// Whether none of them lists jobs.
     pub no_slurm: bool,
-    /// Clusters whose lists are missing while others have one; complete sentences.
+    /// Clusters whose lists are missing while others have one, and names that two clusters have; complete sentences.
     pub notices: Vec<Text>,
 }
 
@@ -93,8 +94,8 @@ impl Lists {
             return false;
         }
         if self.lists.len() + self.parts.len() >= 2 * MAX_RELAYS {
-            self.lists.retain(|relay, _| relays.contains_key(relay));
-            self.parts.retain(|relay, _| relays.contains_key(relay));
+            self.lists.retain(|relay, _| relays.contains(*relay));
+            self.parts.retain(|relay, _| relays.contains(*relay));
         }
         if let Some(why) = failed {
             self.lists.insert(relay, Err(why));
@@ -131,18 +132,18 @@ impl Lists {
     /// Drops the lists of relays that are gone.
     fn forget(&mut self, relays: &Relays) {
         let recent = std::mem::take(&mut self.recent);
-        let stays = |relay: &RelayId| relays.contains_key(relay) || recent.contains(relay);
+        let stays = |relay: &RelayId| relays.contains(*relay) || recent.contains(relay);
         self.lists.retain(|relay, _| stays(relay));
         self.parts.retain(|relay, _| stays(relay));
         self.is_full &= self.weight() > MAX_WEIGHT / 2;
     }
 
     /// Joins the lists of all relays. A job that several list is shown once.
-    fn joined(&self, relays: &Relays, cluster: &str) -> RemoteJobs {
+    fn joined(&self, relays: &Relays, cluster: &ClusterName) -> RemoteJobs {
         let lists: Vec<_> = self
             .lists
             .iter()
-            .filter(|(relay, _)| relays.contains_key(relay))
+            .filter(|(relay, _)| relays.contains(**relay))
             .map(|(_, list)| list.as_ref())
             .collect();
         let mut jobs = BTreeMap::new();
@@ -153,17 +154,16 @@ impl Lists {
             jobs.entry(job.id).or_insert(job);
         }
         let failed = lists.iter().find_map(|list| list.err().cloned());
-        let no_slurm = !relays.is_empty() && relays.values().all(|(relay, _)| !relay.has_jobs);
+        let is_nobody = relays.iter().next().is_none();
+        let no_slurm = !is_nobody && relays.iter().all(|relay| !relay.has_jobs);
         // A relay that lists jobs watches their nodes, also for a moment before and after they are listed.
-        let machines = relays.values().filter(|(relay, _)| !relay.has_jobs);
-        let announced = machines.flat_map(|(relay, _)| relay.nodes.iter());
+        let machines = relays.iter().filter(|relay| !relay.has_jobs);
+        let announced = machines.flat_map(|relay| relay.nodes.iter());
         let is_on_jobs: BTreeSet<_> = announced.clone().filter(|node| shown.contains(node)).collect();
         let hosts =
             announced.filter(|node| !is_on_jobs.contains(node) && shown.admit(node)).cloned().collect();
         let jobs = match failed {
-            _ if relays.is_empty() => {
-                Some(Err(format!("no relay publishes the cluster {cluster} over NATS").into()))
-            }
+            _ if is_nobody => Some(Err(format!("no relay publishes the cluster {cluster} over NATS").into())),
             _ if lists.iter().any(Result::is_ok) => Some(Ok(jobs.into_values().collect())),
             Some(why) => Some(Err(why)),
             None => None,
@@ -171,14 +171,15 @@ impl Lists {
         let full = self
             .is_full
             .then(|| format!("more jobs of {cluster} are published over NATS than this relay keeps").into());
-        RemoteJobs { jobs, hosts, no_slurm, notices: full.into_iter().collect() }
+        let notices = relays.conflict(cluster).into_iter().chain(full).collect();
+        RemoteJobs { jobs, hosts, no_slurm, notices }
     }
 }
 
 /// Follows the lists of all relays of a cluster, and sends them with its number whenever they change.
 pub(crate) async fn follow(
     bus: Bus,
-    cluster: String,
+    cluster: ClusterName,
     mut relays: watch::Receiver<Relays>,
     number: usize,
     changes: mpsc::Sender<(usize, RemoteJobs)>,
@@ -218,25 +219,10 @@ pub(crate) async fn follow(
 #[cfg(test)]
 mod tests {
     use super::super::message::Announcement;
+    use super::super::relays::tests::{announced, announcement, id};
     use super::*;
     use nodeglass_protocol::JobId;
     use nodeglass_protocol::job::JobState;
-
-    fn relay(number: u8) -> RelayId {
-        format!("{number:016x}").parse().unwrap()
-    }
-
-    fn announced(relays: &[(u8, bool, &str)]) -> Relays {
-        let one = |(number, has_jobs, node): &(u8, bool, &str)| {
-            let nodes = vec![NodeName::new(*node).unwrap()];
-            let relay = relay(*number);
-            let (user, version) = ("alice".into(), "1".into());
-            let (wire, has_jobs, has_leases) = (1, *has_jobs, true);
-            let announcement = Announcement { relay, user, version, wire, has_jobs, has_leases, nodes };
-            (relay, (announcement, Instant::now()))
-        };
-        relays.iter().map(one).collect()
-    }
 
     fn job(id: u32) -> Job {
         Job::new(JobId(id), "alice".into(), JobState::Pending)
@@ -244,30 +230,31 @@ mod tests {
 
     fn list(number: u8, ids: &[u32]) -> Jobs {
         let jobs = ids.iter().map(|id| job(*id)).collect();
-        Jobs { relay: relay(number), jobs, failed: None }
+        Jobs { relay: id(number), jobs, failed: None }
     }
 
     fn ids(lists: &Lists, relays: &Relays) -> Option<Result<Vec<u32>, Text>> {
-        let jobs = lists.joined(relays, "hpc").jobs?;
+        let jobs = lists.joined(relays, &"hpc".parse().unwrap()).jobs?;
         Some(jobs.map(|jobs| jobs.iter().map(|job| job.id.0).collect()))
     }
 
     #[tokio::test]
     async fn lists_of_several_relays_are_joined_and_end_with_their_relay() {
-        let (both, one) = (announced(&[(1, true, "n1"), (2, true, "n2")]), announced(&[(1, true, "n1")]));
+        let (first, second) = (announcement(1, true, "n1"), announcement(2, true, "n2"));
+        let (both, one) = (announced([first.clone(), second]), announced([first]));
         let mut lists = Lists::default();
         assert_eq!(ids(&lists, &both), None, "not yet");
         assert!(lists.take_part((1, 1), list(1, &[1, 2]), &both));
         assert!(lists.take_part((1, 1), list(2, &[2, 3]), &both));
         assert_eq!(ids(&lists, &both), Some(Ok(vec![1, 2, 3])));
         assert_eq!(ids(&lists, &one), Some(Ok(vec![1, 2])));
-        let nobody = ids(&lists, &Relays::new()).unwrap().unwrap_err();
+        let nobody = ids(&lists, &Relays::default()).unwrap().unwrap_err();
         assert_eq!(nobody.as_str(), "no relay publishes the cluster hpc over NATS");
     }
 
     #[tokio::test]
     async fn a_list_in_parts_is_shown_once_it_is_complete_and_in_order() {
-        let relays = announced(&[(1, true, "n1")]);
+        let relays = announced([announcement(1, true, "n1")]);
         let mut lists = Lists::default();
         assert!(!lists.take_part((1, 2), list(1, &[1]), &relays));
         assert!(lists.take_part((2, 2), list(1, &[2]), &relays));
@@ -284,20 +271,16 @@ mod tests {
         let heavy: Vec<_> = (0..2_000)
             .map(|id| Job { command: Some("x".repeat(4_000).as_str().into()), ..job(id) })
             .collect();
-        let relays = announced(&(1..40).map(|number| (number, true, "n1")).collect::<Vec<_>>());
+        let relays = announced((1..40).map(|number| announcement(number, true, "n1")));
         for number in 1..40 {
-            lists.take_part(
-                (1, 1),
-                Jobs { relay: relay(number), jobs: heavy.clone(), failed: None },
-                &relays,
-            );
+            lists.take_part((1, 1), Jobs { relay: id(number), jobs: heavy.clone(), failed: None }, &relays);
         }
         assert!(lists.weight() <= MAX_WEIGHT && lists.lists.len() < 39, "{}", lists.weight());
-        let notices = lists.joined(&relays, "hpc").notices;
+        let notices = lists.joined(&relays, &"hpc".parse().unwrap()).notices;
         assert!(notices[0].as_str().contains("than this relay keeps"), "{notices:?}");
-        lists.forget(&Relays::new());
+        lists.forget(&Relays::default());
         assert!(!lists.lists.is_empty(), "a list may arrive before its relay's announcement");
-        lists.forget(&Relays::new());
+        lists.forget(&Relays::default());
         assert_eq!(lists.weight(), 0);
     }
 
@@ -305,10 +288,10 @@ mod tests {
     async fn times_that_no_job_has_and_nodes_without_end_are_not_shown() {
         let many = (0..100_000).map(|number| NodeName::new(format!("n{number}")).unwrap()).collect();
         let odd = Job { ended: Some(i64::MIN), nodes: many, ..job(7) };
-        let relays = announced(&[(1, true, "n1"), (2, false, "m1")]);
+        let relays = announced([announcement(1, true, "n1"), announcement(2, false, "m1")]);
         let mut lists = Lists::default();
-        lists.take_part((1, 1), Jobs { relay: relay(1), jobs: vec![odd], failed: None }, &relays);
-        let joined = lists.joined(&relays, "hpc");
+        lists.take_part((1, 1), Jobs { relay: id(1), jobs: vec![odd], failed: None }, &relays);
+        let joined = lists.joined(&relays, &"hpc".parse().unwrap());
         let jobs = joined.jobs.unwrap().unwrap();
         assert_eq!(jobs[0].ended, Some(0));
         assert!(jobs[0].nodes.len() < 20_000 && joined.hosts.is_empty());
@@ -316,9 +299,24 @@ mod tests {
 
     #[tokio::test]
     async fn machines_are_those_of_relays_without_jobs() {
-        let relays = announced(&[(1, true, "n1"), (2, false, "m1")]);
-        let joined = Lists::default().joined(&relays, "hpc");
+        let relays = announced([announcement(1, true, "n1"), announcement(2, false, "m1")]);
+        let joined = Lists::default().joined(&relays, &"hpc".parse().unwrap());
         assert_eq!(joined.hosts, [NodeName::new("m1").unwrap()].into());
         assert!(!joined.no_slurm);
+    }
+
+    #[tokio::test]
+    async fn lists_of_another_cluster_of_the_name_are_left_out_and_it_is_named() {
+        let of = |controller: &str, number| Announcement {
+            controller: Some(controller.into()),
+            ..announcement(number, true, "n1")
+        };
+        let relays = announced([of("ctl-a", 1), of("ctl-b", 2)]);
+        let mut lists = Lists::default();
+        assert!(lists.take_part((1, 1), list(1, &[1]), &relays));
+        assert!(lists.take_part((1, 1), list(2, &[2]), &relays));
+        assert_eq!(ids(&lists, &relays), Some(Ok(vec![1])));
+        let notices = lists.joined(&relays, &"hpc".parse().unwrap()).notices;
+        assert!(notices[0].as_str().contains("ctl-b is not"), "{notices:?}");
     }
 }

@@ -140,7 +140,7 @@ pub(crate) async fn keep_leases(leases: Leases, publisher: Publisher) {
                     }
                     // What ran without the servers is claimed.
                     Standing::Member => claim_all(&leases, &publisher).await,
-                    Standing::Starting | Standing::Alone | Standing::Unleased => {}
+                    Standing::Starting | Standing::Alone | Standing::Unleased | Standing::Foreign => {}
                 }
             }
             _ = tick.tick() => end_lost(&leases, &publisher),

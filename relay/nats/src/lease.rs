@@ -5,9 +5,9 @@
 //! clock, so that no clocks are compared. Where the servers give no leases, the announcements of relays decide.
 
 use super::connection::Bus;
-use super::message::{RelayId, node_of, token};
+use super::message::{ClusterName, RelayId, node_of, token};
 use super::others::Others;
-use super::viewer::Relays;
+use super::relays::Relays;
 use async_nats::jetstream::{self, kv};
 use futures_util::StreamExt;
 use nodeglass_protocol::{NodeName, Text};
@@ -34,6 +34,8 @@ const LIMIT: Duration = Duration::from_secs(2);
 const START_LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of attempts to take a key that others take as well.
 const ATTEMPTS: usize = 3;
+/// The key of the controller whose cluster has this name.
+const CONTROLLER: &str = "controller";
 
 /// Whether this relay may run probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub(crate) enum Standing {
     Member,
     /// The servers cannot be reached, and other relays may run its probes by now.
     Fenced,
+    /// Another cluster has this one's name: it shares nothing, and runs all probes that it needs.
+    Foreign,
 }
 
 /// The right to run the probe of a node.
@@ -66,9 +70,14 @@ pub(crate) enum Claim {
 #[derive(Clone)]
 pub(crate) struct Leases {
     bus: Bus,
+    cluster: ClusterName,
     bucket: String,
+    /// The first controller of this relay's SLURM.
+    controller: Option<Text>,
     shared: Arc<Mutex<Shared>>,
     standing: watch::Sender<Standing>,
+    /// States that another cluster has this one's name.
+    conflict: watch::Sender<Option<Text>>,
     /// The other relays that announce themselves.
     announced: watch::Receiver<Relays>,
 }
@@ -78,6 +87,10 @@ struct Shared {
     store: Option<kv::Store>,
     /// When the current state of the bucket was read.
     read_at: Option<Instant>,
+    /// The controller of another cluster that holds the name in the bucket.
+    rival: Option<Text>,
+    /// When this cluster's controller was last found there.
+    named_at: Option<Instant>,
     /// Other relays, by their last renewal.
     relays: BTreeMap<RelayId, Instant>,
     /// The relay of each node, and the revision of its key.
@@ -90,12 +103,20 @@ struct Shared {
 
 impl Leases {
     /// Starts to renew; `cluster` names the bucket.
-    pub(crate) fn start(bus: Bus, cluster: &str, announced: watch::Receiver<Relays>) -> Self {
+    pub(crate) fn start(
+        bus: Bus,
+        cluster: ClusterName,
+        controller: Option<Text>,
+        announced: watch::Receiver<Relays>,
+    ) -> Self {
         let leases = Self {
             bus,
             bucket: format!("nodeglass-v1-{cluster}"),
+            cluster,
+            controller,
             shared: Arc::default(),
             standing: watch::channel(Standing::Starting).0,
+            conflict: watch::channel(None).0,
             announced,
         };
         tokio::spawn(leases.clone().renew());
@@ -109,6 +130,11 @@ impl Leases {
         self.standing.subscribe()
     }
 
+    /// States that another cluster has this one's name, while one has; a complete sentence.
+    pub(crate) fn conflict(&self) -> watch::Receiver<Option<Text>> {
+        self.conflict.subscribe()
+    }
+
     /// Claims the right to run the probe of a node.
     pub(crate) async fn claim(&self, node: &NodeName) -> Claim {
         let mut standing = self.standing.subscribe();
@@ -118,7 +144,7 @@ impl Leases {
         let standing = *self.standing.borrow();
         match standing {
             Standing::Unleased if self.is_of_others(node) => Claim::Others,
-            Standing::Alone | Standing::Unleased => {
+            Standing::Alone | Standing::Unleased | Standing::Foreign => {
                 self.shared().own.insert(node.clone());
                 Claim::Ours
             }
@@ -170,9 +196,13 @@ impl Leases {
     /// Whether another relay holds the lease of a node, and is alive; without leases, whether one announces it that this
     /// relay gives way to.
     pub(crate) fn is_of_others(&self, node: &NodeName) -> bool {
-        if *self.standing.borrow() == Standing::Unleased {
+        let standing = *self.standing.borrow();
+        if standing == Standing::Unleased {
             let shared = self.shared();
             return shared.others.watches(node, self.bus.id, shared.own.contains(node));
+        }
+        if standing == Standing::Foreign {
+            return false;
         }
         let owner = self.shared().owners.get(node).map(|(owner, _)| *owner);
         owner.is_some_and(|owner| owner != self.bus.id && self.is_alive(owner))
@@ -239,15 +269,22 @@ impl Leases {
                     renewed_at = Some(at);
                     Text::default()
                 }
-                Err(why) => why,
+                Err(why) => {
+                    // Another cluster may take the name before the next renewal.
+                    self.shared().named_at = None;
+                    why
+                }
             };
-            match renewed_at {
-                Some(at) if at.elapsed() < FENCE => self.settle(Standing::Member, &why),
-                Some(_) => self.settle(self.without_servers(), &why),
-                None if up_since.is_some_and(lasts) => self.settle(Standing::Unleased, &why),
-                None if up_since.is_none() && lasts(began) => self.settle(self.without_contact(), &why),
-                None => {}
-            }
+            let standing = match renewed_at {
+                _ if self.shared().rival.is_some() => Standing::Foreign,
+                Some(at) if at.elapsed() < FENCE => Standing::Member,
+                Some(_) => self.without_servers(),
+                None if up_since.is_some_and(lasts) => self.without_leases(),
+                None if up_since.is_some() => self.with_first_contact(),
+                None if lasts(began) => self.without_contact(),
+                None => Standing::Starting,
+            };
+            self.settle(standing, &why);
             if nodes_at.elapsed() >= RENEW_NODES && *self.standing.borrow() == Standing::Member {
                 nodes_at = Instant::now();
                 tokio::spawn(self.clone().renew_nodes());
@@ -257,6 +294,9 @@ impl Leases {
 
     /// Changes what this relay may do; `why` is the reason for the lack of a lease.
     fn settle(&self, standing: Standing, why: &Text) {
+        let rival = (standing == Standing::Foreign).then(|| self.rival()).flatten();
+        let conflict = rival.and_then(|rival| self.conflict_with(&rival));
+        self.conflict.send_if_modified(|now| std::mem::replace(now, conflict.clone()) != conflict);
         let changed = self.standing.send_if_modified(|now| std::mem::replace(now, standing) != standing);
         match standing {
             Standing::Fenced if changed => tracing::warn!(
@@ -272,11 +312,38 @@ impl Leases {
         }
     }
 
+    /// The controller of the other cluster that has this one's name.
+    fn rival(&self) -> Option<Text> {
+        let by_bucket = self.shared().rival.clone();
+        let has_name = *self.standing.borrow() == Standing::Unleased;
+        by_bucket.or_else(|| self.announced.borrow().rival(has_name).cloned())
+    }
+
+    fn conflict_with(&self, rival: &Text) -> Option<Text> {
+        let (own, cluster) = (self.controller.as_ref()?, &self.cluster);
+        Some(Text::new(format!(
+            "another cluster, with the controller {rival}, has the name {cluster} on NATS: this relay, for the controller {own}, shares              nothing; give it another name (--nats-cluster) or a NATS account of its own"
+        )))
+    }
+
+    /// The rule for a relay that never had a lease, and has had a connection for a while.
+    fn without_leases(&self) -> Standing {
+        if self.rival().is_some() { Standing::Foreign } else { Standing::Unleased }
+    }
+
+    /// The rule for a relay that never had a lease, and was just connected: it shares nothing before it knows who else does.
+    fn with_first_contact(&self) -> Standing {
+        match *self.standing.borrow() {
+            Standing::Alone => Standing::Starting,
+            standing => standing,
+        }
+    }
+
     /// The rule for a relay that never had a lease, and has no connection.
     fn without_contact(&self) -> Standing {
         match *self.standing.borrow() {
-            Standing::Unleased => Standing::Unleased,
-            _ => Standing::Alone,
+            Standing::Starting => Standing::Alone,
+            standing => standing,
         }
     }
 
@@ -289,13 +356,48 @@ impl Leases {
         if !self.bus.is_up() {
             return Err("not connected".into());
         }
-        let store = self.store().await?;
+        let store = match self.store().await {
+            Ok(store) => store,
+            Err(why) => {
+                // Without a bucket, announcements decide.
+                self.shared().rival = None;
+                return Err(why);
+            }
+        };
+        self.hold_name(&store).await?;
         let renewed = store.put(relay_key(self.bus.id), "".into()).await;
         if renewed.is_err() {
             // The bucket may have gone with a server's storage.
             self.shared().store = None;
         }
         renewed.map(drop).map_err(|error| error.to_string().into())
+    }
+
+    /// Takes or renews the key of the cluster's controller.
+    ///
+    /// # Errors
+    /// If another cluster has it, or the servers do not answer.
+    async fn hold_name(&self, store: &kv::Store) -> Result<(), Text> {
+        let Some(own) = &self.controller else { return Ok(()) };
+        if self.shared().named_at.is_some_and(|at| at.elapsed() < RENEW_NODES) {
+            return Ok(());
+        }
+        let entry = store.entry(CONTROLLER).await.map_err(|error| error.to_string())?;
+        let value = own.to_string().into();
+        match entry.filter(|entry| entry.operation == kv::Operation::Put) {
+            Some(entry) if entry.value != own.as_str() => {
+                let rival = Text::new(String::from_utf8_lossy(&entry.value));
+                let why = format!("{rival} has the name of this cluster");
+                self.shared().rival = Some(rival);
+                return Err(why.into());
+            }
+            // Another relay of this cluster may renew it at the same time.
+            Some(entry) => drop(store.update(CONTROLLER, value, entry.revision).await),
+            None => drop(store.create(CONTROLLER, value).await.map_err(|error| error.to_string())?),
+        }
+        let mut shared = self.shared();
+        (shared.rival, shared.named_at) = (None, Some(Instant::now()));
+        Ok(())
     }
 
     /// The bucket, which the first relay creates.
@@ -359,7 +461,9 @@ impl Leases {
                 },
             }
             match *self.standing.borrow() {
-                Standing::Member | Standing::Fenced => self.shared().others = Others::default(),
+                Standing::Member | Standing::Fenced | Standing::Foreign => {
+                    self.shared().others = Others::default()
+                }
                 _ => self.shared().others.update(&announced.borrow_and_update()),
             }
         }

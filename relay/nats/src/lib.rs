@@ -15,6 +15,7 @@ mod message;
 mod names;
 mod others;
 mod publisher;
+mod relays;
 mod tap;
 mod viewer;
 
@@ -44,15 +45,21 @@ pub struct Publishing {
 }
 
 impl Publishing {
-    /// Connects in the background.
+    /// Connects in the background. `controller` is the first one of the cluster's SLURM, if it has one: nothing is shared while another
+    /// cluster has the name.
     ///
     /// # Errors
     /// If the credentials or certificates cannot be read.
-    pub async fn start(settings: &Settings, cluster: &ClusterName, user: Text) -> Result<Self, StartError> {
-        let bus = Bus::start(settings).await?.of(cluster);
-        let viewer = Viewer::start(bus.clone(), false);
-        let leases = Leases::start(bus.clone(), &cluster.to_string(), viewer.relays());
-        let publisher = Publisher::start(bus.clone(), user, leases.standing());
+    pub async fn start(
+        settings: &Settings,
+        cluster: ClusterName,
+        controller: Option<Text>,
+        user: Text,
+    ) -> Result<Self, StartError> {
+        let bus = Bus::start(settings).await?.of(&cluster);
+        let viewer = Viewer::start(bus.clone(), false, controller.clone());
+        let leases = Leases::start(bus.clone(), cluster, controller.clone(), viewer.relays());
+        let publisher = Publisher::start(bus.clone(), user, controller, leases.standing());
         tokio::spawn(keep_leases(leases.clone(), publisher.clone()));
         Ok(Self { bus, publisher, viewer, leases })
     }
@@ -60,6 +67,11 @@ impl Publishing {
     /// The state of the connection.
     pub fn state(&self) -> watch::Receiver<Connection> {
         self.bus.state.clone()
+    }
+
+    /// States that another cluster has this one's name, while one has; a complete sentence.
+    pub fn conflict(&self) -> watch::Receiver<Option<Text>> {
+        self.leases.conflict()
     }
 
     /// Returns a launcher that starts probes by `inner`, on nodes that no other relay watches.

@@ -176,6 +176,9 @@ pub(crate) struct Announcement {
     /// Whether it holds leases. A relay without leases gives way to one that holds them.
     #[serde(default)]
     pub(crate) has_leases: bool,
+    /// The first controller of its SLURM, which distinguishes two clusters of one name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) controller: Option<Text>,
     /// The nodes on which it runs probes, or is starting them.
     pub(crate) nodes: Vec<NodeName>,
 }

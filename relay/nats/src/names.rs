@@ -98,10 +98,13 @@ impl Names {
         let is_listed = clusters.iter().any(|(_, part)| matches!(part.now.jobs, Some(Ok(_))));
         let no_slurm = !clusters.is_empty() && clusters.iter().all(|(_, part)| part.now.no_slurm);
         self.clusters = clusters;
+        let notices = self.clusters.iter().flat_map(|(_, part)| part.now.notices.iter().cloned());
         let (jobs, notices) = match failed.first().cloned() {
-            _ if is_listed => (Some(Ok(jobs.into_values().collect())), failed),
-            Some(why) => (Some(Err(why)), Vec::new()),
-            None => (None, Vec::new()),
+            _ if is_listed => {
+                (Some(Ok(jobs.into_values().collect())), failed.into_iter().chain(notices).collect())
+            }
+            Some(why) => (Some(Err(why)), notices.collect()),
+            None => (None, notices.collect()),
         };
         RemoteJobs { jobs, hosts, no_slurm, notices }
     }

@@ -1,7 +1,7 @@
 //! The nodes that other relays announce, for a relay without leases; pure.
 
 use super::message::RelayId;
-use super::viewer::{MAX_RELAYS, Relays};
+use super::relays::{MAX_RELAYS, Relays};
 use nodeglass_protocol::NodeName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,19 +25,20 @@ struct Other {
 impl Others {
     /// Takes the current announcements.
     pub(crate) fn update(&mut self, relays: &Relays) {
-        for (id, (announcement, _)) in relays {
-            if self.0.len() >= 2 * MAX_RELAYS && !self.0.contains_key(id) {
+        for announcement in relays.iter() {
+            let id = announcement.relay;
+            if self.0.len() >= 2 * MAX_RELAYS && !self.0.contains_key(&id) {
                 return;
             }
             let nodes = announcement.nodes.iter().cloned().collect();
-            self.0.insert(*id, Other { has_leases: announcement.has_leases, nodes, silent_s: 0 });
+            self.0.insert(id, Other { has_leases: announcement.has_leases, nodes, silent_s: 0 });
         }
     }
 
     /// Counts a second with a connection, and drops relays that have been silent for long.
     pub(crate) fn second(&mut self, relays: &Relays) {
         self.0.retain(|id, other| {
-            other.silent_s = if relays.contains_key(id) { 0 } else { other.silent_s + 1 };
+            other.silent_s = if relays.contains(*id) { 0 } else { other.silent_s + 1 };
             other.silent_s <= KEEPS_S
         });
     }
@@ -53,53 +54,38 @@ impl Others {
 #[cfg(test)]
 mod tests {
     use super::super::message::Announcement;
+    use super::super::relays::tests::{announced, announcement, id};
     use super::*;
-    use tokio::time::Instant;
-
-    fn id(number: u8) -> RelayId {
-        format!("{number:016x}").parse().unwrap()
-    }
 
     fn node(name: &str) -> NodeName {
         NodeName::new(name).unwrap()
     }
 
-    fn announced(relays: &[(u8, bool, &str)]) -> Relays {
-        let one = |(number, has_leases, name): &(u8, bool, &str)| {
-            let (user, version) = ("alice".into(), "1".into());
-            let (relay, has_leases, nodes) = (id(*number), *has_leases, vec![node(name)]);
-            let announcement =
-                Announcement { relay, user, version, wire: 1, has_jobs: true, has_leases, nodes };
-            (relay, (announcement, Instant::now()))
-        };
-        relays.iter().map(one).collect()
-    }
-
-    fn others(relays: &[(u8, bool, &str)]) -> Others {
+    fn others(number: u8, has_leases: bool, node: &str) -> Others {
         let mut others = Others::default();
-        others.update(&announced(relays));
+        others.update(&announced([Announcement { has_leases, ..announcement(number, true, node) }]));
         others
     }
 
     #[tokio::test]
     async fn a_node_that_another_relay_announces_is_not_taken() {
-        let others = others(&[(9, false, "n1")]);
+        let others = others(9, false, "n1");
         assert!(others.watches(&node("n1"), id(5), false));
         assert!(!others.watches(&node("n2"), id(5), false));
     }
 
     #[tokio::test]
     async fn of_two_relays_with_a_probe_on_a_node_exactly_one_keeps_it() {
-        let (of_5, of_9) = (others(&[(9, false, "n1")]), others(&[(5, false, "n1")]));
+        let (of_5, of_9) = (others(9, false, "n1"), others(5, false, "n1"));
         assert!(!of_5.watches(&node("n1"), id(5), true), "the smaller id");
         assert!(of_9.watches(&node("n1"), id(9), true));
-        assert!(others(&[(9, true, "n1")]).watches(&node("n1"), id(5), true), "leases come first");
+        assert!(others(9, true, "n1").watches(&node("n1"), id(5), true), "leases come first");
     }
 
     #[tokio::test]
     async fn a_silent_relay_keeps_its_nodes_for_a_while_and_as_long_as_there_is_no_connection() {
-        let (mut others, relays) = (others(&[(5, false, "n1")]), announced(&[(5, false, "n1")]));
-        let none = Relays::new();
+        let (mut others, relays) = (others(5, false, "n1"), announced([announcement(5, true, "n1")]));
+        let none = Relays::default();
         others.update(&none);
         assert!(others.watches(&node("n1"), id(9), false), "without a connection, no second is counted");
         (0..KEEPS_S).for_each(|_| others.second(&none));
@@ -117,10 +103,8 @@ mod tests {
         for number in 0..100_u64 {
             let first = number * 100;
             let ids = (first..first + 100).map(|id| format!("{id:016x}").parse::<RelayId>().unwrap());
-            let (_, (announcement, at)) = announced(&[(1, false, "n1")]).pop_first().unwrap();
-            let relays: Relays =
-                ids.map(|relay| (relay, (Announcement { relay, ..announcement.clone() }, at))).collect();
-            others.update(&relays);
+            let one = announcement(1, true, "n1");
+            others.update(&announced(ids.map(|relay| Announcement { relay, ..one.clone() })));
         }
         assert_eq!(others.0.len(), 2 * MAX_RELAYS);
     }

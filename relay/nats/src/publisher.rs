@@ -30,6 +30,8 @@ const MAX_FAILURES: usize = MAX_NODES;
 pub(crate) struct Publisher {
     bus: Bus,
     user: Text,
+    /// The first controller of this relay's SLURM.
+    controller: Option<Text>,
     standing: watch::Receiver<Standing>,
     /// Wakes the announcement of a change.
     changed: Arc<Notify>,
@@ -72,8 +74,14 @@ impl Drop for Starting {
 
 impl Publisher {
     /// Starts to answer and to announce.
-    pub(crate) fn start(bus: Bus, user: Text, standing: watch::Receiver<Standing>) -> Self {
-        let publisher = Self { bus, user, standing, changed: Arc::default(), shared: Arc::default() };
+    pub(crate) fn start(
+        bus: Bus,
+        user: Text,
+        controller: Option<Text>,
+        standing: watch::Receiver<Standing>,
+    ) -> Self {
+        let (changed, shared) = Default::default();
+        let publisher = Self { bus, user, controller, standing, changed, shared };
         tokio::spawn(publisher.clone().serve_requests());
         tokio::spawn(publisher.clone().serve_interest());
         tokio::spawn(publisher.clone().announce());
@@ -166,7 +174,8 @@ impl Publisher {
     fn send_jobs(&self) {
         let mut shared = self.shared();
         shared.job_viewers.retain(|_, at| at.elapsed() < INTEREST_LIMIT);
-        let Some(jobs) = shared.jobs.as_ref().filter(|_| !shared.job_viewers.is_empty()) else { return };
+        let is_shown = !shared.job_viewers.is_empty() && !self.is_foreign();
+        let Some(jobs) = shared.jobs.as_ref().filter(|_| is_shown) else { return };
         let parts = match jobs {
             Ok(jobs) => parts(self.bus.id, jobs),
             Err(why) => vec![Jobs { relay: self.bus.id, jobs: Vec::new(), failed: Some(why.clone()) }],
@@ -178,6 +187,11 @@ impl Publisher {
             headers.insert(PART, format!("{}/{count}", number + 1));
             self.bus.send(self.bus.subjects.jobs(), headers, message::encode(part));
         }
+    }
+
+    /// Returns whether another cluster has this one's name.
+    fn is_foreign(&self) -> bool {
+        *self.standing.borrow() == Standing::Foreign
     }
 
     async fn serve_requests(self) {
@@ -192,7 +206,7 @@ impl Publisher {
         let (Some(node), Some(request)) = (node, message::parse::<NodeRequest>(&message.payload)) else {
             return;
         };
-        if request.relay == self.bus.id {
+        if request.relay == self.bus.id || self.is_foreign() {
             return;
         }
         let reply = message.reply.as_ref().filter(|reply| is_inbox(reply)).map(ToString::to_string);
@@ -212,7 +226,7 @@ impl Publisher {
         let mut interest = self.bus.subscribed(self.bus.subjects.interest()).await;
         while let Some(message) = interest.next().await {
             let Some(interest) = message::parse::<Interest>(&message.payload) else { continue };
-            if interest.relay != self.bus.id {
+            if interest.relay != self.bus.id && !self.is_foreign() {
                 self.handle_interest(interest);
             }
         }
@@ -238,30 +252,40 @@ impl Publisher {
     async fn announce(self) {
         let mut tick = interval(ANNOUNCE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut standing = self.standing.clone();
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
                 // Another relay must not start a probe on a node that has one now.
                 () = self.changed.notified() => sleep(ANNOUNCE_DELAY).await,
+                // What this relay shares begins or ends.
+                Ok(()) = standing.changed() => {}
             }
-            let (has_jobs, nodes) = {
-                let shared = self.shared();
-                let nodes: BTreeSet<_> = shared.taps.keys().chain(shared.starting.keys()).cloned().collect();
-                (shared.lists_jobs, nodes.into_iter().take(MAX_NODES).collect())
-            };
-            let announcement = Announcement {
-                relay: self.bus.id,
-                user: self.user.clone(),
-                version: env!("CARGO_PKG_VERSION").into(),
-                wire: PROBE_WIRE,
-                has_jobs,
-                has_leases: *self.standing.borrow() == Standing::Member,
-                nodes,
-            };
-            let subject = self.bus.subjects.announce(self.bus.id);
-            self.bus.send(subject, HeaderMap::new(), message::encode(&announcement));
+            let standing = *standing.borrow_and_update();
+            if standing != Standing::Starting {
+                let subject = self.bus.subjects.announce(self.bus.id);
+                self.bus.send(subject, HeaderMap::new(), message::encode(&self.announcement(standing)));
+            }
             // Viewers that left are forgotten, so that one that returns receives the list at once.
             self.shared().job_viewers.retain(|_, at| at.elapsed() < INTEREST_LIMIT);
+        }
+    }
+
+    /// A relay whose name another cluster has shares neither jobs nor nodes, and is announced so that viewers can name it.
+    fn announcement(&self, standing: Standing) -> Announcement {
+        let is_shared = standing != Standing::Foreign;
+        let shared = self.shared();
+        let nodes: BTreeSet<_> =
+            shared.taps.keys().chain(shared.starting.keys()).filter(|_| is_shared).cloned().collect();
+        Announcement {
+            relay: self.bus.id,
+            user: self.user.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            wire: PROBE_WIRE,
+            has_jobs: shared.lists_jobs && is_shared,
+            has_leases: standing == Standing::Member,
+            controller: self.controller.clone(),
+            nodes: nodes.into_iter().take(MAX_NODES).collect(),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::message::{
     self, Announcement, END, Interest, LINK, MAX_NODES, MAX_READ, NodeRequest, Position, RELAY, RelayId, SEQ,
     Sampling,
 };
+use super::relays::Relays;
 use async_nats::{HeaderMap, Message, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -27,13 +28,8 @@ const INTEREST: Duration = Duration::from_secs(3);
 pub(crate) const GONE: Duration = Duration::from_secs(5);
 /// Time limit for the answer to a request.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-/// Maximum number of relays of a cluster; further ones are ignored.
-pub(crate) const MAX_RELAYS: usize = 256;
 /// Sampling until the session states what it wants.
 const FIRST_SAMPLING: Sampling = Sampling { interval_ms: 2_000, phase_ms: 0 };
-
-/// The relays of the cluster that publish, by their announcements.
-pub(crate) type Relays = BTreeMap<RelayId, (Announcement, Instant)>;
 
 /// Receives nodes of other relays. Cheap to clone.
 #[derive(Clone)]
@@ -52,9 +48,9 @@ struct Shared {
 }
 
 impl Viewer {
-    /// Starts to state interest; in the lists of jobs as well, if `jobs`.
-    pub(crate) fn start(bus: Bus, jobs: bool) -> Self {
-        let (found, relays) = watch::channel(Relays::new());
+    /// Starts to state interest; in the lists of jobs as well, if `jobs`. `controller` is that of this relay's cluster.
+    pub(crate) fn start(bus: Bus, jobs: bool, controller: Option<Text>) -> Self {
+        let (found, relays) = watch::channel(Relays::of(controller));
         tokio::spawn(follow_relays(bus.clone(), found));
         let viewer = Self { bus, shared: Arc::default(), relays };
         tokio::spawn(viewer.clone().state_interest(jobs));
@@ -113,9 +109,8 @@ impl Viewer {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether a relay has announced itself recently.
-    fn is_alive(&self, relay: RelayId) -> bool {
-        self.relays.borrow().get(&relay).is_some_and(|(_, at)| at.elapsed() < GONE)
+    fn is_of_other_cluster(&self, relay: RelayId) -> bool {
+        self.relays.borrow().is_of_other_cluster(relay)
     }
 
     async fn state_interest(self, jobs: bool) {
@@ -178,6 +173,10 @@ impl RemoteLink {
             why: format!("the answer over NATS about {node} is not one of nodeglass {PROBE_WIRE}").into(),
         };
         let relay = header(answer, RELAY).and_then(|id| id.parse().ok()).ok_or_else(invalid)?;
+        if viewer.is_of_other_cluster(relay) {
+            let why = format!("another cluster of this name answered over NATS about {node}");
+            return Err(LaunchError::Unreachable { why: why.into() });
+        }
         let link = header(answer, LINK).filter(|link| link.len() <= 64).ok_or_else(invalid)?.to_owned();
         let next = header(answer, SEQ).and_then(|seq| seq.parse().ok()).ok_or_else(invalid)?;
         let first = answer.payload.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -244,7 +243,7 @@ impl RemoteLink {
     /// Returns whether the relay that publishes has not announced itself for a while.
     fn is_gone(&self) -> bool {
         let Viewer { bus, .. } = &self.viewer;
-        bus.is_up() && self.began.elapsed() >= GONE && !self.viewer.is_alive(self.relay)
+        bus.is_up() && self.began.elapsed() >= GONE && !self.viewer.relays.borrow().is_alive(self.relay)
     }
 
     /// The lines of a message; `None` if they are known already or not to be read.
@@ -255,6 +254,10 @@ impl RemoteLink {
         let seq = header(message, SEQ).and_then(|seq| seq.parse::<u64>().ok());
         let (Some(link), Some(seq)) = (header(message, LINK), seq) else { return Ok(None) };
         if link != self.link {
+            let relay = header(message, RELAY).and_then(|id| id.parse().ok());
+            if relay.is_some_and(|relay| self.viewer.is_of_other_cluster(relay)) {
+                return Ok(None);
+            }
             // The probe was started again, by this relay or another one.
             return Err(format!("another link to {} was published over NATS", self.node));
         }
@@ -331,27 +334,16 @@ async fn follow_relays(bus: Bus, found: watch::Sender<Relays>) {
                 Some(message) => take_announcement(&bus, &message, &found),
                 None => return,
             },
-            _ = tick.tick() => drop(found.send_if_modified(|relays| {
-                let before = relays.len();
-                relays.retain(|_, (_, at)| at.elapsed() < GONE);
-                relays.len() != before
-            })),
+            _ = tick.tick() => drop(found.send_if_modified(Relays::expire)),
         }
     }
 }
 
 fn take_announcement(bus: &Bus, message: &Message, found: &watch::Sender<Relays>) {
-    let Some(mut announcement) = message::parse::<Announcement>(&message.payload) else { return };
-    announcement.nodes.truncate(MAX_NODES);
+    let Some(announcement) = message::parse::<Announcement>(&message.payload) else { return };
     let id = announcement.relay;
     if id == bus.id || announcement.wire != PROBE_WIRE || *message.subject != *bus.subjects.announce(id) {
         return;
     }
-    found.send_if_modified(|relays| {
-        if relays.len() >= MAX_RELAYS && !relays.contains_key(&id) {
-            return false;
-        }
-        let before = relays.insert(id, (announcement.clone(), Instant::now()));
-        before.is_none_or(|(before, _)| before != announcement)
-    });
+    found.send_if_modified(|relays| relays.take(announcement, Instant::now()));
 }

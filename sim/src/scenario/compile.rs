@@ -33,6 +33,7 @@ pub(crate) fn compile(text: &str) -> Result<Scenario, ScenarioError> {
     }
     let mut scenario = Scenario {
         cluster: file.cluster.into(),
+        controller: file.controller.map(Into::into),
         user: file.user.into(),
         rng: Rng::new(file.seed, file.still),
         nodes: Vec::new(),

@@ -16,6 +16,9 @@ use toml::Spanned;
 pub struct ScenarioFile {
     /// Name of the cluster.
     pub cluster: String,
+    /// The first controller of its SLURM.
+    #[serde(default)]
+    pub controller: Option<String>,
     /// The owner, whose jobs are listed.
     pub user: String,
     /// Seed of the random numbers.

@@ -53,6 +53,7 @@ impl ScenarioTime {
 #[derive(Debug)]
 pub struct Scenario {
     pub(crate) cluster: Text,
+    pub(crate) controller: Option<Text>,
     pub(crate) user: Text,
     pub(crate) rng: Rng,
     pub(crate) nodes: Vec<NodeScript>,
@@ -276,6 +277,11 @@ impl Scenario {
     /// Name of the cluster.
     pub fn cluster(&self) -> &Text {
         &self.cluster
+    }
+
+    /// The first controller of its SLURM.
+    pub fn controller(&self) -> Option<&Text> {
+        self.controller.as_ref()
     }
 
     /// Returns how long ago a fault of this kind began on a node, if it is active.

@@ -21,13 +21,13 @@ pub(crate) struct TwoClusters {
 }
 
 /// Nodes of a cluster, and its jobs with their nodes.
-type Cluster<'a> = (&'a str, &'a str, &'a [(u32, &'a str)]);
+pub(super) type Cluster<'a> = (&'a str, &'a str, &'a [(u32, &'a str)]);
 
 /// Node `n2` and job 101 are in both.
 const CLUSTERS: [Cluster<'_>; 2] =
     [("alpha", "n[1-2]", &[(101, "n1"), (102, "n2")]), ("beta", "n[2-3]", &[(101, "n2"), (103, "n3")])];
 
-fn scenario((cluster, nodes, jobs): Cluster<'_>) -> String {
+pub(super) fn scenario((cluster, nodes, jobs): Cluster<'_>) -> String {
     let job = |(id, nodes): &(u32, &str)| {
         format!(
             "[[job]]\nid = {id}\nname = \"{cluster} {id}\"\npartition = \"gpu\"\nsubmitted = \"-2h\"\nstart = \"-1h\"\n\
@@ -60,7 +60,7 @@ impl TwoClusters {
 }
 
 /// The names of the jobs by their labels.
-fn jobs(picture: &Picture) -> BTreeMap<&str, &str> {
+pub(super) fn jobs(picture: &Picture) -> BTreeMap<&str, &str> {
     picture.jobs.iter().map(|job| (job.label.as_str(), job.name.as_str())).collect()
 }
 

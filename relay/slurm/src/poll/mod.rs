@@ -61,6 +61,7 @@ pub struct Slurm<C = Commands> {
     client: C,
     selection: Selection,
     cluster: Option<Text>,
+    controller: Option<Text>,
     cluster_tries: u32,
     cache: DetailCache,
     /// Whether there has been a list, which the caller may keep showing.
@@ -102,6 +103,7 @@ impl<C: Client> Slurm<C> {
             cache: DetailCache::new(selection.is_of_many()),
             selection,
             cluster: None,
+            controller: None,
             cluster_tries: 0,
             listed: false,
             former: HashSet::new(),
@@ -130,10 +132,16 @@ impl<C: Client> Slurm<C> {
         self.cluster.as_ref()
     }
 
+    /// The first controller in the cluster's configuration, once known.
+    pub fn controller(&self) -> Option<&Text> {
+        self.controller.as_ref()
+    }
+
     async fn query_cluster_name(&mut self) -> Result<(), CommandError> {
         self.cluster_tries += 1;
         let output = self.client.run(Program::Scontrol, &scontrol::config_args()).await?;
         self.cluster = scontrol::cluster_name(&output.out).map(Text::from);
+        self.controller = scontrol::controller(&output.out).map(Text::from);
         Ok(())
     }
 

@@ -43,10 +43,21 @@ pub fn config_args() -> Vec<String> {
 
 /// `ClusterName` in the printed configuration.
 pub fn cluster_name(out: &[u8]) -> Option<String> {
+    setting(out, &["ClusterName"])
+}
+
+/// The first controller in the printed configuration: `SlurmctldHost[0]`, up to 18.08 `ControlMachine`. A failover to
+/// another one does not change it.
+pub fn controller(out: &[u8]) -> Option<String> {
+    setting(out, &["SlurmctldHost[0]", "SlurmctldHost", "ControlMachine"])
+}
+
+/// The first setting of these names in the printed configuration.
+fn setting(out: &[u8], names: &[&str]) -> Option<String> {
     let text = String::from_utf8_lossy(out);
     let value = text.lines().find_map(|line| {
         let (name, value) = line.split_once('=')?;
-        (name.trim() == "ClusterName").then(|| value.trim().to_owned())
+        names.contains(&name.trim()).then(|| value.trim().to_owned())
     })?;
     (!value.is_empty() && value != "(null)").then_some(value)
 }

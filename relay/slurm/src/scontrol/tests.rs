@@ -200,6 +200,16 @@ fn the_clusters_name_is_read_from_the_configuration() {
 }
 
 #[test]
+fn the_first_controller_is_read_from_the_configuration_of_old_and_new_releases() {
+    let of = |config: &str| controller(config.as_bytes());
+    let new = "SlurmctldHost[0]        = ctl1(10.0.0.1)\nSlurmctldHost[1]        = ctl2\n";
+    assert_eq!(of(new).as_deref(), Some("ctl1(10.0.0.1)"));
+    assert_eq!(of("BackupController = ctl2\nControlMachine = ctl1\n").as_deref(), Some("ctl1"));
+    assert_eq!(of("SlurmctldHost = ctl1\n").as_deref(), Some("ctl1"));
+    assert_eq!(of("ClusterName = lab\nSlurmctldHost[0] = (null)\n"), None);
+}
+
+#[test]
 fn typed_tres_are_not_added_to_the_sum_that_names_the_same_cards() {
     assert_eq!(gpus_in_tres("cpu=8,gres/gpu=4,gres/gpu:a100=4"), Some(4));
     assert_eq!(gpus_in_tres("gres/gpu:a100=2,gres/gpu:h100=1"), Some(3));
