@@ -131,12 +131,12 @@ impl TpuSession<'_> {
         self.holders.update(clock::mono_ns(), &files)
     }
 
-    /// Returns whether no process has a chip open. Without a runtime, no query gets a response.
+    /// Returns whether no visible process has a chip open. Without a runtime, no query gets a response. Those of other users
+    /// are visible to root only, so that anybody else cannot tell their chips from idle ones.
     fn is_idle(&self) -> bool {
-        !self.holders.is_partial()
-            && self.devices.iter().all(|device| {
-                device.chip.file.is_some() && self.holders.of(device.chip.file.as_deref()).len() == 0
-            })
+        self.devices.iter().all(|device| {
+            device.chip.file.is_some() && self.holders.of(device.chip.file.as_deref()).len() == 0
+        })
     }
 }
 
