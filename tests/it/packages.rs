@@ -1,5 +1,7 @@
 //! What `cargo xtask dist` packs: installed where nothing else is, and started.
 
+mod recipes;
+
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::relay::binary;
 use nodeglass_tests::{skip, test_tools};
@@ -12,11 +14,18 @@ use std::process::{Command, Stdio};
 
 /// Packs these kinds from a folder with `relay` and `node-probe`; returns the files by name.
 fn pack(programs: &Path, out: &Path, kinds: &[&str]) -> Result<BTreeMap<String, PathBuf>> {
-    // As on machines with another umask and time zone.
+    // As on machines with another umask and time zone. The checkout may get a commit meanwhile, of another time.
     let xtask = binary("xtask")?;
     let mut command = Command::new("sh");
     command.args(["-c", "umask 027; exec \"$0\" dist \"$@\""]).arg(xtask).args(kinds);
-    command.arg("--programs").arg(programs).arg("--out").arg(out).env("TZ", "Asia/Tokyo");
+    command
+        .args(["--url", "https://example.org/nodeglass"])
+        .arg("--programs")
+        .arg(programs)
+        .arg("--out")
+        .arg(out)
+        .env("TZ", "Asia/Tokyo")
+        .env("SOURCE_DATE_EPOCH", "1700000000");
     output(&mut command)?;
     let files = fs::read_dir(out)?.filter_map(|entry| Some(entry.ok()?.path()));
     let files = files.filter(|path| path.is_file());

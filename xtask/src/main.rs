@@ -39,7 +39,8 @@ cargo xtask <command>
   generate                       write frozen messages, tables of documents, docs/openapi.json and the Python models
   setup                          only install what the build and the tests need
   page                           only build the page into dist/
-  dist [KIND…]                   build for glibc 2.17 and pack in target/dist/, or --out FOLDER: archive, wheel, deb, rpm;
+  dist [KIND…]                   build for glibc 2.17 and pack in target/dist/, or --out FOLDER: archive, wheel, deb, rpm,
+                                 recipes (for archives from --url ADDRESS), sbom;
                                  --programs FOLDER packs relay and node-probe from there
   bench [NAME…] [--list]         run the benchmarks, next to other monitors
   sim [--seeds N] [--seed N]     run a relay through random histories of faults on a virtual clock, or replay one;

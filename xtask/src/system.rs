@@ -35,6 +35,7 @@ const FOR_TESTING: &[&str] = &[
     "rpm",
     "cpio",
     "passenger",
+    "lmod",
 ];
 const FOR_BUILDING: &[&str] = &["libssl-dev", "pkg-config"];
 

@@ -5,7 +5,7 @@ use nodeglass_app::terminal;
 use nodeglass_protocol::version::{LIVE_WIRE, PROBE_WIRE};
 use serde::Serialize;
 
-/// What `relay version --json` prints. New fields may be added.
+/// The output of `relay version --json`. New fields may be added.
 #[derive(Debug, Serialize)]
 struct Build {
     version: &'static str,
@@ -13,7 +13,7 @@ struct Build {
     commit: Option<&'static str>,
     /// `release` or `debug`.
     profile: &'static str,
-    /// What it was compiled for, as Rust names it.
+    /// The platform that it was compiled for, as Rust names it.
     target: &'static str,
     /// The newest version of the wire between probe and relay.
     probe_wire: u16,

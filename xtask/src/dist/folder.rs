@@ -116,7 +116,7 @@ fn unit(printed: &str) -> Result<String> {
 }
 
 /// Gives every file of a folder the time of the sources, and a mode that does not depend on the umask.
-fn settle(folder: &Path) -> Result<()> {
+pub(super) fn settle(folder: &Path) -> Result<()> {
     let time = UNIX_EPOCH + Duration::from_secs(epoch()?);
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

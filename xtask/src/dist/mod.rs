@@ -1,8 +1,11 @@
 //! Makes what is released: programs that need nothing but a glibc as old as RHEL 7's, with the page as part of the relay,
 //! packed for each way to install them.
 
+mod checksums;
 mod folder;
 mod linux_packages;
+mod recipes;
+mod sbom;
 mod trial;
 
 use crate::pins::Pinned;
@@ -27,7 +30,7 @@ const ZIGBUILD: Pinned = Pinned { name: "zigbuild", shown_by: "bin/cargo-zigbuil
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What can be made, as the command line names it.
-const KINDS: [&str; 4] = ["archive", "wheel", "deb", "rpm"];
+const KINDS: [&str; 6] = ["archive", "wheel", "deb", "rpm", "recipes", "sbom"];
 
 /// What `cargo xtask dist` makes.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub(crate) struct Options {
     programs: Option<PathBuf>,
     /// The folder of the results.
     out: PathBuf,
+    /// Where the recipes download the archives from; the folder of the results unless stated.
+    url: Option<String>,
 }
 
 impl Options {
@@ -46,7 +51,7 @@ impl Options {
     /// # Errors
     /// A sentence about the invalid argument.
     pub(crate) fn parse(args: &[String]) -> Result<Self> {
-        let mut options = Self { kinds: Vec::new(), programs: None, out: target().join("dist") };
+        let mut options = Self { kinds: Vec::new(), programs: None, out: target().join("dist"), url: None };
         let mut args = args.iter();
         let absolute = |path: &String| std::path::absolute(path).context("the current folder");
         while let Some(arg) = args.next() {
@@ -55,6 +60,7 @@ impl Options {
                     options.programs = Some(absolute(args.next().context("--programs needs a folder")?)?);
                 }
                 "--out" => options.out = absolute(args.next().context("--out needs a folder")?)?,
+                "--url" => options.url = Some(args.next().context("--url needs an address")?.clone()),
                 kind => match KINDS.iter().find(|known| **known == kind) {
                     Some(kind) => options.kinds.push(kind),
                     None => bail!("{kind:?} is not among {}", KINDS.join(", ")),
@@ -97,6 +103,15 @@ pub(crate) fn pack(options: &Options) -> Result<()> {
     if options.makes("wheel") {
         packed.push(step("packing the wheel of the Python client", || wheel::of_client(&options.out))?);
     }
+    if options.makes("recipes") {
+        let here = || format!("file://{}", options.out.display());
+        let url = options.url.clone().unwrap_or_else(here);
+        packed.extend(step("filling the recipes", || recipes::write(&options.out, &url))?);
+    }
+    if options.makes("sbom") {
+        packed.push(step("listing the libraries", || sbom::write(&options.out))?);
+    }
+    packed.push(checksums::write(&options.out, &packed)?);
     for file in packed {
         println!("  {}", file.display());
     }
@@ -159,6 +174,9 @@ fn build(flags: &[&str], profile: &str) -> Result<Vec<Programs>> {
         tools::rust_target(&rust_target(machine))?;
         command.args(["--target", &format!("{}.{GLIBC}", rust_target(machine))]);
     }
+    if let Some(commit) = output_of("git", &["rev-parse", "HEAD"]).filter(|_| profile == "release") {
+        command.env("NODEGLASS_COMMIT", commit);
+    }
     run(command.arg("--target-dir").arg(&folder))?;
     Ok(MACHINES
         .map(|machine| Programs { machine, folder: folder.join(rust_target(machine)).join(profile) })
@@ -206,7 +224,7 @@ mod tests {
         let some = parse(&["deb", "--programs", "/p", "--out", "/o"]).unwrap();
         assert!(some.makes("deb") && !some.makes("rpm"));
         assert_eq!((some.programs, some.out), (Some("/p".into()), "/o".into()));
-        assert!(parse(&["msi"]).unwrap_err().to_string().contains("archive, wheel, deb, rpm"));
+        assert!(parse(&["msi"]).unwrap_err().to_string().contains("deb, rpm, recipes"));
     }
 
     #[test]
