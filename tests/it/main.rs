@@ -27,3 +27,4 @@ mod storage;
 mod threats;
 mod top;
 mod versions;
+mod vscode;
