@@ -73,7 +73,7 @@ impl Cuda {
     }
 }
 
-/// The kernel and its buffer on one GPU. Both end with the process, in whatever way it ends.
+/// The kernel and its buffer on one GPU. Both end with the process, also if it is killed.
 pub struct Kernel {
     cuda: Cuda,
     function: Handle,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What a probe or a reference states for a reading.
+/// Value of a reading by the probe or a reference, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Seen {
     /// A number; 1 and 0 for what is so or not.

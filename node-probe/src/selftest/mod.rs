@@ -293,8 +293,9 @@ impl Check {
     /// Reads and judges all rounds of a phase; returns the reports.
     fn phase(&mut self, phase: &'static str) -> io::Result<Vec<OnceReport>> {
         eprintln!("node-probe: comparing {phase} …");
-        // The first look begins the windows of rates.
+        // The first look begins the windows of rates, which must last for 100 ms.
         self.look()?;
+        thread::sleep(MAX_PAUSE);
         if self.python_usage.is_none() {
             self.python_usage = self.references.iter().find_map(|reference| match reference {
                 Reference::Python(python) => Some(Usage::begin(python.pid())),
