@@ -26,7 +26,7 @@ pub struct Time {
     hovered: RwSignal<Option<GpuRef>>,
     /// The GPU that the URL names.
     pinned: Memo<Option<GpuRef>>,
-    metric: RwSignal<GraphMetric>,
+    metric: RwSignal<Option<GraphMetric>>,
     /// Width and height of the viewport in CSS pixels.
     size: RwSignal<(f64, f64)>,
     tooltip: RwSignal<Option<TooltipPlace>>,
@@ -74,7 +74,7 @@ impl Time {
             cursor: page.cursor,
             hovered: RwSignal::new(None),
             pinned: Memo::new(move |_| pin.with(|pin| GpuRef::parse(pin.as_ref()?))),
-            metric: RwSignal::new(GraphMetric::default()),
+            metric: RwSignal::new(None),
             size: RwSignal::new((platform::width(), platform::height())),
             tooltip: RwSignal::new(None),
             system_theme_changes: RwSignal::new(0),
@@ -283,17 +283,15 @@ impl Time {
         self.pinned.get()
     }
 
-    /// Returns the metric that heat map and overlay show.
-    pub fn metric(&self) -> GraphMetric {
+    /// Returns the metric that the user selected for heat map and overlay.
+    pub fn metric(&self) -> Option<GraphMetric> {
         self.metric.get()
     }
 
-    /// Sets the metric.
+    /// Selects the metric.
     pub fn set_metric(&self, metric: GraphMetric) {
-        self.metric.set(metric);
-        self.page
-            .address
-            .set_query(METRIC, (metric != GraphMetric::default()).then(|| metric.name().into_owned()));
+        self.metric.set(Some(metric));
+        self.page.address.set_query(METRIC, Some(metric.name().into_owned()));
     }
 
     /// Converts a moment to the cluster's time of day, in seconds since 1970.
@@ -348,8 +346,7 @@ impl Time {
         });
         let time = self.clone();
         platform::effect(move || {
-            let named = metric.get().and_then(|name| GraphMetric::from_name(&name));
-            time.metric.set(named.unwrap_or_default());
+            time.metric.set(metric.get().and_then(|name| GraphMetric::from_name(&name)));
         });
     }
 

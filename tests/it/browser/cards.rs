@@ -3,7 +3,7 @@
 
 use super::readings::open_node;
 use anyhow::{Result, ensure};
-use nodeglass_tests::{Browser, Machine};
+use nodeglass_tests::{Browser, Machine, TestRelay};
 use serde_json::{Value, json};
 
 /// The text of a GPU's row; empty if there is none.
@@ -293,6 +293,23 @@ async fn each_mig_instance_is_shown_with_its_share() -> Result<()> {
         ],
     )
     .await
+}
+
+#[tokio::test]
+async fn graphs_of_an_instance_without_a_utilisation_show_its_memory() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser.open(&relay.link().path("/job/48501")).await?;
+    let metric = "document.querySelector('.heat-map select')";
+    browser.until("memory by default", &format!("{metric}?.value === 'memory_gib'")).await?;
+    browser
+        .until("its size", "/^Memory [\\d.]+ GiB/.test(document.querySelector('.graph__title').innerText)")
+        .await?;
+    let select = format!(
+        "({metric}.value = 'util_pct', {metric}.dispatchEvent(new Event('change', {{ bubbles: true }})))"
+    );
+    browser.eval(&select).await?;
+    browser.until("why there is none", &text_matches(PAGE, "Not supported by this device")).await
 }
 
 #[tokio::test]

@@ -34,6 +34,8 @@ pub struct GpuEntry {
     pub label: String,
     /// Its vendor.
     pub vendor: Vendor,
+    /// Whether it is a MIG instance.
+    pub is_instance: bool,
 }
 
 /// Returns every GPU of a scope; subscribes to the set of GPUs.
@@ -41,15 +43,29 @@ pub fn gpu_groups(scope: &NodeScope) -> Vec<NodeGroup> {
     let group = |node: NodeCell| {
         let entry = |cell: GpuCell| {
             let gpu = scope.store.node(&node, |node| {
-                node.gpus.get(cell.position()).map(|gpu| (gpu_label(gpu), gpu.facts.vendor))
+                let gpu = node.gpus.get(cell.position())?;
+                Some((gpu_label(gpu), gpu.facts.vendor, gpu.facts.mig_parent.is_some()))
             });
-            let (label, vendor) = gpu.flatten().unwrap_or_default();
-            GpuEntry { cell, label, vendor }
+            let (label, vendor, is_instance) = gpu.flatten().unwrap_or_default();
+            GpuEntry { cell, label, vendor, is_instance }
         };
         let gpus = scope.job_gpus(&node).into_iter().map(entry).collect();
         NodeGroup { node, gpus }
     };
     scope.nodes.get().into_iter().map(group).collect()
+}
+
+/// Returns whether none of the GPUs supports a metric; does not subscribe.
+pub fn is_unsupported(store: &TopicStore, groups: &[NodeGroup], metric: GraphMetric) -> bool {
+    let Some(field) = metric.field() else { return false };
+    let lacks = |group: &NodeGroup, gpu: &GpuEntry| {
+        let cell = store.node(&group.node, |node| {
+            node.gpus.get(gpu.cell.position()).map(|picture| picture.row.get(field))
+        });
+        cell.flatten() == Some(Cell::UNSUPPORTED)
+    };
+    let mut gpus = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu))).peekable();
+    gpus.peek().is_some() && gpus.all(|(group, gpu)| lacks(group, gpu))
 }
 
 /// Returns whether these nodes show the end of a job; does not subscribe.
@@ -266,7 +282,7 @@ impl NodeGroup {
         let cell = Some(recent.or_else(long));
         match cell.flatten() {
             None => "no data".to_owned(),
-            Some(Cell::UNSUPPORTED) => "not offered by this card".to_owned(),
+            Some(Cell::UNSUPPORTED) => "not supported".to_owned(),
             Some(cell) => match cell.value() {
                 Some(bits) if metric == GraphMetric::THROTTLE => throttle::names(bits),
                 Some(steps) => metric.format(metric.measure(steps)),

@@ -60,8 +60,11 @@ pub fn Graph(
     let is_empty = Memo::new(move |_| {
         plot.with(|plot| !plot.lines.iter().any(|line| line.values.iter().any(Option::is_some)))
     });
-    let is_loading = Memo::new(move |_| plot.with(|plot| plot.is_loading));
-    let none = move || if is_loading.get() { "Loading…" } else { "No data in this time" };
+    let none = Memo::new(move |_| match plot.with(|plot| (plot.is_unsupported, plot.is_loading)) {
+        (true, _) => "Not supported by this device or driver",
+        (_, true) => "Loading…",
+        _ => "No data in this time",
+    });
     keep_painted(&time, plot, hue, canvas);
     let ticks = move || {
         let top = plot.with(|plot| plot.top);
@@ -77,7 +80,7 @@ pub fn Graph(
             <div class="graph__ticks" aria-hidden="true">{move || ticks()}</div>
             <PlotArea label window handlers=handlers(&time, plot, metric)>
                 <canvas node_ref=canvas style:height=format!("{height}px")></canvas>
-                {move || is_empty.get().then(|| view! { <p class="graph__none">{none}</p> }.into_any())}
+                {move || is_empty.get().then(|| view! { <p class="graph__none">{move || none.get()}</p> }.into_any())}
             </PlotArea>
             <TimeAxis/>
         </div>
@@ -89,6 +92,9 @@ pub fn Graph(
 fn Title(plot: Plots, metric: Memo<GraphMetric>) -> impl IntoView {
     let time = Time::from_context();
     let sentence = move || {
+        if plot.with(|plot| plot.is_unsupported) {
+            return "not supported".to_owned();
+        }
         let metric = metric.get();
         let (cursor, gpu_ref) = (time.cursor(), time.highlighted());
         plot.with(|plot| {
@@ -169,9 +175,8 @@ fn all_text(plot: &Plot, metric: GraphMetric, at: usize, at_end: bool) -> Option
 fn short(metric: GraphMetric, value: f32) -> String {
     match metric {
         GraphMetric::THROTTLE => String::new(),
-        GraphMetric::MEMORY => format!("{} G", value.round() as u64),
-        // Without its unit, which the title contains.
-        GraphMetric::CLOCK => text::grouped(value.round() as u64),
+        // Without their unit, which the title contains.
+        GraphMetric::MEMORY | GraphMetric::CLOCK => text::grouped(value.round() as u64),
         _ => metric.format(value),
     }
 }

@@ -1,7 +1,7 @@
 //! The common beginning of panels with graphs of some GPUs.
 
 use super::export::Export;
-use super::gpu_groups::{NodeGroup, gpu_groups};
+use super::gpu_groups::{NodeGroup, gpu_groups, is_unsupported};
 use crate::domain::metric::GraphMetric;
 use crate::state::page::Page;
 use crate::state::time::Time;
@@ -24,7 +24,7 @@ pub struct GraphPanel {
 
 impl GraphPanel {
     /// Creates the panel of a scope's GPUs. At a `glance`, the history of few metrics is known, and the default
-    /// replaces any other.
+    /// replaces any other. Otherwise, memory is the default where no GPU reports its utilisation, as MIG instances.
     pub fn new(scope: &NodeScope, glance: bool) -> Self {
         let (page, time) = (Page::from_context(), Time::from_context());
         let groups = Memo::new({
@@ -32,13 +32,17 @@ impl GraphPanel {
             move |_| gpu_groups(&scope)
         });
         let metric = {
-            let time = time.clone();
-            Memo::new(move |_| {
-                let metric = time.metric();
-                if glance {
-                    GraphMetric::in_overview().find(|known| *known == metric).unwrap_or_default()
-                } else {
-                    metric
+            let (time, store, step) = (time.clone(), scope.store.clone(), page.step);
+            Memo::new(move |_| match time.metric() {
+                selected if glance => {
+                    GraphMetric::in_overview().find(|known| Some(*known) == selected).unwrap_or_default()
+                }
+                Some(selected) => selected,
+                None => {
+                    step.track();
+                    let default = GraphMetric::default();
+                    let lacks = groups.with(|groups| is_unsupported(&store, groups, default));
+                    if lacks { GraphMetric::MEMORY } else { default }
                 }
             })
         };

@@ -54,8 +54,7 @@ pub fn HeatMap(
         Memo::new(move |_| time.cursor().is_some())
     };
     let label = summary(&page, &time, &scope.store, groups, metric);
-    let gpus =
-        Memo::new(move |_| groups.with(|groups| groups.iter().map(|group| group.gpus.len()).sum::<usize>()));
+    let rows = Memo::new(move |_| groups.with(|groups| rows_text(groups)));
     let blocks = {
         let scope = scope.clone();
         move || {
@@ -71,8 +70,8 @@ pub fn HeatMap(
     view! {
         <section class="panel heat-map" aria-label="All GPUs over time">
             <div class="panel__head">
-                <h2>"All GPUs" <small>{move || (gpus.get() > 0).then(|| format!("{}, one row each", text::count(gpus.get(), "GPU", "GPUs")))}</small></h2>
-                {(!glance).then(|| metric_menu(&time, &scope))}
+                <h2>"All GPUs" <small>{move || rows.get()}</small></h2>
+                {(!glance).then(|| metric_menu(&time, &scope, metric))}
                 <span class="spring"></span>
                 {glance.then(|| metric_buttons(&time, metric))}
                 {export.menu()}
@@ -82,6 +81,18 @@ pub fn HeatMap(
             {legend(shown)}
             <p class="only-read" aria-live=move || if live.get() { "polite" } else { "off" }>{label}</p>
         </section>
+    }
+}
+
+/// Counts the rows; nothing if there are none.
+fn rows_text(groups: &[NodeGroup]) -> Option<String> {
+    let gpus = || groups.iter().flat_map(|group| &group.gpus);
+    let (all, instances) = (gpus().count(), gpus().filter(|gpu| gpu.is_instance).count());
+    let counted = text::gpu_count(all - instances, instances);
+    match all {
+        0 => None,
+        1 => Some(counted),
+        _ => Some(format!("{counted}, one row each")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A plot: lines of GPUs on one scale and one time range, ready to be drawn, read and compared.
 
-use super::gpu_groups::{GpuEntry, NodeGroup, is_over};
+use super::gpu_groups::{GpuEntry, NodeGroup, is_over, is_unsupported};
 use crate::chart::band::spread;
 use crate::chart::{Band, Extreme, Point, Series, Window, WindowCache};
 use crate::domain::metric::GraphMetric;
@@ -27,6 +27,8 @@ pub struct Plot {
     pub band: Option<Band>,
     /// Whether its history is still to come.
     pub is_loading: bool,
+    /// Whether none of these GPUs supports the metric.
+    pub is_unsupported: bool,
     /// Positions of the lines of outliers in any metric, and their deviation in %.
     pub outliers: Vec<(usize, f32)>,
     is_over: bool,
@@ -83,6 +85,7 @@ impl Plot {
         let is_loaded = |field| store.long_history().covers(field, &window);
         plot.is_loading = window.is_long() && !metric.field().is_some_and(is_loaded);
         plot.is_over = is_over(store, groups);
+        plot.is_unsupported = is_unsupported(store, groups, metric);
         plot.vendors = groups.iter().flat_map(|group| group.gpus.iter().map(|gpu| gpu.vendor)).collect();
         // The names contain the rank that runs there.
         let programs = groups.iter().map(|group| group.node.process_set().count()).sum();
@@ -121,6 +124,7 @@ impl Plot {
             vendors: Vendors::Unknown,
             band: None,
             is_loading: false,
+            is_unsupported: false,
             outliers: Vec::new(),
             is_over: false,
             metric,

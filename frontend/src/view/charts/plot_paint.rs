@@ -50,8 +50,11 @@ impl Sheet<'_> {
         }
     }
 
-    /// Hatches the steps without any value.
+    /// Hatches the steps without any value, unless there cannot be any.
     fn gaps(&self) {
+        if self.plot.is_unsupported {
+            return;
+        }
         let steps = self.plot.window.steps();
         let has_value = |step: usize| {
             self.plot.lines.iter().any(|line| line.values.get(step).is_some_and(Option::is_some))

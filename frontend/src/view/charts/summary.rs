@@ -105,13 +105,11 @@ fn all(groups: &[NodeGroup]) -> impl Iterator<Item = (&NodeGroup, &GpuEntry)> {
 }
 
 /// The menu of metrics.
-pub fn metric_menu(time: &Time, scope: &NodeScope) -> AnyView {
-    let (shown, time) = (time.clone(), time.clone());
-    let scope = scope.clone();
+pub fn metric_menu(time: &Time, scope: &NodeScope, shown: Memo<GraphMetric>) -> AnyView {
+    let (time, scope) = (time.clone(), scope.clone());
     let vendors = Memo::new(move |_| scope.vendors());
     let options = GraphMetric::all().map(|metric| {
-        let shown = shown.clone();
-        view! { <option value=metric.name().into_owned() selected=move || shown.metric() == metric>{move || metric.title_for(vendors.get())}</option> }
+        view! { <option value=metric.name().into_owned() selected=move || shown.get() == metric>{move || metric.title_for(vendors.get())}</option> }
     });
     let options = options.collect_view();
     view! {

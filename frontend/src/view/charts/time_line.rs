@@ -30,7 +30,7 @@ pub fn TimeLine(
     /// The scope: one node.
     scope: NodeScope,
 ) -> impl IntoView {
-    let GraphPanel { page, time, groups, export, .. } = GraphPanel::new(&scope, false);
+    let GraphPanel { page, time, groups, metric, export } = GraphPanel::new(&scope, false);
     let graphs = GRAPHS.map(|(metric, hue)| {
         let fixed = Memo::new(move |_| metric);
         let plot = plot_memo(&time, &scope.store, groups, fixed, 240);
@@ -49,7 +49,7 @@ pub fn TimeLine(
     // The graphs show every metric: which one is exported is chosen where it is exported.
     let choice = {
         let (time, scope) = (time.clone(), scope.clone());
-        Arc::new(move || metric_menu(&time, &scope)) as Arc<dyn Fn() -> AnyView + Send + Sync>
+        Arc::new(move || metric_menu(&time, &scope, metric)) as Arc<dyn Fn() -> AnyView + Send + Sync>
     };
     let none = Memo::new(move |_| groups.with(|groups| groups.iter().all(|group| group.gpus.is_empty())));
     view! {

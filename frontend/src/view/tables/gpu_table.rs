@@ -300,12 +300,7 @@ impl RowSource for Gpus {
             self.at(entry, |_, gpu| gpu.facts.mig_parent.is_some()).unwrap_or(entry.depth > 0)
         };
         let parts = entries.iter().filter(is_part).count();
-        let gpus = text::count(entries.len() - parts, "GPU", "GPUs");
-        match (parts, entries.len() - parts) {
-            (0, _) => gpus,
-            (_, 0) => text::count(parts, "instance", "instances"),
-            _ => format!("{gpus}, {}", text::count(parts, "instance", "instances")),
-        }
+        text::gpu_count(entries.len() - parts, parts)
     }
 
     fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
