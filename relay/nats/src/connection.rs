@@ -140,7 +140,8 @@ impl Bus {
 
     /// Returns whether the connection is up.
     pub(crate) fn is_up(&self) -> bool {
-        self.client.connection_state() == State::Connected
+        // The client's own state stays what it was if its task ends.
+        self.state.has_changed().is_ok() && self.client.connection_state() == State::Connected
     }
 
     /// Subscribes, as soon as the connection accepts it.
@@ -194,6 +195,7 @@ async fn options(
     let is_encrypted = settings.servers.iter().all(|url| url.0.tls_required());
     let is_refused = Arc::new(AtomicBool::new(false));
     let refused = Arc::clone(&is_refused);
+    let state = Published(state);
     let mut options = ConnectOptions::new()
         .name("nodeglass")
         .require_tls(is_encrypted)
@@ -211,7 +213,7 @@ async fn options(
             if let Some(connection) = connection(&event, &servers) {
                 let refuses = matches!(&connection, Connection::Down(why) if is_refusal(why.as_str()));
                 is_refused.store(refuses, Ordering::Relaxed);
-                publish(&state, connection);
+                state.publish(connection);
             }
             std::future::ready(())
         });
@@ -269,24 +271,39 @@ fn is_refusal(why: &str) -> bool {
         || why.contains("refuses these credentials")
 }
 
-/// Publishes a new state. A failed attempt to connect again says less than the reason for it.
-fn publish(state: &watch::Sender<Connection>, connection: Connection) {
-    state.send_if_modified(|now| {
-        let is_again = match (&*now, &connection) {
-            (Connection::Down(_), Connection::Down(why)) => !is_refusal(why.as_str()),
-            _ => false,
-        };
-        let is_new = !is_again && *now != connection;
-        if is_new {
-            now.clone_from(&connection);
-        }
-        is_new
-    });
+/// The state that the client's task publishes.
+struct Published(watch::Sender<Connection>);
+
+impl Published {
+    /// Publishes a new state. A failed attempt to connect again says less than the reason for it.
+    fn publish(&self, connection: Connection) {
+        self.0.send_if_modified(|now| {
+            let is_again = match (&*now, &connection) {
+                (Connection::Down(_), Connection::Down(why)) => !is_refusal(why.as_str()),
+                _ => false,
+            };
+            let is_new = !is_again && *now != connection;
+            if is_new {
+                now.clone_from(&connection);
+            }
+            is_new
+        });
+    }
+}
+
+impl Drop for Published {
+    /// The task ends with the relay, or because the client cannot handle what a server sent.
+    fn drop(&mut self) {
+        let why = "the client of NATS has stopped because of what a server sent; start the relay again";
+        self.0.send_replace(Connection::Down(why.into()));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
 
     #[test]
     fn urls_have_a_known_scheme_and_no_password() {
@@ -305,6 +322,34 @@ mod tests {
         };
         assert!(needs_tls(&["tls://a", "tls://b"]).await);
         assert!(!needs_tls(&["nats://a"]).await && !needs_tls(&["tls://a", "nats://b"]).await);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_a_server_stops_is_not_up() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("nats://{}", server.local_addr().unwrap()).parse().unwrap();
+        let settings = Settings { servers: vec![url], credentials: None, ca: None };
+        let bus = Bus::start(&settings).await.unwrap();
+        let (mut stream, _) = server.accept().await.unwrap();
+        let info = concat!(
+            r#"INFO {"server_id":"x","server_name":"x","host":"h","port":1,"version":"2.9.0","go":"x","#,
+            r#""max_payload":1048576,"proto":1,"client_id":1}"#,
+            "\r\n"
+        );
+        stream.write_all(info.as_bytes()).await.unwrap();
+        let mut received = Vec::new();
+        while !received.ends_with(b"PING\r\n") {
+            assert!(stream.read_buf(&mut received).await.unwrap() > 0);
+        }
+        stream.write_all(b"PONG\r\n").await.unwrap();
+        let mut state = bus.state.clone();
+        state.wait_for(|state| *state == Connection::Up).await.unwrap();
+        assert!(bus.is_up());
+        // An error without a text ends the client's task by a panic.
+        stream.write_all(b"-ERR\r\n").await.unwrap();
+        let is_stopped = |state: &Connection| matches!(state, Connection::Down(why) if why.as_str().contains("start the relay again"));
+        state.wait_for(is_stopped).await.unwrap();
+        assert!(!bus.is_up());
     }
 
     #[test]
