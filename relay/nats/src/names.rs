@@ -32,6 +32,8 @@ struct Part {
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     clusters: Vec<(ClusterName, Part)>,
+    /// Whether further ones publish.
+    is_full: bool,
     /// The clusters that have or had a node of this name.
     owners: HashMap<NodeName, BTreeSet<usize>>,
     /// Nodes by their names in the fleet.
@@ -44,6 +46,7 @@ impl Names {
     /// Adds a cluster; returns its number. `None` if it is known, or too many are.
     pub(crate) fn add(&mut self, cluster: &ClusterName) -> Option<usize> {
         let is_new = self.clusters.iter().all(|(known, _)| known != cluster);
+        self.is_full |= is_new && self.clusters.len() >= MAX_CLUSTERS;
         (is_new && self.clusters.len() < MAX_CLUSTERS).then(|| {
             self.clusters.push((cluster.clone(), Part::default()));
             self.clusters.len() - 1
@@ -106,6 +109,13 @@ impl Names {
             Some(why) => (Some(Err(why)), notices.collect()),
             None => (None, notices.collect()),
         };
+        let mut notices: Vec<Text> = notices;
+        if self.is_full {
+            let why = format!(
+                "more than {MAX_CLUSTERS} clusters publish over NATS: name those to show by --cluster"
+            );
+            notices.push(why.into());
+        }
         RemoteJobs { jobs, hosts, no_slurm, notices }
     }
 
@@ -277,5 +287,7 @@ mod tests {
         let mut names = Names::default();
         let added = (0..100).filter_map(|number| names.add(&format!("c{number}").parse().unwrap()));
         assert_eq!(added.count(), MAX_CLUSTERS);
+        let notices = names.joined().notices;
+        assert!(notices[0].as_str().contains("by --cluster"), "{notices:?}");
     }
 }
