@@ -159,6 +159,23 @@ impl TestRelay {
         Ok(String::from_utf8(output.stdout)?)
     }
 
+    /// Runs a command line in a shell that finds `relay`; returns its output.
+    ///
+    /// # Errors
+    /// If the last command of a pipe fails; includes its messages.
+    pub fn shell(&self, line: &str) -> Result<String> {
+        let relay = Self::command(self.home())?;
+        let programs = Path::new(relay.get_program()).parent().context("a program is in a folder")?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths([programs.into()].into_iter().chain(std::env::split_paths(&path)))?;
+        let variables = relay.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).env_clear().envs(variables).env("PATH", path).current_dir(self.home());
+        let output = shell.output()?;
+        ensure!(output.status.success(), "{line:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
     /// Its home folder.
     pub fn home(&self) -> &Path {
         self.home.path()
