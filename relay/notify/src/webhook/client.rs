@@ -8,12 +8,12 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, RETRY_AFTER, USER_AGENT};
+use hyper::header::{CONTENT_LENGTH, DATE, HOST, HeaderMap, HeaderName, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use nodeglass_protocol::Text;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -149,18 +149,26 @@ async fn check_status(url: &WebhookUrl, response: Response<Incoming>) -> Result<
     if status.is_redirection() {
         return Err(WebhookError::Redirect(host, status.as_u16()));
     }
-    let after =
-        response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.trim().parse().ok());
+    let retry_after = retry_after(response.headers(), SystemTime::now());
     let mut text = Vec::new();
     // What has arrived until then, or until it fails, is shown.
     let _ = timeout(TEXT_LIMIT, read_up_to(response.into_body(), MAX_TEXT, &mut text)).await;
     let text = Text::from_bytes(&text).as_str().chars().take(SHOWN).collect();
-    Err(WebhookError::Status {
-        host,
-        status: status.as_u16(),
-        text,
-        retry_after: after.map(Duration::from_secs),
-    })
+    Err(WebhookError::Status { host, status: status.as_u16(), text, retry_after })
+}
+
+/// The pause that a response requests: a number of seconds, or a date, which is compared with the response's own where it has one,
+/// because clocks differ.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
+    let date = |text: &str| httpdate::parse_http_date(text).ok();
+    let after = text(RETRY_AFTER)?;
+    if let Ok(seconds) = after.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let sent = text(DATE).and_then(date).unwrap_or(now);
+    // A time that is over asks for no pause.
+    Some(date(after)?.duration_since(sent).unwrap_or_default())
 }
 
 /// Reads the beginning of a body.
@@ -173,4 +181,32 @@ async fn read_up_to(mut body: Incoming, max: usize, bytes: &mut Vec<u8>) -> Resu
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    #[test]
+    fn a_pause_is_a_number_of_seconds_or_lasts_until_a_date() {
+        let (at, later) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:51:07 GMT");
+        let now = httpdate::parse_http_date(at).unwrap();
+        let pause = |after: &'static str, date: Option<&'static str>| {
+            let date = date.map(|date| (DATE, HeaderValue::from_static(date)));
+            let after = Some((RETRY_AFTER, HeaderValue::from_static(after)));
+            let headers = HeaderMap::from_iter([after, date].into_iter().flatten());
+            retry_after(&headers, now).map(|pause| pause.as_secs())
+        };
+        assert_eq!(
+            (pause("90", None), pause(" 0 ", None), pause(later, None)),
+            (Some(90), Some(0), Some(90))
+        );
+        assert_eq!(pause(later, Some("Sun, 06 Nov 1994 08:51:00 GMT")), Some(7), "by the server's clock");
+        assert_eq!(pause(at, Some(later)), Some(0), "it is over");
+        assert_eq!(pause(later, Some("yesterday")), Some(90));
+        for invalid in ["", "soon", "-5", "1e3", "Sun, 06 Nov 0994 08:49:37 GMT", "99999999999999999999"] {
+            assert_eq!(pause(invalid, None), None, "{invalid}");
+        }
+    }
 }
