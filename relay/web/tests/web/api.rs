@@ -4,8 +4,11 @@ use crate::harness::{Reply, TestRelay};
 use nodeglass_fleet::{Event, Fleet};
 use nodeglass_protocol::job::{Job, JobState, Parent};
 use nodeglass_protocol::{JobId, NodeName};
+use nodeglass_remote_write::promql::PromQl;
 use nodeglass_web::api::openapi;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::TcpListener;
 
 /// A running job on two nodes, and a pending one.
 fn fleet() -> Fleet {
@@ -247,6 +250,36 @@ async fn t09_a_guest_sees_in_the_api_what_the_share_shows() {
     }
     let snapshot = get(&relay, "/api/v1/snapshot", &guest).await;
     assert!(snapshot.status == 200 && !snapshot.body.contains("bob"), "{}", snapshot.body);
+}
+
+#[tokio::test]
+async fn t09_a_guest_never_reads_the_storage_of_a_site() {
+    let storage = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", storage.local_addr().unwrap()).parse().unwrap();
+    let relay = TestRelay::start_with_storage(fleet(), PromQl::new(&url, None)).await;
+    let guest = share(&relay, r#"{"scope":{"jobs":[17]}}"#).await;
+    let ranges = [
+        ("from=30d", 400),
+        ("job=17&from=30d", 400),
+        ("job=18&from=30d", 400),
+        ("node=n1&metric=power_w&from=9d", 400),
+        ("job=17&from=30d&to=29d", 200),
+        ("job=18&from=30d&to=29d", 404),
+        ("job=17&from=7d&to=1h", 200),
+    ];
+    for (range, status) in ranges {
+        let reply = get(&relay, &format!("/api/v1/history?{range}"), &guest).await;
+        assert_eq!(reply.status, status, "{range}: {}", reply.body);
+    }
+    storage.set_nonblocking(true).unwrap();
+    assert_eq!(storage.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "a guest's request reached it");
+
+    // The owner's does.
+    storage.set_nonblocking(false).unwrap();
+    let accepted = tokio::task::spawn_blocking(move || storage.accept().map(drop));
+    let reply = owner(&relay, "/api/v1/history?job=17&from=30d&to=29d").await;
+    accepted.await.unwrap().unwrap();
+    assert_eq!(reply.status, 502, "{}", reply.body);
 }
 
 #[tokio::test]

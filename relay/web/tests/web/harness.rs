@@ -20,6 +20,7 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
 use nodeglass_protocol::live::{ClientMessage, CloseReason, KeyId, Mode, ServerMessage};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
+use nodeglass_remote_write::promql::PromQl;
 use nodeglass_share::{ShareEndpoint, Shares};
 use nodeglass_slurm::PollTrigger;
 use nodeglass_store::{AuditRecorder, JobStore};
@@ -47,8 +48,8 @@ pub const USER_HEADER: &str = "x-forwarded-user";
 /// The base path below which a proxy may serve it.
 pub const BASE: &str = "/rnode/login1/8080";
 
-/// A page of three files, as a build produces them.
-pub static PAGE: [PageFile; 4] = [
+/// A page and a document, as a build produces them.
+pub static PAGE: [PageFile; 5] = [
     PageFile {
         path: "index.html",
         plain: b"<head><meta name=\"nodeglass-build\" content=\"\"><script src=\"./start-0123456789abcdef.js\"></script></head>page",
@@ -68,6 +69,7 @@ pub static PAGE: [PageFile; 4] = [
         gzip: Some(b"js by gzip"),
     },
     PageFile { path: "icon.svg", plain: b"<svg/>", brotli: None, gzip: None },
+    PageFile { path: "help/index.html", plain: b"documents", brotli: None, gzip: None },
 ];
 
 /// A running relay.
@@ -148,7 +150,7 @@ impl TestRelay {
         });
         let site = Site::new(people, Arc::new(proxies.clone()), Trust::new(Vec::new()));
         let site = site.with_admins(["dave".into()].into()).with_members(members);
-        Self::start_all(proxies, fleet, false, no_slurm(), (kept, None), Some(Arc::new(site))).await
+        Self::start_all(proxies, fleet, false, no_slurm(), (kept, None), Some(Arc::new(site)), None).await
     }
 
     async fn start_storing(
@@ -158,7 +160,13 @@ impl TestRelay {
         job_control: JobControl,
         stored: (fn(AuditRecorder) -> AuditRecorder, Option<Webhook>),
     ) -> Self {
-        Self::start_all(proxies, fleet, read_only, job_control, stored, None).await
+        Self::start_all(proxies, fleet, read_only, job_control, stored, None, None).await
+    }
+
+    /// A relay that reads long ranges from a storage.
+    pub async fn start_with_storage(fleet: Fleet, storage: PromQl) -> Self {
+        let stored = (kept as fn(AuditRecorder) -> AuditRecorder, None);
+        Self::start_all(Proxies::default(), fleet, false, no_slurm(), stored, None, Some(storage)).await
     }
 
     async fn start_all(
@@ -168,6 +176,7 @@ impl TestRelay {
         job_control: JobControl,
         (audit, webhook): (fn(AuditRecorder) -> AuditRecorder, Option<Webhook>),
         site: Option<Arc<Site>>,
+        long_term: Option<PromQl>,
     ) -> Self {
         let sockets = tempfile::tempdir().unwrap();
         let owners = BindAddr::Owner(sockets.path().join("owner.sock"));
@@ -224,7 +233,7 @@ impl TestRelay {
             assets: Arc::new(assets),
             notifications: Default::default(),
             remote_write: None,
-            long_term: None,
+            long_term,
         };
         let serving =
             tokio::spawn(nodeglass_web::serve(listeners, nodeglass_web::router(state), proxies, ending));
