@@ -12,7 +12,7 @@ pub use logs::{FollowedLog, LogWatch, Logs, Recipient};
 use nodeglass_findings::job_log::LogPatterns;
 use nodeglass_fleet::{Event, NoteChange};
 use nodeglass_live::Hub;
-use nodeglass_nodes::{JobList, Plan, Probes};
+use nodeglass_nodes::{JobListVersion, Plan, Probes};
 use nodeglass_notify::report_webhook;
 use nodeglass_notify::webhook::Webhook;
 use nodeglass_platform::clock::Clock;
@@ -177,7 +177,7 @@ impl ActionService {
             return Err(NoNewerJobs::Failing);
         }
         let is_answer =
-            |list: JobList| list.number >= wanted || list.number > before.number && !list.is_fresh;
+            |list: JobListVersion| list.number >= wanted || list.number > before.number && !list.is_fresh;
         match timeout(NEWER_JOBS_TIMEOUT, plan.wait_for(|plan| is_answer(plan.list))).await {
             Ok(Ok(plan)) if plan.list.is_fresh => Ok(()),
             Ok(_) => Err(NoNewerJobs::Failing),

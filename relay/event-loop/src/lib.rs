@@ -20,7 +20,7 @@ use nodeglass_api::{ConnectionLosses, Losses, ProbeStatus, UnstoredRecords};
 use nodeglass_fleet::{Event, Fleet, NodeEvent};
 use nodeglass_history::{RangeSource, RecentSource};
 use nodeglass_live::{Hub, JobUsage, OVERVIEW_INTERVAL_MS, Request, TopicFeed};
-use nodeglass_nodes::{FromNode, JobList, Plan};
+use nodeglass_nodes::{FromNode, JobListVersion, Plan};
 use nodeglass_notify::Notifier;
 use nodeglass_platform::clock::Clock;
 use nodeglass_platform::{cpu_time, memory};
@@ -336,7 +336,7 @@ impl EventLoop {
         // After updating the plan, so that a task that waits for this list sees its effect.
         if let Some(is_fresh) = is_fresh_list {
             self.plan.send_modify(|plan| {
-                plan.list = JobList { number: plan.list.number + 1, is_fresh };
+                plan.list = JobListVersion { number: plan.list.number + 1, is_fresh };
             });
         }
     }

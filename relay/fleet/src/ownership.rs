@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 /// A node whose GPUs are attributed.
 #[derive(Debug)]
-pub struct NodeView<'a> {
+pub struct AttributedNode<'a> {
     /// Its name.
     pub name: &'a NodeName,
     /// If not all of its GPUs are visible.
@@ -21,7 +21,7 @@ pub struct NodeView<'a> {
     pub job_devices: &'a [JobDevices],
 }
 
-impl NodeView<'_> {
+impl AttributedNode<'_> {
     /// Returns whether some GPUs are divided into MIG instances, and the minimum number of devices, counting
     /// invisible ones.
     fn invisible(&self) -> (bool, usize) {
@@ -33,7 +33,7 @@ impl NodeView<'_> {
 /// The owners of each GPU of a node, in the order of `gpus`; for each job the strongest evidence only. A GPU that a job
 /// uses, although SLURM states others as all of its own, is not one of its GPUs.
 pub fn owners(
-    view: &NodeView<'_>,
+    view: &AttributedNode<'_>,
     gpus: &[GpuPicture],
     processes: &[ProcessPicture],
     jobs: &[Job],
@@ -98,7 +98,12 @@ pub fn without_gpus(node: &NodeName, jobs: &[Job]) -> Vec<JobId> {
 }
 
 /// The evidence that SLURM allocated a GPU to a job.
-fn allocation(view: &NodeView<'_>, node: GpuLayout<'_>, position: usize, job: &Job) -> Option<Evidence> {
+fn allocation(
+    view: &AttributedNode<'_>,
+    node: GpuLayout<'_>,
+    position: usize,
+    job: &Job,
+) -> Option<Evidence> {
     let minor = &node.gpus[position].facts.minor;
     if let (Some(GpuSet::Indices(indices)), Reading::Value(minor), false) =
         (job.gpus_on(node.name), minor, node.has_mig)
@@ -162,9 +167,9 @@ mod tests {
     }
 
     /// A node of which all GPUs are visible.
-    fn view(job_devices: &[JobDevices]) -> NodeView<'_> {
+    fn view(job_devices: &[JobDevices]) -> AttributedNode<'_> {
         static NAME: LazyLock<NodeName> = LazyLock::new(|| name("n1"));
-        NodeView { name: &NAME, confinement: None, seen_by: Vec::new(), job_devices }
+        AttributedNode { name: &NAME, confinement: None, seen_by: Vec::new(), job_devices }
     }
 
     fn evidence_of(gpus: &[GpuPicture], processes: &[ProcessPicture], job: Job) -> Vec<Option<Evidence>> {
@@ -196,7 +201,7 @@ mod tests {
         let [gpu_count, instances] = total.map(|devices| Visible { devices, visible: 0 });
         let by = Confinement { gpus: gpu_count, instances, ..Confinement::default() };
         let seen_by = seen_by.iter().map(|job| Some(JobId(*job))).collect();
-        let view = NodeView { confinement: Some(&by), seen_by, ..view(&[]) };
+        let view = AttributedNode { confinement: Some(&by), seen_by, ..view(&[]) };
         let owners = owners(&view, gpus, &[], &[job]);
         owners.iter().map(|owners| owners.first().map(|owner| owner.by)).collect()
     }

@@ -73,12 +73,12 @@ pub struct Plan {
     /// The wanted nodes and their schedules.
     pub nodes: BTreeMap<NodeName, SampleSchedule>,
     /// The job list that this plan is based on.
-    pub list: JobList,
+    pub list: JobListVersion,
 }
 
 /// Identifies a job list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JobList {
+pub struct JobListVersion {
     /// Number of polls so far.
     pub number: u64,
     /// Whether the last poll succeeded.

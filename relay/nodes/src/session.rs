@@ -7,7 +7,7 @@ use super::decoder::{DecodeError, Found};
 use super::input_limit::HELLO_LINES;
 use super::link_log::LinkLog;
 use super::probe_connection::{DisconnectReason, ProbeConnection};
-use super::{FromNode, JobList, QueuedRequest, SampleSchedule};
+use super::{FromNode, JobListVersion, QueuedRequest, SampleSchedule};
 use bytes::Bytes;
 use nodeglass_fleet::NodeEvent;
 use nodeglass_launch::{LaunchError, Launcher, LoginState, NodeStream};
@@ -62,7 +62,7 @@ pub(super) struct Session {
     /// The credentials before the current attempt.
     pub(super) attempted_with: Option<LoginState>,
     /// The job list that the target is based on.
-    pub(super) job_lists: watch::Receiver<JobList>,
+    pub(super) job_lists: watch::Receiver<JobListVersion>,
     /// The current credentials.
     pub(super) credentials: watch::Receiver<Option<CredentialSnapshot>>,
     /// Requests an early poll of the job list.

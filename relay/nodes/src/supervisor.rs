@@ -5,7 +5,7 @@ use super::connect_budget::ConnectBudget;
 use super::link_log::LinkLog;
 use super::probe_requests::NODE_QUEUE_CAPACITY;
 use super::session::{Session, Target};
-use super::{FromNode, JobList, Plan, QueuedRequest, Request, SampleSchedule};
+use super::{FromNode, JobListVersion, Plan, QueuedRequest, Request, SampleSchedule};
 use async_trait::async_trait;
 use nodeglass_launch::{JobLauncher, LaunchError, Launcher, NodeStream};
 use nodeglass_platform::clock::Clock;
@@ -36,7 +36,7 @@ pub struct Supervisor {
     auth_failures: AuthFailureCache,
     budget: ConnectBudget,
     /// The job list that sessions know.
-    job_lists: watch::Sender<JobList>,
+    job_lists: watch::Sender<JobListVersion>,
     /// The current credentials; published repeatedly while a session waits for a change.
     credentials: watch::Receiver<Option<CredentialSnapshot>>,
     watching: JoinHandle<()>,
@@ -70,7 +70,7 @@ impl Supervisor {
             (BTreeMap::new(), BTreeMap::new(), AuthFailureCache::default());
         let (found, credentials) = watch::channel(None);
         let watching = tokio::spawn(watch_credentials(launcher.clone(), auth_failures.clone(), found));
-        let job_lists = watch::channel(JobList::default()).0;
+        let job_lists = watch::channel(JobListVersion::default()).0;
         Self {
             launcher,
             clock,

@@ -3,7 +3,7 @@
 
 use super::merge::{self, Provider};
 use super::{ConnectionCounts, Node, SILENT_MS, no_gpu_reason};
-use crate::ownership::NodeView;
+use crate::ownership::AttributedNode;
 use crate::{NodeChanges, NodeEvent};
 use nodeglass_protocol::field::Row;
 use nodeglass_protocol::job::{GpuSet, Job, JobState};
@@ -190,12 +190,12 @@ impl Node {
     }
 
     /// Returns the state on which the attribution of GPUs depends, besides the picture.
-    pub(super) fn view(&self) -> NodeView<'_> {
+    pub(super) fn view(&self) -> AttributedNode<'_> {
         let confined = self.confined.as_deref();
         let seen_by = |confined: &Confined| {
             confined.providers.iter().map(|provider| provider.job.or(confined.by.job)).collect()
         };
-        NodeView {
+        AttributedNode {
             name: &self.picture.name,
             confinement: confined.map(|confined| &confined.by),
             seen_by: confined.map(seen_by).unwrap_or_default(),

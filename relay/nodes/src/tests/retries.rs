@@ -27,13 +27,13 @@ async fn f32_t34_a_refused_login_is_never_retried_without_the_user() {
 fn plan(number: u64, jobs: &[u32]) -> Plan {
     let (jobs, is_ending) = (jobs.iter().copied().map(JobId).collect(), jobs.is_empty());
     let schedule = SampleSchedule { interval_ms: 1_000, jobs, is_ending, ..SampleSchedule::default() };
-    let list = JobList { number, is_fresh: true };
+    let list = JobListVersion { number, is_fresh: true };
     Plan { nodes: BTreeMap::from([(node("n1"), schedule)]), list }
 }
 
 /// No node is wanted.
 fn nowhere(number: u64) -> Plan {
-    Plan { nodes: BTreeMap::new(), list: JobList { number, is_fresh: true } }
+    Plan { nodes: BTreeMap::new(), list: JobListVersion { number, is_fresh: true } }
 }
 
 #[tokio::test(start_paused = true)]
