@@ -296,7 +296,9 @@ impl Check {
         // The first look begins the windows of rates, which must last for 100 ms.
         self.look()?;
         thread::sleep(MAX_PAUSE);
-        if self.python_usage.is_none() {
+        // The cost of starting is not that of reading.
+        if self.outcome.findings.is_empty() {
+            self.usage = Usage::begin(self.stream.id());
             self.python_usage = self.references.iter().find_map(|reference| match reference {
                 Reference::Python(python) => Some(Usage::begin(python.pid())),
                 Reference::Smi(_) => None,
