@@ -37,7 +37,7 @@ const fn span(id: &'static str, title: &'static str, about: &'static str) -> Col
     Column::new(id, title, CellUnit::Span, 96, about)
 }
 
-static COLUMNS: [Def; 29] = [
+static COLUMNS: &[Def] = &[
     computed(text_column("name", "Name", 166, "its name").rank(0).grows().style(CellStyle::Custom), |row| {
         Value::text(row.job.name.as_str())
     }),
