@@ -144,7 +144,7 @@ fn query(name: &str, rows: &Rows, step_s: u64) -> String {
     [part("mean", "avg"), part("min", "min"), part("max", "max")].join(" or ")
 }
 
-/// An answer of another form. Errors repeat what the server sent, whatever its length.
+/// The error for an answer of another form. It is truncated, because parsers repeat what the server sent.
 fn malformed(why: impl ToString) -> PromQlError {
     PromQlError::Form(Text::new(why.to_string()))
 }
