@@ -64,14 +64,22 @@ impl Route {
     }
 
     /// Returns the route to a job by its id, or by its label: `48440_10` of an array, `48440+1` of a
-    /// heterogeneous job.
+    /// heterogeneous job, each with `.CLUSTER` where several clusters have such a job.
     fn from_job(job: &str, tab: JobTab) -> Option<Self> {
         if let Ok(id) = job.parse() {
             return Some(Self::Job(id, tab));
         }
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let (parent, part) = job.split_once(['_', '+'])?;
-        (is_number(parent) && is_number(part)).then(|| Self::JobLabel(job.to_owned(), tab))
+        let (own, cluster) = job.split_once('.').map_or((job, None), |(own, name)| (own, Some(name)));
+        let is_cluster = |name: &str| {
+            let is_known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+            !name.is_empty() && name.bytes().all(is_known)
+        };
+        let is_job = match own.split_once(['_', '+']) {
+            Some((parent, part)) => is_number(parent) && is_number(part),
+            None => cluster.is_some() && is_number(own),
+        };
+        (is_job && cluster.is_none_or(is_cluster)).then(|| Self::JobLabel(job.to_owned(), tab))
     }
 
     /// Replaces a job's label by its id, if the job is listed.
@@ -187,6 +195,8 @@ mod tests {
             Route::Compare(vec![Compared::whole(JobId(17)), "18@100..200".parse().unwrap()]),
             Route::Job(JobId(17), JobTab::Node(node.clone())),
             Route::JobLabel("48440_10".to_owned(), JobTab::Logs),
+            Route::JobLabel("48440.hpc-2".to_owned(), JobTab::Nodes),
+            Route::JobLabel("48440_10.hpc".to_owned(), JobTab::About),
             Route::Node(node),
         ] {
             assert_eq!(Route::from_path(&route.path()), route);

@@ -3,7 +3,7 @@
 use super::Job;
 use nodeglass_protocol::job::{self, Parent};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -11,8 +11,9 @@ use std::str::FromStr;
 const MAX_LABEL: usize = 256;
 
 /// Selects jobs: `48461` by raw id, or all tasks of an array and all components of a heterogeneous job; `48440_16` a task,
-/// `48440_[18-23%8]` the tasks that have not started, `48511+0` a component.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// `48440_[18-23%8]` the tasks that have not started, `48511+0` a component. The cluster may follow, as in `48461.hpc`, where several
+/// clusters are shown that have such a job.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobSelector {
     /// The job with this raw id, or everything that belongs to the array or heterogeneous job with it.
     Id(u32),
@@ -35,6 +36,13 @@ pub enum JobSelector {
         /// Its offset.
         offset: u32,
     },
+    /// One of these of a cluster, by the labels of its jobs.
+    Of {
+        /// The job there.
+        job: Box<JobSelector>,
+        /// Name of the cluster.
+        cluster: String,
+    },
 }
 
 /// A text that names no job.
@@ -50,6 +58,14 @@ pub enum NotOneJob {
     /// None of the jobs is meant.
     #[error("there is no job {0} in the list")]
     None(JobSelector),
+    /// Jobs of several clusters are.
+    #[error("several clusters have a job {selector}; choose {choices}")]
+    Clusters {
+        /// The selector.
+        selector: JobSelector,
+        /// What selects each of them.
+        choices: String,
+    },
     /// Several are.
     #[error("{selector} has {count} jobs in the list; choose one, such as {example}")]
     Several {
@@ -105,19 +121,81 @@ impl Listed for Job {
 impl JobSelector {
     /// Returns whether a job is meant. A task that has not started is part of its array's pending rest.
     pub fn selects(&self, job: &impl Listed) -> bool {
-        match (*self, job.parent()) {
+        match (self, job.parent()) {
+            (Self::Of { job: named, cluster }, _) => {
+                let (label, own) = cluster_of(job.label());
+                own == Some(cluster) && named.selects_label(label)
+            }
             (Self::Id(id), Some(Parent::Array { job: parent, .. } | Parent::Het { job: parent, .. })) => {
-                id == job.id() || id == parent.0
+                *id == job.id() || *id == parent.0
             }
-            (Self::Id(id), None) => id == job.id(),
+            (Self::Id(id), None) => *id == job.id(),
             (Self::Task { array, task }, Some(Parent::Array { job: parent, task: own })) => {
-                array == parent.0 && own.map_or_else(|| has_task(job.label(), task), |own| own == task)
+                *array == parent.0 && own.map_or_else(|| has_task(job.label(), *task), |own| own == *task)
             }
-            (Self::Rest { array }, Some(Parent::Array { job: parent, task: None })) => array == parent.0,
+            (Self::Rest { array }, Some(Parent::Array { job: parent, task: None })) => *array == parent.0,
             (Self::Component { job: id, offset }, Some(Parent::Het { job: parent, offset: own })) => {
-                id == parent.0 && offset == own
+                *id == parent.0 && *offset == own
             }
             _ => false,
+        }
+    }
+
+    /// Returns whether the job with this label, without its cluster, is meant.
+    fn selects_label(&self, label: &str) -> bool {
+        match (self, label.parse()) {
+            (
+                Self::Id(id),
+                Ok(
+                    Self::Id(own)
+                    | Self::Task { array: own, .. }
+                    | Self::Rest { array: own }
+                    | Self::Component { job: own, .. },
+                ),
+            ) => *id == own,
+            (Self::Task { array, task }, Ok(Self::Rest { array: own })) => {
+                *array == own && has_task(label, *task)
+            }
+            (_, Ok(own)) => *self == own,
+            (_, Err(_)) => false,
+        }
+    }
+
+    /// Returns whether a user can mean jobs of one cluster only. A plain number may be the raw id of one cluster's job while others have a
+    /// job that SLURM numbers so.
+    ///
+    /// # Errors
+    /// [`NotOneJob::Clusters`], with what selects each.
+    pub fn of_one_cluster(&self, jobs: &[impl Listed]) -> Result<(), NotOneJob> {
+        let mut choices = BTreeMap::new();
+        let mut has_own = false;
+        for job in jobs {
+            let (label, cluster) = cluster_of(job.label());
+            let is_own = self.selects(job);
+            has_own |= is_own;
+            if is_own || (cluster.is_some() && self.selects_label(label)) {
+                let choice = match cluster {
+                    Some(cluster) if self.selects_label(label) => format!("{self}.{cluster}"),
+                    _ => job.label().to_owned(),
+                };
+                choices.entry(cluster).or_insert(choice);
+            }
+        }
+        if choices.len() <= usize::from(has_own) {
+            return Ok(());
+        }
+        let choices: Vec<_> = choices.into_values().collect();
+        Err(NotOneJob::Clusters { selector: self.clone(), choices: choices.join(" or ") })
+    }
+
+    /// All tasks of an array instead of those that have not started, of which a list is no part of a path.
+    pub fn without_list(&self) -> Self {
+        match self {
+            Self::Rest { array } => Self::Id(*array),
+            Self::Of { job, cluster } => {
+                Self::Of { job: Box::new(job.without_list()), cluster: cluster.clone() }
+            }
+            other => other.clone(),
         }
     }
 
@@ -142,13 +220,26 @@ impl JobSelector {
         let exact = selected.iter().find(|job| *self == Self::Id(job.id()));
         match (exact, &selected[..]) {
             (Some(only), _) | (None, [only]) => Ok(only),
-            (None, []) => Err(NotOneJob::None(*self)),
+            (None, []) => Err(NotOneJob::None(self.clone())),
             (None, [first, ..]) => Err(NotOneJob::Several {
-                selector: *self,
+                selector: self.clone(),
                 count: selected.len(),
                 example: first.label().to_owned(),
             }),
         }
+    }
+}
+
+/// The label of a job without its cluster, and the cluster if it has one. SLURM's own labels may have dots: `48440_[1,...]`.
+fn cluster_of(label: &str) -> (&str, Option<&str>) {
+    let is_name = |name: &str| {
+        let is_known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        // `48461.0` is a step.
+        !name.is_empty() && name.bytes().all(is_known) && !name.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    match label.rsplit_once('.').filter(|(_, name)| is_name(name)) {
+        Some((job, cluster)) => (job, Some(cluster)),
+        None => (label, None),
     }
 }
 
@@ -179,6 +270,13 @@ impl FromStr for JobSelector {
         if raw.len() > MAX_LABEL {
             return Err(error());
         }
+        if let (job, Some(cluster)) = cluster_of(raw) {
+            let job = Box::new(job.parse().map_err(|_| error())?);
+            return match *job {
+                Self::Of { .. } => Err(error()),
+                _ => Ok(Self::Of { job, cluster: cluster.to_owned() }),
+            };
+        }
         // In the query of a URL, a `+` that is not escaped is a space.
         if let Some((job, offset)) = raw.split_once(['+', ' ']) {
             return Ok(Self::Component { job: number(job)?, offset: number(offset)? });
@@ -206,6 +304,7 @@ impl fmt::Display for JobSelector {
             Self::Task { array, task } => write!(f, "{array}_{task}"),
             Self::Rest { array } => write!(f, "{array}_[…]"),
             Self::Component { job, offset } => write!(f, "{job}+{offset}"),
+            Self::Of { job, cluster } => write!(f, "{job}.{cluster}"),
         }
     }
 }
@@ -310,10 +409,59 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_several_clusters_have_is_named_with_its_cluster() {
+        let task = |job, task| Some(Parent::Array { job: JobId(job), task: Some(task) });
+        let all = [
+            job(17, "17.hpc", None),
+            job(900, "17.ml", None),
+            job(18, "18", None),
+            job(41, "40_3.hpc", task(40, 3)),
+            job(901, "40_3.ml", task(940, 3)),
+            job(902, "40_4.ml", task(940, 4)),
+            job(19, "19.ml", None),
+        ];
+        let selector = |text: &str| text.parse::<JobSelector>().unwrap();
+        let ids =
+            |text: &str| selector(text).select(&all).into_iter().map(|job| job.id.0).collect::<Vec<_>>();
+        assert_eq!(
+            (ids("17.hpc"), ids("17.ml"), ids("17.x"), ids("18.hpc")),
+            (vec![17], vec![900], vec![], vec![])
+        );
+        assert_eq!((ids("40.ml"), ids("40_3"), ids("900")), (vec![901, 902], vec![41], vec![900]));
+        for one in &all {
+            assert_eq!(selector(one.label.as_str()).one(&all).map(|job| job.id), Ok(one.id), "{}", one.label);
+            assert_eq!(selector(one.label.as_str()).to_string(), one.label.as_str());
+        }
+        assert_eq!(selector("20.ml").one(&all).unwrap_err().to_string(), "there is no job 20.ml in the list");
+        let error = |text: &str| selector(text).of_one_cluster(&all).unwrap_err().to_string();
+        assert_eq!(error("17"), "several clusters have a job 17; choose 17.hpc or 17.ml");
+        assert_eq!(error("40_3"), "several clusters have a job 40_3; choose 40_3.hpc or 40_3.ml");
+        assert_eq!(error("40_4"), "several clusters have a job 40_4; choose 40_4.ml");
+        for text in ["18", "19", "900", "17.ml", "40.hpc", "99"] {
+            assert_eq!(selector(text).of_one_cluster(&all), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_no_job_is_refused_with_examples() {
-        for wrong in
-            ["", "train", "-1", "+1", "1+", "1_", "_1", "1_a", "1.2", "1_2_3", "4294967296", "1_[", "1;rm"]
-        {
+        for wrong in [
+            "",
+            "train",
+            "-1",
+            "+1",
+            "1+",
+            "1_",
+            "_1",
+            "1_a",
+            "1.2",
+            "1_2_3",
+            "4294967296",
+            "1_[",
+            "1;rm",
+            ".hpc",
+            "x.hpc",
+            "1.a.b",
+        ] {
             let error = wrong.parse::<JobSelector>().unwrap_err().to_string();
             assert!(error.contains("48440_16"), "{error}");
         }

@@ -177,11 +177,7 @@ impl Remote {
     /// # Errors
     /// A complete sentence for the user if SLURM does not respond, so that it is unknown whether there is such a job.
     pub async fn renew_jobs(&self, job: &JobSelector) -> anyhow::Result<()> {
-        let job = match *job {
-            JobSelector::Rest { array } => JobSelector::Id(array),
-            job => job,
-        };
-        let path = format!("/api/v1/jobs/{job}?fields=id");
+        let path = format!("/api/v1/jobs/{}?fields=id", job.without_list());
         let mut attempts = RENEWALS;
         loop {
             attempts -= 1;

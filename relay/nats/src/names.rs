@@ -27,8 +27,8 @@ struct Part {
 
 /// Joins the jobs and nodes of clusters, which are counted from 0.
 ///
-/// Names that one cluster has stay as they are. A node that several have becomes `NODE.CLUSTER`, and so does the label of a job. The
-/// number of a job stays in the cluster that listed it first, and has another tag above [`NUMBER_BITS`] in others.
+/// Names that one cluster has stay as they are. A node that several have becomes `NODE.CLUSTER`, and so do the labels of jobs whose number
+/// several have, with those of all tasks. The number of a job stays in the cluster that listed it first, and has another tag above [`NUMBER_BITS`] in others.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     clusters: Vec<(ClusterName, Part)>,
@@ -38,8 +38,8 @@ pub(crate) struct Names {
     owners: HashMap<NodeName, BTreeSet<usize>>,
     /// Nodes by their names in the fleet.
     shown: HashMap<NodeName, (usize, NodeName)>,
-    /// The cluster that listed a number first.
-    first: HashMap<JobId, usize>,
+    /// The clusters that list or listed a number, as a job or as what a job is a part of; the first one first.
+    numbers: HashMap<JobId, Vec<usize>>,
 }
 
 impl Names {
@@ -60,15 +60,18 @@ impl Names {
             part.jobs.clone_from(jobs);
         }
         part.now = now;
-        if self.owners.len().max(self.shown.len()).max(self.first.len()) > MAX_KNOWN {
-            (self.owners, self.shown, self.first) = Default::default();
+        if self.owners.len().max(self.shown.len()).max(self.numbers.len()) > MAX_KNOWN {
+            (self.owners, self.shown, self.numbers) = Default::default();
         }
         for (cluster, (_, Part { now, jobs })) in self.clusters.iter().enumerate() {
             for node in now.hosts.iter().chain(jobs.iter().flat_map(|job| &job.nodes)) {
                 self.owners.entry(node.clone()).or_default().insert(cluster);
             }
             for id in jobs.iter().flat_map(|job| [Some(job.id), job.part_of.map(parent)]).flatten() {
-                self.first.entry(id).or_insert(cluster);
+                let clusters = self.numbers.entry(id).or_default();
+                if !clusters.contains(&cluster) {
+                    clusters.push(cluster);
+                }
             }
         }
     }
@@ -81,18 +84,11 @@ impl Names {
     /// The jobs and nodes of all clusters, by their names in the fleet.
     pub(crate) fn joined(&mut self) -> RemoteJobs {
         let clusters = std::mem::take(&mut self.clusters);
-        let mut labels: HashMap<&Text, BTreeSet<usize>> = HashMap::new();
-        for (cluster, (_, part)) in clusters.iter().enumerate() {
-            for job in &part.jobs {
-                labels.entry(&job.label).or_default().insert(cluster);
-            }
-        }
         let (mut jobs, mut hosts) = (BTreeMap::new(), BTreeSet::new());
         for (cluster, (name, part)) in clusters.iter().enumerate() {
             hosts.extend(part.now.hosts.iter().filter_map(|host| self.show(cluster, name, host)));
             for job in &part.jobs {
-                let is_shared = labels.get(&job.label).is_some_and(|clusters| clusters.len() > 1);
-                let job = self.renamed(cluster, name, job, is_shared);
+                let job = self.renamed(cluster, name, job);
                 jobs.entry(job.id).or_insert(job);
             }
         }
@@ -128,14 +124,15 @@ impl Names {
         is_own.then_some(shown)
     }
 
-    fn renamed(&mut self, cluster: usize, name: &ClusterName, job: &Job, is_shared: bool) -> Job {
+    fn renamed(&mut self, cluster: usize, name: &ClusterName, job: &Job) -> Job {
         let mut job = job.clone();
+        let number = job.part_of.map_or(job.id, parent);
+        if self.numbers.get(&number).is_some_and(|clusters| clusters.len() > 1) {
+            job.label = Text::new(format!("{}.{name}", job.label));
+        }
         job.id = self.job(cluster, job.id);
         if let Some(Parent::Array { job: parent, .. } | Parent::Het { job: parent, .. }) = &mut job.part_of {
             *parent = self.job(cluster, *parent);
-        }
-        if is_shared {
-            job.label = Text::new(format!("{}.{name}", job.label));
         }
         job.nodes = job.nodes.iter().filter_map(|node| self.show(cluster, name, node)).collect();
         job.batch_host = job.batch_host.as_ref().and_then(|node| self.show(cluster, name, node));
@@ -152,7 +149,7 @@ impl Names {
     /// The number of a cluster's job in the fleet.
     fn job(&self, cluster: usize, job: JobId) -> JobId {
         let tag = MAX_TAG - u32::try_from(cluster).unwrap_or(0);
-        match self.first.get(&job) {
+        match self.numbers.get(&job).and_then(|clusters| clusters.first()) {
             Some(first) if *first != cluster => JobId(job.0 ^ (tag << NUMBER_BITS)),
             _ => job,
         }
@@ -241,6 +238,31 @@ mod tests {
         assert!(ids.is_superset(&[1, 2, 3].into()) && ids.len() == 4, "{ids:?}");
         let node = NodeName::new("n1.beta").unwrap();
         assert_eq!(names.find(&node), Some(&(1, NodeName::new("n1").unwrap())));
+    }
+
+    #[test]
+    fn an_array_whose_number_another_cluster_has_is_qualified_with_all_its_tasks_for_good() {
+        let mut names = names();
+        let task = |id, task| Job {
+            part_of: Some(Parent::Array { job: JobId(40), task: Some(task) }),
+            label: Text::new(format!("40_{task}")),
+            ..Job::new(JobId(id), "alice".into(), JobState::Pending)
+        };
+        let listed = |jobs| RemoteJobs { jobs: Some(Ok(jobs)), ..RemoteJobs::default() };
+        let labels = |names: &mut Names| {
+            let jobs = names.joined().jobs.unwrap().unwrap();
+            jobs.iter().map(|job| job.label.to_string()).collect::<Vec<_>>()
+        };
+        names.set(0, listed(vec![task(41, 1), task(42, 2)]));
+        assert_eq!(labels(&mut names), ["40_1", "40_2"]);
+        names.set(1, listed(vec![task(50, 1)]));
+        assert_eq!(labels(&mut names), ["40_1.alpha", "40_2.alpha", "40_1.beta"]);
+        names.set(1, listed(Vec::new()));
+        assert_eq!(
+            labels(&mut names),
+            ["40_1.alpha", "40_2.alpha"],
+            "or else a command would not find it any more"
+        );
     }
 
     #[test]

@@ -158,14 +158,14 @@ pub fn find_job(path: &Path, named: &JobSelector) -> Result<JobId, CutError> {
         return Ok(JobId(*id));
     }
     let mut reader = Reader::open(path)?;
-    let mut found = Err(NotOneJob::None(*named));
+    let mut found = Err(NotOneJob::None(named.clone()));
     while let Some((_, event)) = reader.next_event().map_err(|error| RecordingError::new(path, error))? {
         if let Event::Jobs { jobs, .. } = &event {
             let running: Vec<_> = jobs.iter().filter(|job| job.is_active()).cloned().collect();
             match named.one(&running) {
                 Ok(job) => return Ok(job.id),
-                Err(error @ NotOneJob::Several { .. }) => found = Err(error),
                 Err(NotOneJob::None(_)) => {}
+                Err(error) => found = Err(error),
             }
         }
     }

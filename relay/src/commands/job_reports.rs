@@ -117,7 +117,10 @@ pub async fn me(ListJobsArgs { days, json }: ListJobsArgs) -> anyhow::Result<Str
 /// The raw id of a job, from a running relay or the database.
 async fn resolved(named: &JobSelector, database: Option<&Database>) -> anyhow::Result<JobId> {
     if let JobSelector::Id(id) = named {
-        return Ok(one_of_relays(named, Remote::jobs).await.unwrap_or(JobId(*id)));
+        return match one_of_relays(named, Remote::jobs).await {
+            Err(error) if matches!(error.downcast_ref(), Some(NotOneJob::Clusters { .. })) => Err(error),
+            found => Ok(found.unwrap_or(JobId(*id))),
+        };
     }
     let not_listed = match one_of_relays(named, Remote::jobs).await {
         Ok(id) => return Ok(id),
@@ -128,7 +131,7 @@ async fn resolved(named: &JobSelector, database: Option<&Database>) -> anyhow::R
         Some(id) => Ok(id),
         // It may be newer than the list.
         None if matches!(not_listed.downcast_ref(), Some(NotOneJob::None(_))) => {
-            one_of_relays(named, async |relay| relay.jobs_with(&[*named]).await).await
+            one_of_relays(named, async |relay| relay.jobs_with(std::slice::from_ref(named)).await).await
         }
         None => Err(not_listed),
     }
@@ -139,7 +142,7 @@ async fn one_of_relays(
     named: &JobSelector,
     jobs_of: impl AsyncFn(&Remote) -> anyhow::Result<Vec<Job>>,
 ) -> anyhow::Result<JobId> {
-    let mut error = NotOneJob::None(*named).into();
+    let mut error = NotOneJob::None(named.clone()).into();
     for relay in Remote::list()? {
         match jobs_of(&relay).await.and_then(|jobs| Ok(named_job::id(&jobs, named)?)) {
             Ok(id) => return Ok(id),

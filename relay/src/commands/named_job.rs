@@ -8,6 +8,7 @@ use nodeglass_protocol::JobId;
 /// # Errors
 /// [`NotOneJob`].
 pub(super) fn id(jobs: &[Job], named: &JobSelector) -> Result<JobId, NotOneJob> {
+    named.of_one_cluster(jobs)?;
     match (named.one(jobs), named) {
         (Ok(job), _) => Ok(JobId(job.id)),
         (Err(NotOneJob::None(_)), JobSelector::Id(id)) => Ok(JobId(*id)),
@@ -18,16 +19,17 @@ pub(super) fn id(jobs: &[Job], named: &JobSelector) -> Result<JobId, NotOneJob> 
 /// All jobs that are named: of an array, the tasks that are in the list.
 ///
 /// # Errors
-/// [`NotOneJob::None`].
+/// [`NotOneJob`].
 pub(super) fn ids(jobs: &[Job], named: &[JobSelector]) -> Result<Vec<JobId>, NotOneJob> {
     let mut ids = Vec::new();
     for selector in named {
+        selector.of_one_cluster(jobs)?;
         let selected = selector.select(jobs);
         match selector {
             _ if !selected.is_empty() => ids.extend(selected.into_iter().map(|job| JobId(job.id))),
             // The relay says what it thinks of a job that it does not list.
             JobSelector::Id(id) => ids.push(JobId(*id)),
-            _ => return Err(NotOneJob::None(*selector)),
+            _ => return Err(NotOneJob::None(selector.clone())),
         }
     }
     Ok(ids)

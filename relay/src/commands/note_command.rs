@@ -50,7 +50,9 @@ pub async fn note(args: NoteArgs) -> anyhow::Result<String> {
         }
         None => {
             let job = match named {
-                Some(named) => Some(named_job::id(&relay.jobs_with(&[*named]).await?, named)?),
+                Some(named) => {
+                    Some(named_job::id(&relay.jobs_with(std::slice::from_ref(named)).await?, named)?)
+                }
                 None => None,
             };
             let new = NewNote { job, node: args.node, at_ms, text, source: NoteSource::Command };

@@ -109,3 +109,39 @@ async fn only_the_named_clusters_are_viewed() -> Result<()> {
     client.until(&topic, "a live node", is_live).await?;
     Ok(())
 }
+
+/// What a command of a relay prints, whether it succeeds or not.
+fn prints(relay: &TestRelay, args: &[&str]) -> Result<(bool, String)> {
+    let output = TestRelay::command(relay.home())?.args(args).output()?;
+    let text = [output.stdout, output.stderr].concat();
+    Ok((output.status.success(), String::from_utf8(text)?))
+}
+
+#[tokio::test]
+async fn commands_take_the_cluster_of_a_job_and_ask_for_it_where_two_have_one() -> Result<()> {
+    let Some(clusters) = TwoClusters::start(&[])? else { return Ok(()) };
+    let relay = &clusters.viewer;
+    let mut client = Client::connect(relay.link(), Form::Json).await?;
+    client.subscribe(&[Topic::Overview]).await?;
+    both(&mut client).await?;
+    for (cluster, other) in [("alpha", "beta"), ("beta", "alpha")] {
+        let named = format!("101.{cluster}");
+        let (is_found, text) = prints(relay, &["jobs", "--job", &named, "--json"])?;
+        let (own, others) = (format!("{cluster} 101"), format!("{other} 101"));
+        ensure!(is_found && text.contains(&own) && !text.contains(&others), "{named}: {text}");
+        let (_, text) = prints(relay, &["wait", &named, "--until", "start"])?;
+        ensure!(text.contains(&format!("job {named}: RUNNING")), "{named}: {text}");
+    }
+    let choices = "several clusters have a job 101; choose 101.alpha or 101.beta";
+    for args in
+        [&["jobs", "--job", "101"][..], &["wait", "101"], &["list", "--job", "101"], &["report", "101"]]
+    {
+        let (is_found, text) = prints(relay, args)?;
+        ensure!(!is_found && text.contains(choices), "{args:?}: {text}");
+    }
+    let (is_found, text) = prints(relay, &["list", "--node", "n2"])?;
+    ensure!(!is_found && text.contains("choose n2.alpha or n2.beta"), "{text}");
+    let (is_found, text) = prints(relay, &["list", "--node", "n2.beta"])?;
+    ensure!(is_found, "{text}");
+    Ok(())
+}

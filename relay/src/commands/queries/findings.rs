@@ -56,7 +56,9 @@ fn listed(snapshot: &Snapshot, observed: Observed, args: &FindingsArgs) -> anyho
     };
     let found: Vec<&Finding> = snapshot.findings.iter().filter(is_selected).collect();
     // A finding may be of a job that is no longer in the list.
-    let is_unknown = found.is_empty().then(|| unknown(snapshot, args.node.as_ref(), args.job.as_ref(), None));
+    let is_ambiguous = args.job.as_ref().is_some_and(|job| job.of_one_cluster(&snapshot.jobs).is_err());
+    let is_unknown = (found.is_empty() || is_ambiguous)
+        .then(|| unknown(snapshot, args.node.as_ref(), args.job.as_ref(), None));
     if let Some(answer) = is_unknown.flatten() {
         return answer.into_json_list(args.json);
     }

@@ -173,15 +173,28 @@ fn unknown(
         snapshot.jobs.iter().any(|job| job.user == *user)
             || snapshot.processes.iter().any(|process| process.user.as_ref() == Some(user))
     };
+    let several = job.and_then(|job| job.of_one_cluster(&snapshot.jobs).err());
     let why = match (node, job, user) {
-        (Some(node), ..) if !has_node(node) => format!("no node {node} is watched"),
-        (_, Some(job), _) if !has_job(job) => NotOneJob::None(*job).to_string(),
+        _ if several.is_some() => several?.to_string(),
+        (Some(node), ..) if !has_node(node) => no_node(snapshot, node),
+        (_, Some(job), _) if !has_job(job) => NotOneJob::None(job.clone()).to_string(),
         (.., Some(user)) if !has_user(user) => {
             format!("{user} has no job in the list, and no process on a GPU")
         }
         _ => return None,
     };
     Some(Answer::not_met(why))
+}
+
+/// States that a node is not watched, with those of several clusters that have its name.
+fn no_node(snapshot: &Snapshot, node: &NodeName) -> String {
+    let prefix = format!("{node}.");
+    let longer: Vec<_> =
+        snapshot.nodes.iter().map(|known| &*known.name).filter(|name| name.starts_with(&prefix)).collect();
+    match &longer[..] {
+        [] => format!("no node {node} is watched"),
+        longer => format!("no node {node} is watched; choose {}", longer.join(" or ")),
+    }
 }
 
 /// A table with a header; `-` for empty cells. The first `texts` columns are aligned to the left, and so is the last.

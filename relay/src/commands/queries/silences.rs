@@ -46,6 +46,7 @@ pub async fn silence(args: SilenceArgs) -> anyhow::Result<Answer> {
 /// The job to silence: an array or a heterogeneous job by its own number. Only a silence that ends may be of a job
 /// that is no longer there.
 fn named_job(jobs: &[Job], named: &JobSelector, is_end: bool) -> Result<JobId, NotOneJob> {
+    named.of_one_cluster(jobs)?;
     match named {
         JobSelector::Id(id) if is_end || !named.select(jobs).is_empty() => Ok(JobId(*id)),
         _ => Ok(JobId(named.one(jobs)?.id)),

@@ -121,6 +121,9 @@ impl Watched {
         if self.is_unknown(snapshot, args) {
             return Some(Answer::not_met(format!("there is no job {} in the list", args.job)));
         }
+        if let Err(several) = args.job.of_one_cluster(&snapshot.jobs) {
+            return Some(Answer::not_met(several.to_string()));
+        }
         let listed: BTreeSet<u32> = jobs.iter().map(|job| job.id).collect();
         let gone: Vec<String> = self
             .waiting

@@ -82,7 +82,9 @@ pub(super) async fn id(
     let find = async |charge: &mut Charge| -> Result<Option<JobId>, Problem> {
         match named.one(&everything(web, viewer.clone(), charge).await?.jobs) {
             Ok(job) => Ok(Some(job.id)),
-            Err(error @ NotOneJob::Several { .. }) => Err(Problem::bad_request(error.to_string())),
+            Err(error @ (NotOneJob::Several { .. } | NotOneJob::Clusters { .. })) => {
+                Err(Problem::bad_request(error.to_string()))
+            }
             Err(NotOneJob::None(_)) if viewer.is_guest() => Ok(None),
             Err(NotOneJob::None(_)) => Ok(web.store.id_of(named.to_string()).await),
         }
@@ -90,7 +92,7 @@ pub(super) async fn id(
     if let Some(id) = find(charge).await? {
         return Ok(id);
     }
-    let unknown = || Problem::not_found(NotOneJob::None(*named).to_string());
+    let unknown = || Problem::not_found(NotOneJob::None(named.clone()).to_string());
     if viewer.is_guest() {
         return Err(unknown());
     }
