@@ -9,7 +9,11 @@ use std::process::{Command, Output};
 /// Notes its arguments, and answers as systemd does for a service that runs.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 echo "$*" >> "$HOME/calls"
-case "$2" in show) printf 'ActiveState=active\nSubState=running\nResult=success\nMainPID=4711\nExecMainStatus=0\n' ;; esac
+unit="$HOME/.config/systemd/user/nodeglass.service"
+[ -e "$unit" ] || unit=
+case "$2" in show)
+    printf 'ActiveState=active\nSubState=running\nResult=success\nMainPID=4711\nExecMainStatus=0\nFragmentPath=%s\n' "$unit" ;;
+esac
 "#;
 /// Has no bus, as in a shell of su.
 const NO_BUS: &str = "#!/bin/sh\necho 'Failed to connect to bus: No medium found' >&2\nexit 1\n";

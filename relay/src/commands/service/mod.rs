@@ -97,7 +97,7 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
 /// The state of the service.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct State {
-    /// The unit's file, if it is installed.
+    /// The unit's file, if one is installed: by `relay service install`, or by a package for everyone.
     unit: Option<PathBuf>,
     /// As systemd names it: `active`, `inactive`, `failed`, …
     active: String,
@@ -119,17 +119,19 @@ impl State {
     /// # Errors
     /// There is no systemd of the user.
     fn read() -> anyhow::Result<Self> {
-        let shown =
-            systemctl(&["show", UNIT, "--property=ActiveState,SubState,Result,MainPID,ExecMainStatus"])?;
-        let path = unit_path()?;
-        let unit = path.exists().then_some(path);
-        Ok(Self { unit, lingers: lingers(), ..Self::parse(&shown) })
+        let shown = systemctl(&[
+            "show",
+            UNIT,
+            "--property=ActiveState,SubState,Result,MainPID,ExecMainStatus,FragmentPath",
+        ])?;
+        Ok(Self { lingers: lingers(), ..Self::parse(&shown) })
     }
 
     fn parse(shown: &str) -> Self {
         let properties: BTreeMap<_, _> = shown.lines().filter_map(|line| line.split_once('=')).collect();
         let text = |name| properties.get(name).map(|value| (*value).to_owned()).unwrap_or_default();
         Self {
+            unit: Some(text("FragmentPath")).filter(|path| !path.is_empty()).map(PathBuf::from),
             active: text("ActiveState"),
             sub: text("SubState"),
             result: text("Result"),
@@ -231,13 +233,16 @@ mod tests {
 
     #[test]
     fn the_state_says_whether_it_runs_and_outlives_sessions() {
-        let shown = "ActiveState=active\nSubState=running\nResult=success\nMainPID=4711\nExecMainStatus=0\n";
+        let shown = "ActiveState=active\nSubState=running\nResult=success\nMainPID=4711\nExecMainStatus=0\n\
+                     FragmentPath=/usr/lib/systemd/user/nodeglass.service\n";
         let parsed = State::parse(shown);
         assert_eq!(
             (parsed.active.as_str(), parsed.pid, parsed.exit_status),
             ("active", Some(4_711), Some(0))
         );
-        assert_eq!(State::parse("MainPID=0\n").pid, None);
+        assert_eq!(parsed.unit, Some("/usr/lib/systemd/user/nodeglass.service".into()));
+        let none = State::parse("MainPID=0\nFragmentPath=\n");
+        assert_eq!((none.pid, none.unit), (None, None));
         assert!(state("active", Some(4_711), Some(false)).text().contains("loginctl enable-linger"));
         assert!(state("failed", None, Some(true)).text().contains("exit status 2"));
         assert!(state("inactive", None, None).text().contains("systemctl --user start"));
