@@ -63,7 +63,7 @@ pub enum NotOneJob {
     Clusters {
         /// The selector.
         selector: JobSelector,
-        /// What selects each of them.
+        /// Selectors of each of them.
         choices: String,
     },
     /// Several are.
@@ -188,7 +188,7 @@ impl JobSelector {
         Err(NotOneJob::Clusters { selector: self.clone(), choices: choices.join(" or ") })
     }
 
-    /// All tasks of an array instead of those that have not started, of which a list is no part of a path.
+    /// Returns a selector that fits into a path: all tasks of an array instead of the list of those that have not started.
     pub fn without_list(&self) -> Self {
         match self {
             Self::Rest { array } => Self::Id(*array),

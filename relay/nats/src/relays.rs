@@ -1,11 +1,13 @@
 //! The relays that announce themselves under the name of a cluster, and which of them are of another one; pure.
 
 use super::message::{Announcement, ClusterName, MAX_NODES, RelayId};
-use super::viewer::GONE;
 use nodeglass_protocol::Text;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tokio::time::Instant;
 
+/// A relay without an announcement for this long is gone.
+pub(crate) const GONE: Duration = Duration::from_secs(5);
 /// Maximum number of relays of a name; further ones are ignored.
 pub(crate) const MAX_RELAYS: usize = 256;
 

@@ -6,7 +6,7 @@ use super::message::{
     self, Announcement, END, Interest, LINK, MAX_NODES, MAX_READ, NodeRequest, Position, RELAY, RelayId, SEQ,
     Sampling,
 };
-use super::relays::Relays;
+use super::relays::{GONE, Relays};
 use async_nats::{HeaderMap, Message, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -24,8 +24,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 /// Time between two statements of interest.
 const INTEREST: Duration = Duration::from_secs(3);
-/// A relay without an announcement for this long is gone.
-pub(crate) const GONE: Duration = Duration::from_secs(5);
 /// Time limit for the answer to a request.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// Sampling until the session states what it wants.
