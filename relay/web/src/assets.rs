@@ -32,6 +32,9 @@ pub struct PageFile {
 const NO_PAGE: &str = include_str!("no_page.html");
 /// The file that serves every route of the page.
 const INDEX: &str = "index.html";
+/// The first page of the documents, which are part of release builds.
+const HELP: &str = "help/index.html";
+const NO_HELP: &str = "this relay was built without its documents; they are in docs/ of its sources\n";
 /// Maximum number of path segments in a route of the page.
 const MAX_DEPTH: usize = 6;
 /// For files whose name contains a hash of their content.
@@ -74,6 +77,10 @@ impl Assets {
         let html = index.map_or(NO_PAGE.into(), |file| String::from_utf8_lossy(file.plain));
         let html =
             with_meta(&with_meta(&html, "nodeglass-build", &build), "nodeglass-base", &format!("{base}/"));
+        let html = match page.iter().any(|file| file.path == HELP) {
+            true => with_meta(&html, "nodeglass-help", "yes"),
+            false => html,
+        };
         let keyless = with_meta(&html, "nodeglass-keyless", "yes");
         let [index, keyless] = [html, keyless]
             .map(|html| (0..=MAX_DEPTH).map(|depth| Asset::index(at_depth(depth, buster, &html))).collect());
@@ -98,6 +105,12 @@ impl Assets {
         let index = if is_keyless { &self.keyless } else { &self.index };
         let asset = match path.strip_prefix('/') {
             Some("" | INDEX) => index.first(),
+            Some("help" | "help/") if !self.files.contains_key(HELP) => {
+                return (StatusCode::NOT_FOUND, NO_HELP).into_response();
+            }
+            // Links of the documents are relative to their folder.
+            Some("help") => return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, "help/")]).into_response(),
+            Some("help/") => self.file(HELP),
             Some(route) if is_page_route(path) => index.get(route.matches('/').count()),
             Some(name) => self.file(name),
             None => None,
@@ -349,6 +362,18 @@ mod tests {
         ] {
             assert!(!is_page_route(path), "{path}");
         }
+    }
+
+    #[test]
+    fn a_relay_without_documents_says_where_they_are() {
+        let index = PageFile { path: INDEX, plain: b"<head></head>", brotli: None, gzip: None };
+        let assets = Assets::of(&[index], &BasePath::default(), &CacheBuster::random().unwrap());
+        for path in ["/help", "/help/"] {
+            let response = assets.respond(path, &HeaderMap::new(), false);
+            assert_eq!(response.status(), StatusCode::NOT_FOUND);
+            assert_eq!(response.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
+        }
+        assert!(!String::from_utf8_lossy(&assets.index[0].forms[0].1).contains("nodeglass-help"));
     }
 
     #[test]

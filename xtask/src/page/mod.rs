@@ -1,6 +1,7 @@
-//! Builds the page into `dist/`: optimised, pre-compressed, and without inline scripts.
+//! Builds the page into `dist/`: optimised, pre-compressed, without inline scripts, and with the documents below `help/`.
 
 mod index;
+mod site;
 
 use crate::scratch::Scratch;
 use crate::shell::{cargo, long_step, root, run, step, target};
@@ -35,6 +36,8 @@ const INPUTS: &[&str] = &[
     "xtask/pins/binaryen",
     ".cargo/config.toml",
 ];
+/// The documents, which are part of optimised pages only.
+const DOCUMENTS: &[&str] = &["docs"];
 /// WASM features that today's Rust emits by default and every browser since 2022 supports;
 /// `--all-features` would let the optimiser use what some browsers do not support yet.
 const WASM_FEATURES: &[&str] = &[
@@ -89,9 +92,13 @@ pub(crate) fn build(build: Build) -> Result<()> {
 /// The page appears when both are done: a relay that is compiled meanwhile embeds the previous one, or none.
 pub(crate) fn build_beside(build: Build, other: impl FnOnce() -> Result<()>) -> Result<()> {
     let (dist, stamp) = (root().join("dist"), target().join("page.stamp"));
-    let inputs = fingerprint(INPUTS)?;
+    let (inputs, documents) = (fingerprint(INPUTS)?, fingerprint(DOCUMENTS)?);
     let last = fs::read_to_string(&stamp).ok().filter(|_| dist.join("index.html").is_file());
-    let is = |build: Build| last.as_deref() == Some(&format!("{inputs} {build:?}"));
+    let stamp_of = |build: Build| match build {
+        Build::Quick => format!("{inputs} {build:?}"),
+        Build::Optimised | Build::Profiled => format!("{inputs} {documents} {build:?}"),
+    };
+    let is = |build: Build| last.as_deref() == Some(&stamp_of(build));
     if is(build) || (build == Build::Quick && is(Build::Optimised)) {
         return Ok(());
     }
@@ -103,7 +110,7 @@ pub(crate) fn build_beside(build: Build, other: impl FnOnce() -> Result<()>) -> 
     })?;
     bundle.commit(&dist)?;
     touch(&dist.join("index.html"))?;
-    fs::write(stamp, format!("{inputs} {build:?}")).context("note which sources the page is of")
+    fs::write(stamp, stamp_of(build)).context("note which sources the page is of")
 }
 
 /// Sets the modification time to now. Cargo compares the page's files with the time at which it last ran the relay's
@@ -174,6 +181,9 @@ fn assemble(bundle: &Path, build: Build, wasm_opt: Option<&Path>) -> Result<()> 
         })
     })?;
     fs::write(bundle.join("index.html"), html)?;
+    if build != Build::Quick {
+        site::write(&bundle.join("help"))?;
+    }
     for file in files(bundle)?.iter().filter(|file| has_extension(file, COMPRESSIBLE)) {
         compress(file, build.compression())?;
     }

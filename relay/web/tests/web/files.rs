@@ -92,6 +92,24 @@ async fn the_page_names_its_files_so_that_they_are_found_from_each_place_and_bel
 }
 
 #[tokio::test]
+async fn the_documents_are_served_without_a_key_and_with_the_security_headers() {
+    let relay = TestRelay::start().await;
+    for root in ["", BASE] {
+        let help = relay.request(&format!("GET {root}/help"), &[]).await;
+        assert_eq!((help.status, help.header("location")), (307, Some("help/")), "{root}");
+        let help = relay.request(&format!("GET {root}/help/"), &[]).await;
+        assert_eq!((help.status, help.body.as_str()), (200, "documents"), "{root}");
+        assert_eq!(help.header("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(help.header("cache-control"), Some("no-cache"));
+        let page = relay.request(&format!("GET {root}/"), &[]).await;
+        assert!(page.body.contains("<meta name=\"nodeglass-help\" content=\"yes\">"), "{}", page.body);
+        for header in ["content-security-policy", "x-content-type-options", "x-frame-options"] {
+            assert!(help.header(header).is_some_and(|value| page.header(header) == Some(value)), "{header}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn t03_after_a_link_was_opened_the_page_can_have_the_cache_cleared() {
     let relay = TestRelay::start().await;
     let reply = relay.request("GET /clear-cache", &[("Sec-Fetch-Site", "same-origin")]).await;
