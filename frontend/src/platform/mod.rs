@@ -98,6 +98,11 @@ pub fn is_keyless() -> bool {
     meta("nodeglass-keyless").is_some()
 }
 
+/// Returns whether the relay serves the documents.
+pub fn has_help() -> bool {
+    meta("nodeglass-help").is_some()
+}
+
 /// Returns the path that the relay is served under, without a trailing slash; empty at the root.
 pub fn base() -> String {
     let base = meta("nodeglass-base").unwrap_or_default();

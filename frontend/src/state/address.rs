@@ -125,7 +125,7 @@ impl Address {
             return;
         }
         let target = event.target().and_then(|target| target.dyn_into::<Element>().ok());
-        let link = target.and_then(|target| target.closest("a[href]").ok().flatten());
+        let link = target.and_then(|target| target.closest("a[href]:not([target])").ok().flatten());
         let Some(href) = link.and_then(|link| link.get_attribute("href")) else { return };
         if let Some(path) = path_below_base(&href, &self.base) {
             event.prevent_default();

@@ -1,6 +1,7 @@
 //! The help: every keyboard shortcut, gestures on touch screens, and the symbols of states.
 
 use crate::domain::keys::{FOCUS_BINDINGS, bindings, keycap};
+use crate::platform;
 use crate::state::page::Page;
 use crate::view::widgets::sheet::Sheet;
 use leptos::prelude::*;
@@ -33,6 +34,7 @@ pub fn Help() -> impl IntoView {
         open.get().then(|| {
             view! {
                 <Sheet class="ask help" label="Help" close=Arc::new(move || open.set(false))>
+                    {documents()}
                     {keys(is_owner)}
                     <div class="help__touch">
                         <h2>"Touch"</h2>
@@ -55,4 +57,10 @@ pub fn Help() -> impl IntoView {
             }.into_any()
         })
     }
+}
+
+/// The link to the documents, which release builds of the relay serve.
+fn documents() -> Option<impl IntoView> {
+    let address = platform::has_help().then(|| format!("{}/help/", platform::base()))?;
+    Some(view! { <p><a href=address target="_blank" rel="noopener">"Tutorials and documentation"</a></p> })
 }
