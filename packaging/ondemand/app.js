@@ -15,8 +15,8 @@ const path = require('path');
 const SETTINGS = '/etc/ood/config/apps/nodeglass/env';
 // Time within which the relay must listen.
 const START_MS = 20_000;
-// Characters of the relay's messages that are shown if it does not start.
-const LAST_WORDS = 4_000;
+// Characters of the relay's last messages that are shown if it does not start.
+const MESSAGE_LENGTH = 4_000;
 
 function settings() {
   let text = '';
@@ -28,6 +28,9 @@ function settings() {
   const lines = text.split('\n').map((line) => line.match(/^\s*([A-Za-z_][A-Za-z0-9_]*)=(.*?)\s*$/));
   return Object.fromEntries(lines.filter((match) => match !== null).map(([, name, value]) => [name, value]));
 }
+
+// Becomes the relay, which ends with this program, however that ends: then the pipe on descriptor 3 closes.
+const TOGETHER = '(read -r _ <&3; kill $$) >/dev/null 2>&1 & exec "$0" "$@" 3<&-';
 
 let relay = null;
 
@@ -46,23 +49,25 @@ function start() {
   const env = { ...process.env, ...settings() };
   const args = ['--new', '--bind', `owner:${socket}`, '--base-path', process.env.PASSENGER_BASE_URI || '/'];
   return new Promise((resolve, reject) => {
-    const child = spawn(env.RELAY_PROGRAM || 'nodeglass', args, { env, stdio: ['ignore', 'ignore', 'pipe'] });
+    const words = ['-c', TOGETHER, env.RELAY_PROGRAM || 'nodeglass', ...args];
+    const child = spawn('/bin/sh', words, { env, stdio: ['ignore', 'ignore', 'pipe', 'pipe'] });
     const end = () => {
       child.kill();
       fs.rmSync(folder, { recursive: true, force: true });
     };
-    let words = '';
+    let message = '';
     child.stderr.setEncoding('utf8').on('data', (text) => {
       process.stderr.write(text);
-      words = (words + text).slice(-LAST_WORDS);
+      message = (message + text).slice(-MESSAGE_LENGTH);
     });
     const gone = (why) => {
       relay = null;
       process.off('exit', end);
       end();
-      reject(new Error(`The relay ${why}.\n${words}`));
+      reject(new Error(`The relay ${why}.\n${message}`));
     };
     child.on('error', (error) => gone(`cannot be started: ${error.message}`));
+    child.on('exit', () => child.stdio[3].destroy());
     child.on('close', (code, signal) => gone(`ended with ${signal || `status ${code}`}`));
     process.on('exit', end);
     waitFor(socket, Date.now() + START_MS, () => resolve(socket), end);

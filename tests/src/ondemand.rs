@@ -4,6 +4,7 @@ use crate::nginx::{Nginx, Prefix};
 use crate::process::Process;
 use crate::skip;
 use anyhow::{Context, Result};
+use rustix::process::Signal;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -72,6 +73,14 @@ impl OnDemand {
     /// What Passenger and the app printed.
     pub fn log(&self) -> String {
         self.passenger.output().text()
+    }
+}
+
+impl Drop for OnDemand {
+    fn drop(&mut self) {
+        // It ends what it started, some of which are no descendants of it.
+        let _ = self.passenger.signal(Signal::TERM);
+        let _ = self.passenger.wait();
     }
 }
 

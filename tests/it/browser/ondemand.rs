@@ -1,15 +1,25 @@
 //! The app for Open OnDemand: a relay behind its authentication, without a port or a key.
 
 use anyhow::{Context, Result, ensure};
+use nodeglass_tests::TIMEOUT;
 use nodeglass_tests::browser::Browser;
 use nodeglass_tests::http;
 use nodeglass_tests::ondemand::OnDemand;
 use nodeglass_tests::relay::binary;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 #[tokio::test]
 async fn the_app_of_open_ondemand_opens_the_page_without_a_key() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
-    let settings = format!("RELAY_PROGRAM={}\nNODEGLASS_DEMO=true\n", binary("relay")?.display());
+    let folder = tempfile::tempdir()?;
+    let program = folder.path().join("relay");
+    let script = format!("#!/bin/sh\necho $$ > \"$0.pid\"\nexec '{}' \"$@\"\n", binary("relay")?.display());
+    fs::write(&program, script)?;
+    fs::set_permissions(&program, Permissions::from_mode(0o755))?;
+    let settings = format!("RELAY_PROGRAM={}\nNODEGLASS_DEMO=true\n", program.display());
     let Some(portal) = OnDemand::start(&settings)? else { return Ok(()) };
     browser.resize(1440, 900).await?;
     browser.open(&portal.url()).await?;
@@ -27,6 +37,17 @@ async fn the_app_of_open_ondemand_opens_the_page_without_a_key() -> Result<()> {
     let reply = |origin: String| http::get(&portal.authority(), path, &[("Origin", &origin)]);
     ensure!(reply(format!("http://{}", portal.authority()))?.status == 200);
     ensure!(reply("http://evil.example.org".to_owned())?.status == 403);
+
+    // The relay ends with the app.
+    let pid = fs::read_to_string(program.with_extension("pid"))?;
+    let process = Path::new("/proc").join(pid.trim()).join("exe");
+    ensure!(process.exists(), "the relay has ended");
+    drop(portal);
+    let start = Instant::now();
+    while process.exists() {
+        ensure!(start.elapsed() < TIMEOUT, "the relay runs without the app");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     Ok(())
 }
 
