@@ -153,8 +153,7 @@ pub fn count(number: usize, one: &str, many: &str) -> String {
 
 /// Counts GPUs and MIG instances, which are listed beside the GPUs that they are parts of: `3 GPUs, 2 instances`.
 pub fn gpu_count(gpus: usize, instances: usize) -> String {
-    let [gpus_text, instances_text] =
-        [count(gpus, "GPU", "GPUs"), count(instances, "instance", "instances")];
+    let [gpus_text, instances_text] = [count(gpus, "GPU", "GPUs"), count(instances, "instance", "instances")];
     match (gpus, instances) {
         (_, 0) => gpus_text,
         (0, _) => instances_text,
