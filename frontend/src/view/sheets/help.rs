@@ -62,5 +62,7 @@ pub fn Help() -> impl IntoView {
 /// The link to the documents, which release builds of the relay serve.
 fn documents() -> Option<impl IntoView> {
     let address = platform::has_help().then(|| format!("{}/help/", platform::base()))?;
-    Some(view! { <p><a href=address target="_blank" rel="noopener">"Tutorials and documentation"</a></p> })
+    Some(
+        view! { <p class="help__documents"><a class="link" href=address target="_blank" rel="noopener">"Tutorials and documentation"</a></p> },
+    )
 }
