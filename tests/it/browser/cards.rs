@@ -299,6 +299,8 @@ async fn each_mig_instance_is_shown_with_its_share() -> Result<()> {
 async fn graphs_of_an_instance_without_a_utilisation_show_its_memory() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
+    browser.open(&relay.link().url).await?;
+    browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
     browser.open(&relay.link().path("/job/48501")).await?;
     let metric = "document.querySelector('.heat-map select')";
     browser.until("memory by default", &format!("{metric}?.value === 'memory_gib'")).await?;
