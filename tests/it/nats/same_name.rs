@@ -67,6 +67,8 @@ async fn the_second_cluster_of_a_name_is_neither_shared_nor_mixed_with_the_first
     let viewer = TestRelay::start(&["--view-only", "--nats", &server.url()])?;
     let mut on_viewer = overview(&viewer).await?;
     shows(&mut on_viewer, "the jobs of the first", &FIRST_JOBS).await?;
+    // It has the name before it has a node.
+    runs(&viewer, 102).await?;
 
     let second = publishing(&server, SECOND, &[])?;
     wait_for_text(&second, GIVEN_UP)?;
