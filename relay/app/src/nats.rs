@@ -50,6 +50,10 @@ pub(super) async fn report_conflict(
     terminal: Terminal,
     events: mpsc::Sender<Event>,
 ) {
+    // It may have been found before this receiver was created.
+    if conflict.borrow().is_some() {
+        conflict.mark_changed();
+    }
     while conflict.changed().await.is_ok() {
         let now = conflict.borrow_and_update().clone();
         match &now {

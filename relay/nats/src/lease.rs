@@ -322,7 +322,8 @@ impl Leases {
     fn conflict_with(&self, rival: &Text) -> Option<Text> {
         let (own, cluster) = (self.controller.as_ref()?, &self.cluster);
         Some(Text::new(format!(
-            "another cluster, with the controller {rival}, has the name {cluster} on NATS: this relay, for the controller {own}, shares              nothing; give it another name (--nats-cluster) or a NATS account of its own"
+            "another cluster, with the controller {rival}, has the name {cluster} on NATS: this relay, for the controller {own}, shares \
+             nothing; give it another name (--nats-cluster) or a NATS account of its own"
         )))
     }
 
