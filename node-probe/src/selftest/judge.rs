@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Value of a reading by the probe or a reference, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Seen {
+pub enum Observed {
     /// A number; 1 and 0 for what is so or not.
     Number(f64),
     /// A text in lower case.
@@ -14,7 +14,7 @@ pub enum Seen {
     Absent(String),
 }
 
-impl Seen {
+impl Observed {
     fn number(&self) -> Option<f64> {
         if let Self::Number(number) = self { Some(*number) } else { None }
     }
@@ -24,7 +24,7 @@ impl Seen {
     }
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for Observed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => write!(f, "{number}"),
@@ -38,11 +38,11 @@ impl fmt::Display for Seen {
 #[derive(Clone, Debug)]
 pub struct Round {
     /// The reference, before the probe.
-    pub before: Seen,
+    pub before: Observed,
     /// The probe.
-    pub probe: Seen,
+    pub probe: Observed,
     /// The reference, after the probe.
-    pub after: Seen,
+    pub after: Observed,
 }
 
 /// Differences that the nature of a reading explains.
@@ -88,8 +88,8 @@ pub fn judge(rounds: &[Round], tolerance: Tolerance) -> Verdict {
     };
     let (without, beyond) = (absent(rounds, true), absent(rounds, false));
     if without * 2 > rounds.len() {
-        let why = rounds.iter().map(|round| &round.probe).rfind(|seen| seen.is_absent());
-        return Verdict::Different(format!("the probe has {}", why.unwrap_or(&Seen::Absent("?".into()))));
+        let why = rounds.iter().map(|round| &round.probe).rfind(|observed| observed.is_absent());
+        return Verdict::Different(format!("the probe has {}", why.unwrap_or(&Observed::Absent("?".into()))));
     }
     if beyond * 2 > rounds.len() {
         return Verdict::Different(ONLY_PROBE.into());
@@ -200,9 +200,9 @@ mod tests {
     fn rounds(count: usize, reference: impl Fn(f64) -> f64, probe: impl Fn(f64) -> f64) -> Vec<Round> {
         let at = |time: usize| time as f64 / 2.0;
         let round = |round: usize| Round {
-            before: Seen::Number(reference(at(2 * round))),
-            probe: Seen::Number(probe(at(2 * round + 1))),
-            after: Seen::Number(reference(at(2 * round + 2))),
+            before: Observed::Number(reference(at(2 * round))),
+            probe: Observed::Number(probe(at(2 * round + 1))),
+            after: Observed::Number(reference(at(2 * round + 2))),
         };
         (0..count).map(round).collect()
     }
@@ -284,10 +284,12 @@ mod tests {
     fn a_value_that_one_side_lacks_is_different_unless_it_came_or_went() {
         let lacks = |probe: bool| {
             move |round: Round| match probe {
-                true => Round { probe: Seen::Absent("unsupported".into()), ..round },
-                false => {
-                    Round { before: Seen::Absent("n/a".into()), after: Seen::Absent("n/a".into()), ..round }
-                }
+                true => Round { probe: Observed::Absent("unsupported".into()), ..round },
+                false => Round {
+                    before: Observed::Absent("n/a".into()),
+                    after: Observed::Absent("n/a".into()),
+                    ..round
+                },
             }
         };
         let equal = || rounds(9, |_| 7.0, |_| 7.0).into_iter();
@@ -302,13 +304,13 @@ mod tests {
 
     #[test]
     fn another_text_is_different() {
-        let text = |text: &str| Seen::Text(text.into());
+        let text = |text: &str| Observed::Text(text.into());
         let round =
             |probe: &str, after: &str| Round { before: text("a"), probe: text(probe), after: text(after) };
         assert_eq!(judge(&[round("a", "a")], EXACT), Verdict::Equal);
         assert!(is_explained(&[round("a", "b")], EXACT));
         assert!(is_different(&[round("b", "a")], EXACT));
-        let number = Round { probe: Seen::Number(7.0), ..round("a", "a") };
+        let number = Round { probe: Observed::Number(7.0), ..round("a", "a") };
         assert!(is_different(&[number], EXACT));
     }
 }

@@ -1,7 +1,7 @@
 //! The load on one GPU: which GPU may be loaded, and the child process that loads it.
 
 use super::cuda::{CudaError, Kernel};
-use super::look::OnceReport;
+use super::snapshot::OnceReport;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::{
     io,

@@ -7,18 +7,18 @@
 mod cuda;
 mod judge;
 pub mod load;
-mod look;
 mod nvidia_ml_py;
 mod nvidia_smi;
 mod report;
+mod snapshot;
 
 use crate::{build, clock, process::stat};
-use judge::{Round, Seen, Verdict, judge};
+use judge::{Observed, Round, Verdict, judge};
 use load::{Load, Policy};
-use look::{Key, Look, OnceReport, tolerance};
 use nvidia_ml_py::NvidiaMlPy;
 use nvidia_smi::NvidiaSmi;
-use report::{Finding, Outcome};
+use report::{Comparison, Outcome};
+use snapshot::{Key, OnceReport, Snapshot, tolerance};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
@@ -188,12 +188,12 @@ impl Reference {
         }
     }
 
-    fn look(&mut self) -> io::Result<Look> {
-        let look = match self {
-            Self::Smi(smi) => smi.look(),
-            Self::Python(python) => python.look(),
+    fn snapshot(&mut self) -> io::Result<Snapshot> {
+        let snapshot = match self {
+            Self::Smi(smi) => smi.snapshot(),
+            Self::Python(python) => python.snapshot(),
         };
-        look.map_err(|error| io::Error::other(format!("{}: {error}", self.name())))
+        snapshot.map_err(|error| io::Error::other(format!("{}: {error}", self.name())))
     }
 
     fn step(&self, key: &Key) -> f64 {
@@ -282,41 +282,41 @@ impl Check {
         })
     }
 
-    fn look(&mut self) -> io::Result<Vec<Look>> {
+    fn snapshot(&mut self) -> io::Result<Vec<Snapshot>> {
         // It counts as a sign of life of a relay.
         if let Some(stdin) = &mut self.stream.stdin {
             let _ = writeln!(stdin, "\"ping\"");
         }
-        self.references.iter_mut().map(Reference::look).collect()
+        self.references.iter_mut().map(Reference::snapshot).collect()
     }
 
     /// Reads and judges all rounds of a phase; returns the reports.
     fn phase(&mut self, phase: &'static str) -> io::Result<Vec<OnceReport>> {
         eprintln!("node-probe: comparing {phase} …");
-        // The first look begins the windows of rates, which must last for 100 ms.
-        self.look()?;
+        // The first snapshot begins the windows of rates, which must last for 100 ms.
+        self.snapshot()?;
         thread::sleep(MAX_PAUSE);
         // The cost of starting is not that of reading.
-        if self.outcome.findings.is_empty() {
+        if self.outcome.comparisons.is_empty() {
             self.usage = Usage::begin(self.stream.id());
             self.python_usage = self.references.iter().find_map(|reference| match reference {
                 Reference::Python(python) => Some(Usage::begin(python.pid())),
                 Reference::Smi(_) => None,
             });
         }
-        let (start, mut looks, mut reports) = (Instant::now(), vec![self.look()?], Vec::new());
+        let (start, mut snapshots, mut reports) = (Instant::now(), vec![self.snapshot()?], Vec::new());
         for _ in 0..self.rounds {
             pause();
             reports.push(self.probe.once()?);
-            looks.push(self.look()?);
+            snapshots.push(self.snapshot()?);
             if start.elapsed() > PHASE {
                 break;
             }
         }
         for at in 0..self.references.len() {
-            let of: Vec<&Look> = looks.iter().map(|look| &look[at]).collect();
-            let findings = compare(&self.references[at], &of, &reports, phase, &self.labels);
-            self.outcome.findings.extend(findings);
+            let of: Vec<&Snapshot> = snapshots.iter().map(|snapshot| &snapshot[at]).collect();
+            let comparisons = compare(&self.references[at], &of, &reports, phase, &self.labels);
+            self.outcome.comparisons.extend(comparisons);
         }
         Ok(reports)
     }
@@ -337,11 +337,12 @@ impl Check {
         self.phase("under load")?;
         drop(load);
         let label = self.labels.get(&target.gpu).cloned().unwrap_or_default();
-        let is_util = |finding: &&Finding| {
-            finding.name == "util_pct" && finding.gpu == label && finding.phase == "under load"
+        let is_util = |comparison: &&Comparison| {
+            comparison.name == "util_pct" && comparison.gpu == label && comparison.phase == "under load"
         };
-        let rounds = self.outcome.findings.iter().filter(is_util).flat_map(|finding| &finding.rounds);
-        let is_loaded = |round: &Round| matches!(round.after, Seen::Number(util) if util >= LOADED);
+        let rounds =
+            self.outcome.comparisons.iter().filter(is_util).flat_map(|comparison| &comparison.rounds);
+        let is_loaded = |round: &Round| matches!(round.after, Observed::Number(util) if util >= LOADED);
         let note = if rounds.into_iter().any(is_loaded) {
             ""
         } else {
@@ -356,7 +357,7 @@ impl Check {
         for reference in &self.references {
             self.outcome.costs.push(match (reference, &self.python_usage) {
                 (Reference::Smi(smi), _) => format!(
-                    "nvidia-smi, each look: {:.1} ms CPU, {:.1} MiB",
+                    "nvidia-smi, each snapshot: {:.1} ms CPU, {:.1} MiB",
                     smi.cpu_per_look().as_secs_f64() * 1_000.0,
                     smi.rss_bytes as f64 / 1_048_576.0
                 ),
@@ -382,30 +383,31 @@ fn pause() {
 /// Judges all readings that a reference has, and those of the probe that it should have.
 fn compare(
     reference: &Reference,
-    looks: &[&Look],
+    snapshots: &[&Snapshot],
     reports: &[OnceReport],
     phase: &'static str,
     labels: &BTreeMap<String, String>,
-) -> Vec<Finding> {
-    let ours: Vec<Look> = reports.iter().map(OnceReport::look).collect();
-    let mut keys: BTreeSet<&Key> = looks.iter().flat_map(|look| look.keys()).collect();
-    for (look, report) in ours.iter().zip(reports) {
-        keys.extend(look.keys().filter(|key| reference.lists(key, report)));
+) -> Vec<Comparison> {
+    let ours: Vec<Snapshot> = reports.iter().map(OnceReport::snapshot).collect();
+    let mut keys: BTreeSet<&Key> = snapshots.iter().flat_map(|snapshot| snapshot.keys()).collect();
+    for (snapshot, report) in ours.iter().zip(reports) {
+        keys.extend(snapshot.keys().filter(|key| reference.lists(key, report)));
     }
     keys.retain(|key| !reports.iter().any(|report| reference.leaves_out(key, report)));
-    let value =
-        |look: &Look, key: &Key| look.get(key).cloned().unwrap_or_else(|| Seen::Absent("not listed".into()));
-    let finding = |key: &Key| {
+    let value = |snapshot: &Snapshot, key: &Key| {
+        snapshot.get(key).cloned().unwrap_or_else(|| Observed::Absent("not listed".into()))
+    };
+    let comparison = |key: &Key| {
         let rounds: Vec<Round> = ours
             .iter()
-            .zip(looks.windows(2))
+            .zip(snapshots.windows(2))
             .map(|(probe, around)| Round {
                 before: value(around[0], key),
                 probe: value(probe, key),
                 after: value(around[1], key),
             })
             .collect();
-        Finding {
+        Comparison {
             name: key.name.clone(),
             gpu: labels.get(&key.gpu).cloned().unwrap_or_else(|| "another".into()),
             pid: key.pid,
@@ -419,7 +421,7 @@ fn compare(
             rounds,
         }
     };
-    keys.into_iter().map(finding).collect()
+    keys.into_iter().map(comparison).collect()
 }
 
 /// For a GPU with the host's memory, of which NVML states nothing, the probe adds up its processes.

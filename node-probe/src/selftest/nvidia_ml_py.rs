@@ -1,7 +1,7 @@
 //! The reference nvidia-ml-py: NVIDIA's own bindings of NVML, in a Python process that runs a script of this program.
 
-use super::judge::Seen;
-use super::look::{self, Key, Look, OF_PROCESSES};
+use super::judge::Observed;
+use super::snapshot::{self, Key, OF_PROCESSES, Snapshot};
 use serde_json::Value;
 use std::{
     ffi::OsString,
@@ -55,22 +55,22 @@ impl NvidiaMlPy {
     ///
     /// # Errors
     /// If Python ended.
-    pub fn look(&mut self) -> io::Result<Look> {
+    pub fn snapshot(&mut self) -> io::Result<Snapshot> {
         let stdin = self.stdin.as_mut().ok_or_else(|| io::Error::other("no pipe"))?;
         writeln!(stdin)?;
         let answer = self.answer()?;
-        let mut look = Look::new();
+        let mut snapshot = Snapshot::new();
         for device in answer.as_array().into_iter().flatten() {
             let gpu = device["readings"]["uuid"].as_str().unwrap_or_default();
             let key = |pid, name: &str| Key { gpu: gpu.to_owned(), pid, name: name.to_owned() };
             let readings = device["readings"].as_object().into_iter().flatten();
-            look.extend(readings.map(|(name, value)| (key(None, name), seen(value))));
+            snapshot.extend(readings.map(|(name, value)| (key(None, name), observed(value))));
             for (pid, process) in device["processes"].as_object().into_iter().flatten() {
                 let pid = pid.parse().ok();
-                look.extend(OF_PROCESSES.map(|name| (key(pid, name), seen(&process[name]))));
+                snapshot.extend(OF_PROCESSES.map(|name| (key(pid, name), observed(&process[name]))));
             }
         }
-        Ok(look)
+        Ok(snapshot)
     }
 
     fn answer(&mut self) -> io::Result<Value> {
@@ -98,9 +98,9 @@ impl Drop for NvidiaMlPy {
 }
 
 /// A number of the script is rounded as the probe rounds.
-fn seen(value: &Value) -> Seen {
-    match look::seen(value) {
-        Seen::Number(number) => Seen::Number(number.round()),
+fn observed(value: &Value) -> Observed {
+    match snapshot::observed(value) {
+        Observed::Number(number) => Observed::Number(number.round()),
         seen => seen,
     }
 }

@@ -1,7 +1,7 @@
-//! The reference `nvidia-smi`, called once for each look.
+//! The reference `nvidia-smi`, called once for each snapshot.
 
-use super::judge::Seen;
-use super::look::{Key, Look, OnceReport};
+use super::judge::Observed;
+use super::snapshot::{Key, OnceReport, Snapshot};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::{
     collections::BTreeSet,
@@ -90,8 +90,8 @@ const FIELDS: &[(&str, &[&str], Form)] = &[
 pub struct NvidiaSmi {
     /// The queried fields.
     fields: Vec<(&'static str, &'static str, Form)>,
-    /// Number of looks, and the CPU time of all.
-    looks: u32,
+    /// Number of snapshots, and the CPU time of all.
+    snapshots: u32,
     cpu: Duration,
     /// Memory of the largest call, in bytes.
     pub rss_bytes: u64,
@@ -106,9 +106,9 @@ impl NvidiaSmi {
             Some((*name, *names.iter().find(|name| known.contains(**name))?, *form))
         };
         let fields: Vec<_> = FIELDS.iter().filter_map(field).collect();
-        let mut it = Self { fields, looks: 0, cpu: Duration::ZERO, rss_bytes: 0 };
+        let mut it = Self { fields, snapshots: 0, cpu: Duration::ZERO, rss_bytes: 0 };
         // The memory of the largest child so far, which is this program if it is the first one.
-        it.look().ok()?;
+        it.snapshot().ok()?;
         let largest = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| usage.max_rss());
         it.rss_bytes = u64::try_from(largest).unwrap_or(0) << 10;
         (!it.fields.is_empty()).then_some(it)
@@ -118,26 +118,26 @@ impl NvidiaSmi {
     ///
     /// # Errors
     /// If the program fails.
-    pub fn look(&mut self) -> io::Result<Look> {
+    pub fn snapshot(&mut self) -> io::Result<Snapshot> {
         let before = children_cpu();
         let names = self.fields.iter().map(|(_, field, _)| *field);
         let query = std::iter::once("uuid").chain(names).collect::<Vec<_>>().join(",");
         let gpus = output(&[&format!("--query-gpu={query}"), "--format=csv,noheader,nounits"])?;
         let processes = output(&[OF_PROCESSES, "--format=csv,noheader,nounits"])?;
-        self.looks += 1;
+        self.snapshots += 1;
         self.cpu += children_cpu().saturating_sub(before);
-        let mut look: Look = gpus.lines().flat_map(|line| self.gpu(line)).collect();
-        look.extend(processes.lines().filter_map(process));
-        Ok(look)
+        let mut snapshot: Snapshot = gpus.lines().flat_map(|line| self.gpu(line)).collect();
+        snapshot.extend(processes.lines().filter_map(process));
+        Ok(snapshot)
     }
 
-    fn gpu(&self, line: &str) -> Vec<(Key, Seen)> {
+    fn gpu(&self, line: &str) -> Vec<(Key, Observed)> {
         let mut cells = line.split(',').map(str::trim);
         let gpu = cells.next().unwrap_or_default();
         let key = |name: &str| Key { gpu: gpu.to_owned(), pid: None, name: name.to_owned() };
         let fields = self.fields.iter().zip(cells);
         let readings = fields.map(|((name, _, form), cell)| (key(name), value(cell, *form)));
-        std::iter::once((key("uuid"), Seen::Text(gpu.to_lowercase()))).chain(readings).collect()
+        std::iter::once((key("uuid"), Observed::Text(gpu.to_lowercase()))).chain(readings).collect()
     }
 
     /// Step of a reading in the unit of the probe.
@@ -163,9 +163,9 @@ impl NvidiaSmi {
         name == "uuid" || self.fields.iter().any(|(known, ..)| *known == name)
     }
 
-    /// Mean CPU time of a look.
+    /// Mean CPU time of a snapshot.
     pub fn cpu_per_look(&self) -> Duration {
-        self.cpu / self.looks.max(1)
+        self.cpu / self.snapshots.max(1)
     }
 }
 
@@ -189,7 +189,7 @@ fn output(arguments: &[&str]) -> io::Result<String> {
     }
 }
 
-fn process(line: &str) -> Option<(Key, Seen)> {
+fn process(line: &str) -> Option<(Key, Observed)> {
     let cells: Vec<&str> = line.split(',').map(str::trim).collect();
     let [gpu, pid, memory] = cells[..] else { return None };
     let key = Key { gpu: gpu.to_owned(), pid: Some(pid.parse().ok()?), name: "gpu_mem_bytes".into() };
@@ -197,12 +197,12 @@ fn process(line: &str) -> Option<(Key, Seen)> {
 }
 
 /// Parses a cell: `97`, `0x0000000000000004`, `P0`, `Enabled`, `[N/A]`.
-fn value(cell: &str, form: Form) -> Seen {
+fn value(cell: &str, form: Form) -> Observed {
     if cell.starts_with('[') || cell == "N/A" || cell.is_empty() {
-        return Seen::Absent(cell.to_lowercase());
+        return Observed::Absent(cell.to_lowercase());
     }
     let factor = match form {
-        Text => return Seen::Text(cell.to_lowercase().replace('_', " ")),
+        Text => return Observed::Text(cell.to_lowercase().replace('_', " ")),
         Exact => 1.0,
         Scaled(factor, _) => factor,
     };
@@ -213,8 +213,8 @@ fn value(cell: &str, form: Form) -> Seen {
         _ => cell.trim_start_matches('P').parse().ok(),
     };
     number.map_or_else(
-        || Seen::Text(cell.to_lowercase()),
-        |number: f64| Seen::Number((number * factor).round()),
+        || Observed::Text(cell.to_lowercase()),
+        |number: f64| Observed::Number((number * factor).round()),
     )
 }
 
@@ -225,18 +225,21 @@ mod tests {
     #[test]
     fn cells_have_the_unit_of_the_probe() {
         let number = |cell: &str, form| value(cell, form);
-        assert_eq!(number("301.52", POWER), Seen::Number(301_520.0));
-        assert_eq!(number("2048", MEMORY), Seen::Number(2_048.0 * MIB));
-        assert_eq!(number("0x0000000000000004", Exact), Seen::Number(4.0));
-        assert_eq!([number("P8", Exact), number("Enabled", Exact)], [Seen::Number(8.0), Seen::Number(1.0)]);
-        assert_eq!(number("Exclusive_Process", Text), Seen::Text("exclusive process".into()));
-        assert_eq!(number("[Not Supported]", Exact), Seen::Absent("[not supported]".into()));
+        assert_eq!(number("301.52", POWER), Observed::Number(301_520.0));
+        assert_eq!(number("2048", MEMORY), Observed::Number(2_048.0 * MIB));
+        assert_eq!(number("0x0000000000000004", Exact), Observed::Number(4.0));
+        assert_eq!(
+            [number("P8", Exact), number("Enabled", Exact)],
+            [Observed::Number(8.0), Observed::Number(1.0)]
+        );
+        assert_eq!(number("Exclusive_Process", Text), Observed::Text("exclusive process".into()));
+        assert_eq!(number("[Not Supported]", Exact), Observed::Absent("[not supported]".into()));
     }
 
     #[test]
     fn a_process_is_listed_with_its_gpu_and_memory() {
         let (key, seen) = process("GPU-a, 4711, 512").unwrap();
-        assert_eq!((key.gpu.as_str(), key.pid, seen), ("GPU-a", Some(4_711), Seen::Number(512.0 * MIB)));
+        assert_eq!((key.gpu.as_str(), key.pid, seen), ("GPU-a", Some(4_711), Observed::Number(512.0 * MIB)));
         assert!(process("No running processes found").is_none());
     }
 }

@@ -1,11 +1,11 @@
 //! The result of a check as text: a table for the terminal, and the whole report for an issue.
 
-use super::judge::{Round, Seen, Verdict};
+use super::judge::{Observed, Round, Verdict};
 use std::{collections::BTreeMap, fmt::Write as _};
 
 /// A reading that was compared with one reference in one phase.
 #[derive(Clone, Debug)]
-pub struct Finding {
+pub struct Comparison {
     /// Name of the reading.
     pub name: String,
     /// Label of the GPU: `GPU 0`.
@@ -30,7 +30,7 @@ pub struct Outcome {
     /// CPU and memory of each program.
     pub costs: Vec<String>,
     /// All comparisons.
-    pub findings: Vec<Finding>,
+    pub comparisons: Vec<Comparison>,
 }
 
 /// Readings whose values identify a machine, which a report for an issue leaves out.
@@ -39,10 +39,11 @@ const PRIVATE: [&str; 3] = ["uuid", "serial", "pci"];
 const WIDTH: usize = 26;
 
 impl Outcome {
-    /// Number of findings that are equal, explained and different.
+    /// Number of comparisons that are equal, explained and different.
     pub fn counts(&self) -> [usize; 3] {
-        let is =
-            |wanted: usize| self.findings.iter().filter(|finding| rank(&finding.verdict) == wanted).count();
+        let is = |wanted: usize| {
+            self.comparisons.iter().filter(|comparison| rank(&comparison.verdict) == wanted).count()
+        };
         [is(0), is(1), is(2)]
     }
 
@@ -53,12 +54,12 @@ impl Outcome {
 
     /// The table: one row for each reading and reference, with the worst of all GPUs and phases.
     pub fn table(&self) -> String {
-        let mut worst = BTreeMap::<(&str, bool, &str), &Finding>::new();
-        for finding in &self.findings {
-            let row = (finding.name.as_str(), finding.pid.is_some(), finding.reference);
-            let entry = worst.entry(row).or_insert(finding);
-            if finding.weight() >= entry.weight() {
-                *entry = finding;
+        let mut worst = BTreeMap::<(&str, bool, &str), &Comparison>::new();
+        for comparison in &self.comparisons {
+            let row = (comparison.name.as_str(), comparison.pid.is_some(), comparison.reference);
+            let entry = worst.entry(row).or_insert(comparison);
+            if comparison.weight() >= entry.weight() {
+                *entry = comparison;
             }
         }
         self.text(worst.into_values())
@@ -66,12 +67,12 @@ impl Outcome {
 
     /// The report: everything.
     pub fn report(&self) -> String {
-        let mut findings: Vec<&Finding> = self.findings.iter().collect();
-        findings.sort_by_key(|finding| std::cmp::Reverse(rank(&finding.verdict)));
-        self.text(findings.into_iter())
+        let mut comparisons: Vec<&Comparison> = self.comparisons.iter().collect();
+        comparisons.sort_by_key(|comparison| std::cmp::Reverse(rank(&comparison.verdict)));
+        self.text(comparisons.into_iter())
     }
 
-    fn text<'a>(&self, findings: impl Iterator<Item = &'a Finding>) -> String {
+    fn text<'a>(&self, comparisons: impl Iterator<Item = &'a Comparison>) -> String {
         let mut text = String::new();
         for line in &self.head {
             let _ = writeln!(text, "{line}");
@@ -81,24 +82,24 @@ impl Outcome {
             "\n{:<10} {:<22} {:<13} {:<7} {:<11} {:<WIDTH$} {:<WIDTH$} why",
             "result", "reading", "reference", "GPU", "phase", "node-probe", "reference's"
         );
-        for finding in findings {
-            let (result, why) = match &finding.verdict {
+        for comparison in comparisons {
+            let (result, why) = match &comparison.verdict {
                 Verdict::Equal => ("equal", ""),
                 Verdict::Explained(why) => ("explained", why.as_str()),
                 Verdict::Different(why) => ("DIFFERENT", why.as_str()),
             };
             let [probe, reference] =
-                [finding.value(|round| &round.probe), finding.value(|round| &round.after)];
-            let name = match finding.pid {
-                Some(pid) => format!("{} of {pid}", finding.name),
-                None => finding.name.clone(),
+                [comparison.value(|round| &round.probe), comparison.value(|round| &round.after)];
+            let name = match comparison.pid {
+                Some(pid) => format!("{} of {pid}", comparison.name),
+                None => comparison.name.clone(),
             };
             let row = format!(
                 "{result:<10} {name:<22} {:<13} {:<7} {:<11} {probe:<WIDTH$} {reference:<WIDTH$} {}",
-                finding.reference,
-                finding.gpu,
-                finding.phase,
-                if finding.is_private() { "" } else { why }
+                comparison.reference,
+                comparison.gpu,
+                comparison.phase,
+                if comparison.is_private() { "" } else { why }
             );
             let _ = writeln!(text, "{}", row.trim_end());
         }
@@ -112,10 +113,10 @@ impl Outcome {
     }
 }
 
-impl Finding {
-    /// Of findings with the same verdict, one with a value says more, and the last: under load, values are not zero.
+impl Comparison {
+    /// Of comparisons with the same verdict, one with a value says more, and the last: under load, values are not zero.
     fn weight(&self) -> (usize, bool) {
-        let has_value = self.rounds.iter().any(|round| !matches!(round.probe, Seen::Absent(_)));
+        let has_value = self.rounds.iter().any(|round| !matches!(round.probe, Observed::Absent(_)));
         (rank(&self.verdict), has_value)
     }
 
@@ -124,10 +125,10 @@ impl Finding {
     }
 
     /// The last value of one side.
-    fn value(&self, side: impl Fn(&Round) -> &Seen) -> String {
+    fn value(&self, side: impl Fn(&Round) -> &Observed) -> String {
         let last = self.rounds.last().map(side);
         match last {
-            Some(Seen::Text(_)) if self.is_private() => "(left out)".into(),
+            Some(Observed::Text(_)) if self.is_private() => "(left out)".into(),
             Some(seen) => seen.to_string().chars().take(WIDTH).collect(),
             None => String::new(),
         }
@@ -146,20 +147,20 @@ fn rank(verdict: &Verdict) -> usize {
 mod tests {
     use super::*;
 
-    fn finding(name: &str, phase: &'static str, value: Seen, verdict: Verdict) -> Finding {
+    fn comparison(name: &str, phase: &'static str, value: Observed, verdict: Verdict) -> Comparison {
         let round = Round { before: value.clone(), probe: value.clone(), after: value };
         let (name, gpu) = (name.to_owned(), "GPU 0".to_owned());
-        Finding { name, gpu, pid: None, reference: "nvidia-smi", phase, rounds: vec![round], verdict }
+        Comparison { name, gpu, pid: None, reference: "nvidia-smi", phase, rounds: vec![round], verdict }
     }
 
     #[test]
     fn the_table_has_the_worst_and_the_report_everything_but_identities() {
-        let serial = || Seen::Text("1650000000001".into());
+        let serial = || Observed::Text("1650000000001".into());
         let outcome = Outcome {
-            findings: vec![
-                finding("temp_c", "at rest", Seen::Number(31.0), Verdict::Different("off".into())),
-                finding("temp_c", "under load", Seen::Number(60.0), Verdict::Equal),
-                finding("serial", "at rest", serial(), Verdict::Equal),
+            comparisons: vec![
+                comparison("temp_c", "at rest", Observed::Number(31.0), Verdict::Different("off".into())),
+                comparison("temp_c", "under load", Observed::Number(60.0), Verdict::Equal),
+                comparison("serial", "at rest", serial(), Verdict::Equal),
             ],
             ..Outcome::default()
         };

@@ -1,6 +1,6 @@
 //! Readings of all GPUs and processes at one time, and what their comparison has to consider.
 
-use super::judge::{Seen, Tolerance};
+use super::judge::{Observed, Tolerance};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct Key {
 }
 
 /// Readings at one time.
-pub type Look = BTreeMap<Key, Seen>;
+pub type Snapshot = BTreeMap<Key, Observed>;
 
 /// Name of the number of NVLinks that are up.
 const LINKS: &str = "nvlinks_up";
@@ -74,19 +74,19 @@ pub fn tolerance(key: &Key, step: f64) -> Tolerance {
 }
 
 /// Returns what a value of the probe's JSON states.
-pub fn seen(value: &Value) -> Seen {
+pub fn observed(value: &Value) -> Observed {
     match value {
-        Value::Bool(is_so) => Seen::Number(f64::from(u8::from(*is_so))),
+        Value::Bool(is_so) => Observed::Number(f64::from(u8::from(*is_so))),
         Value::Number(number) => {
-            number.as_f64().map_or_else(|| Seen::Absent("no number".into()), Seen::Number)
+            number.as_f64().map_or_else(|| Observed::Absent("no number".into()), Observed::Number)
         }
-        Value::String(word) if word == "unsupported" => Seen::Absent("unsupported".into()),
-        Value::String(text) => Seen::Text(text.to_lowercase()),
+        Value::String(word) if word == "unsupported" => Observed::Absent("unsupported".into()),
+        Value::String(text) => Observed::Text(text.to_lowercase()),
         Value::Object(failed) => {
             let why = failed.get("failed").and_then(Value::as_str);
-            Seen::Absent(why.map_or_else(|| "of another form".into(), |why| format!("failed: {why}")))
+            Observed::Absent(why.map_or_else(|| "of another form".into(), |why| format!("failed: {why}")))
         }
-        Value::Null | Value::Array(_) => Seen::Absent("not taken".into()),
+        Value::Null | Value::Array(_) => Observed::Absent("not taken".into()),
     }
 }
 
@@ -122,29 +122,27 @@ impl OnceReport {
     }
 
     /// Returns all readings that are compared.
-    pub fn look(&self) -> Look {
-        let mut look = Look::new();
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::new();
         for (at, facts) in self.gpus() {
             let gpu = facts["uuid"].as_str().unwrap_or_default().to_owned();
             let parts = [format!("/sample/gpus/{at}"), format!("/health/{at}")];
             let parts = parts.iter().filter_map(|part| self.0.pointer(part)?.as_object());
             let fields = [facts].into_iter().chain(parts).flatten();
             let compared = fields.filter(|(name, _)| NOT_COMPARED.iter().all(|(other, _)| other != name));
-            look.extend(
-                compared.map(|(name, value)| {
-                    (Key { gpu: gpu.clone(), pid: None, name: name.clone() }, seen(value))
-                }),
-            );
+            snapshot.extend(compared.map(|(name, value)| {
+                (Key { gpu: gpu.clone(), pid: None, name: name.clone() }, observed(value))
+            }));
             let up = self.list(&format!("/health/{at}/nvlinks")).filter(|link| link["up"] == true).count();
-            look.insert(Key { gpu, pid: None, name: LINKS.into() }, Seen::Number(up as f64));
+            snapshot.insert(Key { gpu, pid: None, name: LINKS.into() }, Observed::Number(up as f64));
         }
         for (gpu, pid, process) in self.processes() {
             for name in OF_PROCESSES {
                 let key = Key { gpu: gpu.to_owned(), pid: Some(pid), name: name.into() };
-                look.insert(key, seen(&process["now"][name]));
+                snapshot.insert(key, observed(&process["now"][name]));
             }
         }
-        look
+        snapshot
     }
 }
 
@@ -187,16 +185,17 @@ mod tests {
             "health": [{}, {"remap_pending": false, "nvlinks": [{"up": true}, {"up": false}]}],
             "processes": [{"facts": {"gpu": "GPU-1", "pid": 7}, "now": {"gpu_mem_bytes": {"failed": "no"}}}],
         }));
-        let look = report.look();
-        let get = |pid, name: &str| look.get(&Key { gpu: "GPU-1".into(), pid, name: name.into() }).cloned();
-        assert_eq!(get(None, "temp_c"), Some(Seen::Number(31.0)));
-        assert_eq!(get(None, "name"), Some(Seen::Text("h100".into())));
-        assert_eq!(get(None, "remap_pending"), Some(Seen::Number(0.0)));
-        assert_eq!(get(None, LINKS), Some(Seen::Number(1.0)));
-        assert_eq!(get(None, "fan_pct"), Some(Seen::Absent("unsupported".into())));
+        let snapshot = report.snapshot();
+        let get =
+            |pid, name: &str| snapshot.get(&Key { gpu: "GPU-1".into(), pid, name: name.into() }).cloned();
+        assert_eq!(get(None, "temp_c"), Some(Observed::Number(31.0)));
+        assert_eq!(get(None, "name"), Some(Observed::Text("h100".into())));
+        assert_eq!(get(None, "remap_pending"), Some(Observed::Number(0.0)));
+        assert_eq!(get(None, LINKS), Some(Observed::Number(1.0)));
+        assert_eq!(get(None, "fan_pct"), Some(Observed::Absent("unsupported".into())));
         assert_eq!(get(None, "fan_rpm"), None);
-        assert_eq!(get(Some(7), "gpu_mem_bytes"), Some(Seen::Absent("failed: no".into())));
-        assert!(look.keys().all(|key| key.gpu == "GPU-1"));
+        assert_eq!(get(Some(7), "gpu_mem_bytes"), Some(Observed::Absent("failed: no".into())));
+        assert!(snapshot.keys().all(|key| key.gpu == "GPU-1"));
         assert_eq!(report.labels()["GPU-1"], "GPU 0");
     }
 }
