@@ -4,7 +4,7 @@ use crate::cluster::activity::{Activity, activity};
 use crate::scenario::file::{Behaviour, FaultKind};
 use crate::scenario::rng::Rng;
 use crate::scenario::{NodeScript, Scenario};
-use nodeglass_protocol::probe::{HostSample, JobReadings, JobUsage};
+use nodeglass_protocol::probe::{HostSample, JobCgroupUsage, JobReadings};
 use nodeglass_protocol::{JobId, Reading};
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ pub(crate) fn cores(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<u8> {
 }
 
 /// The usage of each job on a node, by its cgroup.
-pub(crate) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage> {
+pub(crate) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobCgroupUsage> {
     let script = &scenario.nodes[node];
     let mut uses = BTreeMap::<JobId, Share>::new();
     for gres_index in 0..script.assignments.len() {
@@ -147,7 +147,7 @@ pub(crate) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage>
     let rng = scenario.rng.at(node as u64);
     let usage = |(job, share): (JobId, Share)| {
         let now = share.readings(script, rng.at(u64::from(job.0)), t_ms);
-        JobUsage { job, now }
+        JobCgroupUsage { job, now }
     };
     uses.into_iter().map(usage).collect()
 }

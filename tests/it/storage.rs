@@ -2,7 +2,7 @@
 //! nothing that was confirmed is lost.
 
 use anyhow::{Context, Result, ensure};
-use nodeglass_fleet::{Event, NodeEvent};
+use nodeglass_fleet::{Event, SessionEvent};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::note::{NewNote, NoteRequest, NoteSource};
@@ -156,7 +156,7 @@ fn expect_every_sample(recording: &Path) -> Result<()> {
     let mut reader = Reader::open(recording)?;
     let mut samples = Vec::new();
     while let Some((_, event)) = reader.next_event()? {
-        if let Event::Node(_, NodeEvent::Line(line)) = event
+        if let Event::Node(_, SessionEvent::Line(line)) = event
             && let ProbeLine::Sample(sample) = &*line
         {
             samples.push(sample.seq);

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use node_probe::output;
 use node_probe::ring::Ring;
 use node_probe::sampler::{ProcessUpdate, Sampler};
-use nodeglass_fleet::NodeEvent;
+use nodeglass_fleet::SessionEvent;
 use nodeglass_fleet::{Event, Fleet};
 use nodeglass_live::{Encoded, TopicFeed};
 use nodeglass_protocol::frame::Form;
@@ -239,5 +239,5 @@ impl Pipeline {
 }
 
 fn receive(fleet: &mut Fleet, name: &NodeName, line: ParsedLine, now_ms: u64) {
-    fleet.handle(Event::Node(name.clone(), NodeEvent::Line(Box::new(line))), now_ms);
+    fleet.handle(Event::Node(name.clone(), SessionEvent::Line(Box::new(line))), now_ms);
 }

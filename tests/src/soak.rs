@@ -2,7 +2,7 @@
 
 use crate::pipeline::Nodes;
 use anyhow::{Context, Result, ensure};
-use nodeglass_fleet::{Event, Fleet, NodeEvent};
+use nodeglass_fleet::{Event, Fleet, SessionEvent};
 use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus};
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
@@ -171,7 +171,7 @@ impl Soak {
     }
 
     fn send(&mut self, name: &NodeName, line: ParsedLine) {
-        self.fleet.handle(Event::Node(name.clone(), NodeEvent::Line(Box::new(line))), self.now_ms);
+        self.fleet.handle(Event::Node(name.clone(), SessionEvent::Line(Box::new(line))), self.now_ms);
     }
 
     /// Hands the fleet SLURM's list: on each group of nodes one job follows another, of 1 to 13 hours.

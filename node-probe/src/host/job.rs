@@ -4,7 +4,7 @@ use super::{
     cgroup::{CgroupFinder, JobCgroups, folders},
     file::{OpenFile, ReadError, reading},
 };
-use nodeglass_protocol::probe::{JobReadings, JobUsage};
+use nodeglass_protocol::probe::{JobCgroupUsage, JobReadings};
 use nodeglass_protocol::{JobId, Reading};
 use std::{
     collections::BTreeMap,
@@ -55,7 +55,7 @@ impl Jobs {
     }
 
     /// Reads all jobs, ordered by id.
-    pub fn read(&mut self, now_ns: u64) -> Vec<JobUsage> {
+    pub fn read(&mut self, now_ns: u64) -> Vec<JobCgroupUsage> {
         if self.found_ns.is_none_or(|at| now_ns.saturating_sub(at) >= FOUND_AGAIN_NS) {
             self.find();
             self.found_ns = Some(now_ns);
@@ -63,7 +63,7 @@ impl Jobs {
         let buffer = &mut self.buffer;
         // The folder of an ended job disappears before the next discovery.
         self.jobs.retain(|_, job| job.read(now_ns, buffer));
-        self.jobs.iter().map(|(job, known)| JobUsage { job: *job, now: known.now.clone() }).collect()
+        self.jobs.iter().map(|(job, known)| JobCgroupUsage { job: *job, now: known.now.clone() }).collect()
     }
 
     fn find(&mut self) {
@@ -302,7 +302,7 @@ mod tests {
             shmem_bytes: Reading::Value(300),
             oom_kills: Reading::Value(1),
         };
-        assert_eq!(jobs.read(3 * SECOND), [JobUsage { job: JobId(7), now: expected }]);
+        assert_eq!(jobs.read(3 * SECOND), [JobCgroupUsage { job: JobId(7), now: expected }]);
         write(&job, &[("cpu.max", "250000 100000\n"), ("memory.max", "max\n")]);
         let now = &jobs.read(9 * SECOND)[0].now;
         assert_eq!((&now.cpu_limit_pct, &now.mem_limit_bytes), (&Reading::Value(250), &Reading::Unsupported));
@@ -339,7 +339,7 @@ mod tests {
             shmem_bytes: Reading::Value(40),
             oom_kills: Reading::Value(3),
         };
-        assert_eq!(jobs.read(3 * SECOND), [JobUsage { job: JobId(4), now: expected }]);
+        assert_eq!(jobs.read(3 * SECOND), [JobCgroupUsage { job: JobId(4), now: expected }]);
         fs::remove_dir_all(root.path().join("memory").join(place).join("step_0")).unwrap();
         assert_eq!(jobs.read(9 * SECOND)[0].now.oom_kills, Reading::Value(3));
     }

@@ -21,7 +21,7 @@ use file::{OpenFile, ReadError, reading};
 use infiniband::{Ports, Traffic};
 use job::Jobs;
 use memory::Memory;
-use nodeglass_protocol::probe::{HostSample, JobUsage};
+use nodeglass_protocol::probe::{HostSample, JobCgroupUsage};
 use nodeglass_protocol::{Reading, Text};
 use space::{Mounts, Space};
 use std::{
@@ -58,7 +58,7 @@ pub struct HostReadings {
     /// Utilization of each CPU in %, if known.
     pub cores: Vec<u8>,
     /// Resource usage of each job.
-    pub jobs: Vec<JobUsage>,
+    pub jobs: Vec<JobCgroupUsage>,
 }
 
 /// Reader of host metrics.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Resource usage of a job on a node, from its cgroup (version 1 or 2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct JobUsage {
+pub struct JobCgroupUsage {
     /// The job.
     pub job: JobId,
     /// Its current usage.

@@ -7,7 +7,7 @@
 
 use super::line::{ProbeLine, ProcessListReadings, ProcessSample, Sample};
 use crate::field::{Field, ReadingSet, Row};
-use crate::host::{JobReadings, JobUsage};
+use crate::host::{JobCgroupUsage, JobReadings};
 use crate::{Cell, GpuField, HostField, JobField, JobId, ProcessField, Text};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -138,7 +138,7 @@ pub type ParsedLine = ProbeLine<SampleDelta, ProcessReadingsDelta>;
 impl From<&Sample> for SampleDelta {
     fn from(sample: &Sample) -> Self {
         let job_delta =
-            |usage: &JobUsage| JobUsageDelta { job: usage.job, now: RowsDelta::full([&usage.now]) };
+            |usage: &JobCgroupUsage| JobUsageDelta { job: usage.job, now: RowsDelta::full([&usage.now]) };
         Self {
             seq: sample.seq,
             mono_ns: sample.mono_ns,
@@ -272,8 +272,8 @@ impl<R: ReadingSet> Serialize for RowDiff<'_, R> {
 
 /// Diffs jobs by id; a new job is diffed against empty readings.
 struct JobUsageDiff<'a> {
-    now: &'a [JobUsage],
-    before: &'a [JobUsage],
+    now: &'a [JobCgroupUsage],
+    before: &'a [JobCgroupUsage],
 }
 
 impl Serialize for JobUsageDiff<'_> {
@@ -483,7 +483,7 @@ mod tests {
         ) -> Sample {
             let mut sample = Sample { gpus, cores, ..Sample::default() };
             sample.host.readings_mut().zip(host).for_each(|(to, from)| *to = from);
-            let usage = |(id, cpu_pct)| JobUsage { job: JobId(id), now: JobReadings { cpu_pct, ..Default::default() } };
+            let usage = |(id, cpu_pct)| JobCgroupUsage { job: JobId(id), now: JobReadings { cpu_pct, ..Default::default() } };
             sample.jobs = jobs.into_iter().map(usage).collect();
             sample
         }

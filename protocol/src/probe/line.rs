@@ -3,7 +3,7 @@
 use crate::confinement::Confinement;
 use crate::field::catalogue::GpuSample;
 use crate::gpu::{GpuFacts, GpuHealth, GpuPath};
-use crate::host::{HostSample, JobUsage};
+use crate::host::{HostSample, JobCgroupUsage};
 use crate::job_devices::JobDevices;
 use crate::process::{ProcessFacts, ProcessGap, ProcessReadings};
 use crate::request::Response;
@@ -154,7 +154,7 @@ pub struct Sample {
     pub cores: Vec<u8>,
     /// Resource usage of each job on this node, ordered by job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub jobs: Vec<JobUsage>,
+    pub jobs: Vec<JobCgroupUsage>,
 }
 
 /// Slowly changing state of every GPU.

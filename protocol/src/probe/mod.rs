@@ -10,7 +10,7 @@ mod line;
 pub use crate::confinement::{Confinement, Visible};
 pub use crate::field::catalogue::GpuSample;
 pub use crate::gpu::{GpuFacts, GpuHealth, GpuPath};
-pub use crate::host::{HostSample, JobReadings, JobUsage};
+pub use crate::host::{HostSample, JobCgroupUsage, JobReadings};
 pub use crate::job_devices::{JobDevices, MAX_JOB_DEVICES};
 pub use crate::process::{ProcessFacts, ProcessGap, ProcessKind, ProcessReadings};
 pub use crate::source::{SourceState, SourceStatus, SourceVersions};

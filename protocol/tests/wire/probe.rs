@@ -5,7 +5,7 @@ use crate::values::{facts, health, process_capture, process_facts, reference, so
 use nodeglass_protocol::capture::{Capture, CaptureRequest, ProcessCapture, StackReader};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::gpu::GpuPath;
-use nodeglass_protocol::host::{HostSample, JobReadings, JobUsage};
+use nodeglass_protocol::host::{HostSample, JobCgroupUsage, JobReadings};
 use nodeglass_protocol::probe::{
     Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, JobDevices,
     LinkRates, Piece, ProbeLine, ProbeResponse, ProbeUsage, ProcessGap, ProcessList, ProcessListReadings,
@@ -53,7 +53,7 @@ fn lines_of_the_probe() {
         }],
         host: HostSample { cpu_pct: Reading::Value(38), ..Default::default() },
         cores: vec![12, 100],
-        jobs: vec![JobUsage {
+        jobs: vec![JobCgroupUsage {
             job: JobId(17),
             now: JobReadings { cpu_pct: Reading::Value(790), ..Default::default() },
         }],

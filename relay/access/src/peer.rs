@@ -24,13 +24,13 @@ pub enum Peer {
         /// The address that the proxy states.
         ip: IpAddr,
         /// The user that the proxy authenticated, if it is configured to state it.
-        visitor: Visitor,
+        visitor: ProxiedUser,
     },
 }
 
 /// The user that a trusted proxy states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Visitor {
+pub enum ProxiedUser {
     /// Not stated.
     #[default]
     Unnamed,

@@ -1,6 +1,6 @@
 //! Trusted proxies, whose forwarded headers are used; forwarded headers of other peers are ignored.
 
-use super::peer::{Peer, Visitor};
+use super::peer::{Peer, ProxiedUser};
 use nodeglass_protocol::Text;
 use std::net::IpAddr;
 
@@ -47,13 +47,13 @@ impl Proxies {
     }
 
     /// The user that a value of this header denotes.
-    pub fn visitor(&self, user: Option<&str>) -> Visitor {
+    pub fn visitor(&self, user: Option<&str>) -> ProxiedUser {
         match (user, &self.user_header) {
             (Some(user), Some(UserHeader { owner: Some(owner), .. })) if user == owner.as_str() => {
-                Visitor::Owner
+                ProxiedUser::Owner
             }
-            (Some(_), Some(_)) => Visitor::Other,
-            _ => Visitor::Unnamed,
+            (Some(_), Some(_)) => ProxiedUser::Other,
+            _ => ProxiedUser::Unnamed,
         }
     }
 
@@ -77,7 +77,7 @@ mod tests {
         let (near, far): (IpAddr, IpAddr) = ("10.0.0.9".parse().unwrap(), "10.0.0.8".parse().unwrap());
         let proxies = Proxies::new(vec![Proxy::User(33), Proxy::Address(near)]);
         assert!(proxies.include(Peer::User(33)) && proxies.include(Peer::Remote(near)));
-        let behind = Peer::Behind { ip: near, visitor: Visitor::Owner };
+        let behind = Peer::Behind { ip: near, visitor: ProxiedUser::Owner };
         for peer in [Peer::User(34), Peer::Remote(far), Peer::Unknown, behind, Peer::owner()] {
             assert!(!proxies.include(peer), "{peer:?}");
             assert!(!Proxies::default().include(peer), "{peer:?}");
@@ -87,18 +87,18 @@ mod tests {
     #[test]
     fn t27_a_visitor_is_the_owner_only_by_the_exact_name_and_if_names_are_required() {
         let proxies = Proxies::new(vec![Proxy::User(33)]);
-        assert_eq!(proxies.visitor(Some("alice")), Visitor::Unnamed);
+        assert_eq!(proxies.visitor(Some("alice")), ProxiedUser::Unnamed);
         let naming = proxies.clone().naming_visitors("X-Forwarded-User".into(), Some("alice".into()));
         for (user, visitor) in [
-            (Some("alice"), Visitor::Owner),
-            (Some("Alice"), Visitor::Other),
-            (Some("alice@example.org"), Visitor::Other),
-            (Some("bob"), Visitor::Other),
-            (None, Visitor::Unnamed),
+            (Some("alice"), ProxiedUser::Owner),
+            (Some("Alice"), ProxiedUser::Other),
+            (Some("alice@example.org"), ProxiedUser::Other),
+            (Some("bob"), ProxiedUser::Other),
+            (None, ProxiedUser::Unnamed),
         ] {
             assert_eq!(naming.visitor(user), visitor, "{user:?}");
         }
         let ownerless = proxies.naming_visitors("X-Forwarded-User".into(), None);
-        assert_eq!(ownerless.visitor(Some("alice")), Visitor::Other);
+        assert_eq!(ownerless.visitor(Some("alice")), ProxiedUser::Other);
     }
 }

@@ -3,7 +3,7 @@
 //! The kernel identifies the peer ([`super::peer`]). Peers that it cannot identify are rejected unless the owner
 //! allowed them (`--trust-uid`).
 
-use super::peer::{Peer, Visitor};
+use super::peer::{Peer, ProxiedUser};
 
 /// A peer besides the owner that may present the owner's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +39,14 @@ impl Trust {
             Peer::Remote(_) => trusted(Trusted::Remote),
             // Other applications of the proxy's origin run in the same browser and may read the key, so
             // the proxy itself must state that it authenticated the owner.
-            Peer::Behind { visitor, .. } => visitor == Visitor::Owner,
+            Peer::Behind { visitor, .. } => visitor == ProxiedUser::Owner,
         }
     }
 
     /// Returns whether a link for one tab is accepted from `peer`. The owner created it, so a proxy need
     /// not identify its user, but must not name another.
     pub fn allows_tab_from(&self, peer: Peer) -> bool {
-        matches!(peer, Peer::Behind { visitor: Visitor::Unnamed, .. }) || self.allows_owner_from(peer)
+        matches!(peer, Peer::Behind { visitor: ProxiedUser::Unnamed, .. }) || self.allows_owner_from(peer)
     }
 }
 
@@ -62,9 +62,11 @@ mod tests {
     fn t27_behind_a_proxy_the_owners_key_needs_the_proxy_to_name_the_owner() {
         let trust = Trust::new(vec![Trusted::Unknown, Trusted::Remote]);
         let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        for (visitor, by_key, by_tab) in
-            [(Visitor::Owner, true, true), (Visitor::Unnamed, false, true), (Visitor::Other, false, false)]
-        {
+        for (visitor, by_key, by_tab) in [
+            (ProxiedUser::Owner, true, true),
+            (ProxiedUser::Unnamed, false, true),
+            (ProxiedUser::Other, false, false),
+        ] {
             let peer = Peer::Behind { ip, visitor };
             assert_eq!(trust.allows_owner_from(peer), by_key, "{visitor:?}");
             assert_eq!(trust.allows_tab_from(peer), by_tab, "{visitor:?}");

@@ -15,7 +15,7 @@ use nodeglass_protocol::live::Downtime;
 use nodeglass_recording::{Info, Recorder, RecordingState};
 use nodeglass_share::{Store, StoreError};
 use nodeglass_store::archive::{self, Archive, ArchiveError, EndedJob};
-use nodeglass_store::{AuditRecorder, JobStore, Origin, Place, Restored};
+use nodeglass_store::{AuditRecorder, JobStore, Location, Origin, Restored};
 use nodeglass_web::about::About;
 use std::sync::Arc;
 use std::thread;
@@ -184,7 +184,7 @@ pub(super) async fn report<T: Sync>(
 /// Starts the thread that stores jobs and notes. Those of a simulated cluster or a recording, which are not real, are
 /// kept in memory only.
 fn jobs(about: &About, is_stored: bool, events: mpsc::Sender<Event>) -> anyhow::Result<JobStore> {
-    let place = if is_stored { Place::StateDir } else { Place::Memory };
+    let place = if is_stored { Location::StateDir } else { Location::Memory };
     let cluster = about.cluster.as_ref().map(ToString::to_string).unwrap_or_default();
     let origin = Origin { cluster, host: about.host.to_string() };
     let problems = events.clone();

@@ -156,10 +156,10 @@ impl Watched {
     ) -> anyhow::Result<Arc<dyn Launcher>> {
         match self {
             Self::Demo(cluster) => Ok(Arc::new(cluster.launcher())),
-            Self::ThisMachine(_) => Site::ThisMachine.launcher(config, targets, jobs_by_node),
-            Self::Hosts(_) => Site::Hosts.launcher(config, targets, jobs_by_node),
+            Self::ThisMachine(_) => ProbeHosts::ThisMachine.launcher(config, targets, jobs_by_node),
+            Self::Hosts(_) => ProbeHosts::Hosts.launcher(config, targets, jobs_by_node),
             Self::Others(viewing, _) => Ok(viewing.launcher()),
-            Self::Jobs(..) | Self::Replay(..) => Site::Jobs.launcher(config, targets, jobs_by_node),
+            Self::Jobs(..) | Self::Replay(..) => ProbeHosts::Jobs.launcher(config, targets, jobs_by_node),
         }
     }
 
@@ -205,7 +205,7 @@ impl Watched {
 
 /// The machines on which probes are started, which decides what the setting `auto` tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Site {
+pub enum ProbeHosts {
     /// Nodes of the user's jobs, and listed machines.
     Jobs,
     /// Listed machines.
@@ -214,7 +214,7 @@ pub enum Site {
     ThisMachine,
 }
 
-impl Site {
+impl ProbeHosts {
     /// Creates the launcher that the settings choose.
     ///
     /// # Errors

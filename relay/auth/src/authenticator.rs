@@ -7,7 +7,7 @@ pub use super::attempts::{
 use super::tab_links::TabLinks;
 pub use super::tab_links::UNUSED_MS;
 use super::tokens::{OpenedToken, Tokens};
-use nodeglass_access::peer::{Peer, Visitor};
+use nodeglass_access::peer::{Peer, ProxiedUser};
 use nodeglass_access::trust::Trust;
 use nodeglass_access::{RandomError, user};
 use nodeglass_platform::clock::Clock;
@@ -174,7 +174,7 @@ impl Authenticator {
             Credential::Owner | Credential::Tab(..) => {
                 self.attempts().record_failure(origin, now_ms);
                 if let Peer::Behind { visitor, .. } = peer {
-                    return Err(CloseReason::NotByProxy { other_user: visitor != Visitor::Unnamed });
+                    return Err(CloseReason::NotByProxy { other_user: visitor != ProxiedUser::Unnamed });
                 }
                 let user = peer.uid().and_then(user::name_of);
                 tracing::warn!(

@@ -1,6 +1,6 @@
 //! Named tokens: read-only access for programs of one user, until they are revoked or expire.
 
-use nodeglass_access::peer::{Peer, Visitor};
+use nodeglass_access::peer::{Peer, ProxiedUser};
 use nodeglass_access::trust::Trust;
 use nodeglass_access::{RandomError, user};
 use nodeglass_platform::regular_file;
@@ -112,10 +112,10 @@ impl OpenedToken {
         let (Some(uid), owner) = (self.uid, Peer::owner()) else { return true };
         let is_owners = owner == Peer::User(uid);
         match peer {
-            Peer::Remote(_) | Peer::Behind { visitor: Visitor::Unnamed, .. } => true,
+            Peer::Remote(_) | Peer::Behind { visitor: ProxiedUser::Unnamed, .. } => true,
             _ if is_owners => trust.allows_owner_from(peer),
             Peer::User(_) => peer == Peer::User(uid) || peer == owner,
-            Peer::Behind { visitor, .. } => visitor == Visitor::Owner,
+            Peer::Behind { visitor, .. } => visitor == ProxiedUser::Owner,
             Peer::Unknown => false,
         }
     }

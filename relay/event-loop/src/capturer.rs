@@ -121,7 +121,7 @@ async fn of_node(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_nodes::Request;
+    use nodeglass_nodes::SupervisorRequest;
     use nodeglass_protocol::capture::{Capture, ProcessCapture};
     use nodeglass_protocol::request::ProcessRef;
 
@@ -145,7 +145,7 @@ mod tests {
         let (probes, mut requests) = Probes::new();
         tokio::spawn(async move {
             let mut held = Vec::new();
-            while let Some(Request::Probe(queued)) = requests.recv().await {
+            while let Some(SupervisorRequest::Probe(queued)) = requests.recv().await {
                 let (node, ProbeRequest::Capture(request)) = queued.parts() else { unreachable!() };
                 assert_eq!(request.job, JobId(17));
                 let ProcessRef { pid, started_ms } = request.processes[0];

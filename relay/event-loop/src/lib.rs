@@ -17,9 +17,9 @@ mod subscribers;
 use bytes::Bytes;
 use capturer::Capturer;
 use nodeglass_api::{ConnectionLosses, Losses, ProbeStatus, UnstoredRecords};
-use nodeglass_fleet::{Event, Fleet, NodeEvent};
+use nodeglass_fleet::{Event, Fleet, SessionEvent};
 use nodeglass_history::{RangeSource, RecentSource};
-use nodeglass_live::{Hub, JobUsage, OVERVIEW_INTERVAL_MS, Request, TopicFeed};
+use nodeglass_live::{Hub, HubRequest, OVERVIEW_INTERVAL_MS, TopicFeed, UsageInputs};
 use nodeglass_nodes::{FromNode, JobListVersion, Plan};
 use nodeglass_notify::Notifier;
 use nodeglass_platform::clock::Clock;
@@ -150,7 +150,7 @@ pub struct EventLoop {
     clock: Clock,
     options: Options,
     inputs: Inputs,
-    requests: mpsc::Receiver<Request>,
+    requests: mpsc::Receiver<HubRequest>,
     departures: mpsc::UnboundedReceiver<u64>,
     plan: watch::Sender<Plan>,
     groups: SampleGroups,
@@ -307,7 +307,7 @@ impl EventLoop {
                 self.apply(Event::JobProbe(node, job, event), at_ms);
                 continue;
             }
-            if let NodeEvent::Line(line) = &event
+            if let SessionEvent::Line(line) = &event
                 && let ProbeLine::Sample(sample) = &**line
                 && !sample.replay
             {
@@ -392,57 +392,57 @@ impl EventLoop {
         if let Some(own) = &mut self.own
             && matches!(
                 request,
-                Request::Everything { .. } | Request::Picture { .. } | Request::VisibleRange { .. }
+                HubRequest::Everything { .. } | HubRequest::Picture { .. } | HubRequest::VisibleRange { .. }
             )
         {
             own.last_used_ms = self.clock.now_ms();
         }
         match request {
-            Request::Join { form, viewer, mailbox, id } => self.join(form, viewer, mailbox, id),
-            Request::SetTopics { subscriber, topics, done } => {
+            HubRequest::Join { form, viewer, mailbox, id } => self.join(form, viewer, mailbox, id),
+            HubRequest::SetTopics { subscriber, topics, done } => {
                 _ = done.send(self.set_topics(subscriber, topics));
             }
-            Request::Resync { subscriber, topic, done } => _ = done.send(self.resync(subscriber, &topic)),
-            Request::CatchUp { subscriber } => self.lagging.push(subscriber),
-            Request::More { subscriber } => self.send_history(subscriber),
-            Request::Range { subscriber, query, reply } => {
+            HubRequest::Resync { subscriber, topic, done } => _ = done.send(self.resync(subscriber, &topic)),
+            HubRequest::CatchUp { subscriber } => self.lagging.push(subscriber),
+            HubRequest::More { subscriber } => self.send_history(subscriber),
+            HubRequest::Range { subscriber, query, reply } => {
                 let viewer = self.subscribers.get(&subscriber).map(|state| &state.viewer);
                 _ = reply.send(viewer.and_then(|viewer| self.range(viewer, &query)));
             }
-            Request::VisibleRange { viewer, query, reply } => _ = reply.send(self.range(&viewer, &query)),
-            Request::Everything { viewer, reply } => {
+            HubRequest::VisibleRange { viewer, query, reply } => _ = reply.send(self.range(&viewer, &query)),
+            HubRequest::Everything { viewer, reply } => {
                 let began = Instant::now();
                 let picture = self.everything(&viewer);
                 _ = reply.send((Box::new(picture), began.elapsed()));
             }
-            Request::Picture { topic, viewer, form, reply } => {
+            HubRequest::Picture { topic, viewer, form, reply } => {
                 _ = reply.send(self.picture((topic, viewer), form));
             }
-            Request::JobsOf { user, reply } => {
+            HubRequest::JobsOf { user, reply } => {
                 let jobs = self.fleet.jobs().iter().filter(|job| job.user == user);
                 _ = reply.send(jobs.cloned().collect());
             }
-            Request::Job { id, reply } => {
+            HubRequest::Job { id, reply } => {
                 _ = reply.send(self.fleet.jobs().iter().find(|job| job.id == id).cloned());
             }
-            Request::Usage { id, viewer, reply } => _ = reply.send(self.usage(id, &viewer)),
-            Request::ProbeUsages { reply } => _ = reply.send(ProbeStatus::all(&self.fleet)),
-            Request::Losses { reply } => _ = reply.send(self.losses()),
-            Request::OwnLoad { reply } => {
+            HubRequest::Usage { id, viewer, reply } => _ = reply.send(self.usage(id, &viewer)),
+            HubRequest::ProbeUsages { reply } => _ = reply.send(ProbeStatus::all(&self.fleet)),
+            HubRequest::Losses { reply } => _ = reply.send(self.losses()),
+            HubRequest::OwnLoad { reply } => {
                 let own = self.own.as_ref().map(|own| own.status(self.clock.now_ms()));
                 _ = reply.send(own.unwrap_or_default());
             }
-            Request::JobsHealth { reply } => _ = reply.send(self.fleet.status().jobs.clone()),
-            Request::Notes { job, viewer, reply } => _ = reply.send(viewer.all_notes(&self.fleet, job)),
-            Request::Note { request, stored, reply } => _ = reply.send(self.change_note(request, stored)),
-            Request::Unwatched { scope, reply } => _ = reply.send(scope::unwatched(&self.fleet, &scope)),
-            Request::HasEnded { scope, reply } => _ = reply.send(scope::has_ended(&self.fleet, &scope)),
-            Request::Replace { fleet, done } => {
+            HubRequest::JobsHealth { reply } => _ = reply.send(self.fleet.status().jobs.clone()),
+            HubRequest::Notes { job, viewer, reply } => _ = reply.send(viewer.all_notes(&self.fleet, job)),
+            HubRequest::Note { request, stored, reply } => _ = reply.send(self.change_note(request, stored)),
+            HubRequest::Unwatched { scope, reply } => _ = reply.send(scope::unwatched(&self.fleet, &scope)),
+            HubRequest::HasEnded { scope, reply } => _ = reply.send(scope::has_ended(&self.fleet, &scope)),
+            HubRequest::Replace { fleet, done } => {
                 self.replace_fleet(*fleet);
                 _ = done.send(());
             }
-            Request::Restoring => self.fleet.set_restoring(),
-            Request::Restored { history } => {
+            HubRequest::Restoring => self.fleet.set_restoring(),
+            HubRequest::Restored { history } => {
                 self.fleet.restore_history(history.map(|history| *history), self.clock.now_ms());
                 // Half of what both histories held is free now.
                 drop(tokio::task::spawn_blocking(memory::trim));
@@ -505,14 +505,14 @@ impl EventLoop {
     }
 
     /// Returns the visible usage of a job.
-    fn usage(&self, id: JobId, viewer: &Viewer) -> Option<JobUsage> {
+    fn usage(&self, id: JobId, viewer: &Viewer) -> Option<UsageInputs> {
         let running = self.fleet.job_record(id, self.clock.now_ms());
         let notes = viewer.all_notes(&self.fleet, Some(id));
         if !viewer.is_guest() {
-            return Some(JobUsage { running, visible: None, notes });
+            return Some(UsageInputs { running, visible: None, notes });
         }
         let visible = viewer.jobs(&self.fleet).into_iter().find(|job| job.id == id)?;
-        Some(JobUsage { running, visible: Some(visible), notes })
+        Some(UsageInputs { running, visible: Some(visible), notes })
     }
 
     fn shut_down(&self) {

@@ -1,8 +1,8 @@
 //! The plan for the supervisor: which nodes are watched, and how often each is sampled.
 
 use super::{EventLoop, IDLE_INTERVAL_MS, OwnState};
-use nodeglass_fleet::{Event, Limit, NodeEvent, RefusalCause};
-use nodeglass_live::Request;
+use nodeglass_fleet::{Event, Limit, RefusalCause, SessionEvent};
+use nodeglass_live::HubRequest;
 use nodeglass_nodes::SampleSchedule;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
@@ -33,10 +33,10 @@ impl EventLoop {
     pub(super) fn resume(&mut self, request: &Request) {
         let needs_nodes = matches!(
             request,
-            Request::Join { .. }
-                | Request::Everything { .. }
-                | Request::Picture { .. }
-                | Request::VisibleRange { .. }
+            HubRequest::Join { .. }
+                | HubRequest::Everything { .. }
+                | HubRequest::Picture { .. }
+                | HubRequest::VisibleRange { .. }
         );
         if self.options.pauses && needs_nodes {
             self.last_subscriber_ms = self.clock.now_ms();
@@ -112,7 +112,7 @@ impl EventLoop {
             if !self.fleet.node(&name).is_some_and(is_stated) {
                 let why = format!("the relay watches {} nodes at most", grouped(MAX_NODES as u64)).into();
                 let cause = RefusalCause::Node;
-                let refused = NodeEvent::Refused { cause, why, advice: NARROW.into() };
+                let refused = SessionEvent::Refused { cause, why, advice: NARROW.into() };
                 self.fleet.handle(Event::Node(name, refused), now_ms);
             }
         }

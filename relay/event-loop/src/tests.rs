@@ -4,8 +4,8 @@ use super::*;
 use crate::capturer::Capturer;
 use nodeglass_findings::capture::CaptureOrder;
 use nodeglass_fleet::Fleet;
-use nodeglass_fleet::NodeEvent;
 use nodeglass_fleet::NoteChange;
+use nodeglass_fleet::SessionEvent;
 use nodeglass_fleet::scene::{hello, job, name, process, sample};
 use nodeglass_history::LongHistory;
 use nodeglass_live::Subscriber;
@@ -24,7 +24,7 @@ use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::process::ProcessState;
 use nodeglass_protocol::share::{Scope, Sharing};
 use nodeglass_protocol::{Field, GpuField, JobId, Picture, Reading, Text};
-use nodeglass_store::{Origin, Place};
+use nodeglass_store::{Location, Origin};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -76,7 +76,7 @@ impl Harness {
     }
 
     async fn line(&self, node: &str, line: ProbeLine) {
-        let event = NodeEvent::Line(Box::new(line.into()));
+        let event = SessionEvent::Line(Box::new(line.into()));
         self.lines
             .send(FromNode { node: name(node), job: None, at_ms: self.clock.now_ms(), event })
             .await
@@ -403,7 +403,7 @@ async fn a_group_that_has_reported_is_sent_at_once_and_an_incomplete_one_after_a
     }
     while tokio::time::timeout(Duration::from_millis(900), subscriber.next()).await.is_ok() {}
     let report = async |node: &str, second: u64| {
-        let event = NodeEvent::Line(Box::new(sample(second, &[second]).into()));
+        let event = SessionEvent::Line(Box::new(sample(second, &[second]).into()));
         harness
             .lines
             .send(FromNode { node: name(node), job: None, at_ms: harness.clock.now_ms(), event })
@@ -476,7 +476,7 @@ impl TwoRelays {
             let origin = Origin { cluster: "hpc".into(), host: host.into() };
             let (restored, is_restored) = oneshot::channel();
             let pass_on = |_| assert!(restored.send(()).is_ok());
-            let store = JobStore::start(Place::Dir(dir.clone()), origin, pass_on).unwrap();
+            let store = JobStore::start(Location::Dir(dir.clone()), origin, pass_on).unwrap();
             is_restored.await.unwrap();
             let options = Options { sync_notes_ms: 100, ..Options::default() };
             (Harness::storing(options, Some(store.clone())), store)

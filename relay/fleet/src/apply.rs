@@ -1,8 +1,8 @@
 //! How events change the fleet.
 
 use super::{
-    Event, Fleet, Host, Limit, MAX_AUDIT_LOG, Node, NodeChanges, NodeEvent, RESTORING, StoredPart, backfill,
-    notes, relay_ms,
+    Event, Fleet, Host, Limit, MAX_AUDIT_LOG, Node, NodeChanges, RESTORING, SessionEvent, StoredPart,
+    backfill, notes, relay_ms,
 };
 use nodeglass_findings::Now;
 use nodeglass_protocol::capture::FindingCapture;
@@ -100,7 +100,7 @@ impl Fleet {
     }
 
     /// Applies an event of a node's probe, or of one within a job there.
-    fn take_node_event(&mut self, name: &NodeName, job: Option<JobId>, event: NodeEvent, now_ms: u64) {
+    fn take_node_event(&mut self, name: &NodeName, job: Option<JobId>, event: SessionEvent, now_ms: u64) {
         let lists_processes = event.lists_processes();
         self.update_node(name, now_ms, |node, changes| match job {
             None => node.handle(event, now_ms, changes),
@@ -206,7 +206,7 @@ impl Fleet {
     }
 
     /// Adds the lines that jobs wrote on a node. Only those of jobs that run there: a node has no say about others.
-    fn take_spool_notes(&mut self, name: &NodeName, event: &NodeEvent, now_ms: u64) {
+    fn take_spool_notes(&mut self, name: &NodeName, event: &SessionEvent, now_ms: u64) {
         let Some(SpoolNotes { notes, .. }) = event.spool_notes() else { return };
         let Some(node) = self.nodes.get(name) else { return };
         let (jobs, mut errors) = (self.jobs.list(), BTreeMap::new());
@@ -226,8 +226,8 @@ impl Fleet {
         }
     }
 
-    fn count_xid(&mut self, name: &NodeName, event: &NodeEvent) {
-        if let NodeEvent::Line(line) = event
+    fn count_xid(&mut self, name: &NodeName, event: &SessionEvent) {
+        if let SessionEvent::Line(line) = event
             && let ProbeLine::Event(event) = &**line
             && let (Some(gpu), Some(_)) = (&event.gpu, event.xid)
         {

@@ -77,9 +77,9 @@ pub enum Event {
         notices: Vec<Text>,
     },
     /// An event of a node's session.
-    Node(NodeName, NodeEvent),
+    Node(NodeName, SessionEvent),
     /// An event of the session of a probe in one job on a node.
-    JobProbe(NodeName, JobId, NodeEvent),
+    JobProbe(NodeName, JobId, SessionEvent),
     /// Records that an earlier run of the relay stored about jobs that had not ended.
     Restored(Vec<JobRecord>),
     /// Content of the logs of the owner's jobs.
@@ -136,7 +136,7 @@ pub struct Host {
 
 /// Events of a session for the fleet.
 #[derive(Clone, Debug, PartialEq)]
-pub enum NodeEvent {
+pub enum SessionEvent {
     /// A probe is being started.
     Connecting {
         /// Failed attempts before this one.
@@ -186,7 +186,7 @@ pub enum RefusalCause {
     OtherNodes,
 }
 
-impl NodeEvent {
+impl SessionEvent {
     /// The notes that jobs wrote on the node, if it has some.
     pub(super) fn spool_notes(&self) -> Option<&SpoolNotes> {
         match self {

@@ -18,7 +18,7 @@ mod unattributed;
 mod visible_devices;
 
 pub use changes::{Changes, NodeChanges};
-pub use event::{Event, Host, Limit, NodeEvent, RefusalCause, StoredPart};
+pub use event::{Event, Host, Limit, RefusalCause, SessionEvent, StoredPart};
 use joblist::JobList;
 pub use node::ConnectionCounts;
 use node::Node;

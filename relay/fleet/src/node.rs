@@ -11,7 +11,7 @@ use super::ownership;
 use super::replay::Replay;
 use super::timeline::Timeline;
 use super::unattributed::Unattributed;
-use crate::{NodeEvent, RefusalCause};
+use crate::{RefusalCause, SessionEvent};
 use apply::{apply_faults, apply_gaps, apply_job_usage};
 use confined::Confined;
 use connection_counts::ConnectionCounter;
@@ -148,31 +148,31 @@ impl Node {
     }
 
     /// Applies an event of the node's session.
-    pub fn handle(&mut self, event: NodeEvent, now_ms: u64, changes: &mut NodeChanges) {
+    pub fn handle(&mut self, event: SessionEvent, now_ms: u64, changes: &mut NodeChanges) {
         if event.ends_probe() {
             self.probe_usage = None;
         }
         self.counter.observe(&event, now_ms);
         match event {
-            NodeEvent::Connecting { failures } => self.set_link(Link::Connecting { failures }, changes),
-            NodeEvent::Down { why, retry_at_ms } => {
+            SessionEvent::Connecting { failures } => self.set_link(Link::Connecting { failures }, changes),
+            SessionEvent::Down { why, retry_at_ms } => {
                 self.set_link(Link::Down { reason: why, retry_at_ms }, changes)
             }
-            NodeEvent::Refused { cause, why, advice } => {
+            SessionEvent::Refused { cause, why, advice } => {
                 self.refusal = cause;
                 self.set_link(Link::Refused { reason: why, advice }, changes)
             }
-            NodeEvent::Ending => self.set_link(Link::Ended, changes),
-            NodeEvent::Noise(text) => {
+            SessionEvent::Ending => self.set_link(Link::Ended, changes),
+            SessionEvent::Noise(text) => {
                 self.note(Text::new(format!("skipped before the probe's first line: {text}")), changes)
             }
-            NodeEvent::Lost { lines, sample } => {
+            SessionEvent::Lost { lines, sample } => {
                 self.picture.head.notes.retain(|note| !note.as_str().ends_with(LOST));
                 // Short enough for the note to end as above.
                 let begins: String = sample.as_str().chars().take(MAX_LOST_CHARS).collect();
                 self.note(Text::new(format!("{lines} × {begins} {LOST}")), changes);
             }
-            NodeEvent::Line(mut line) => {
+            SessionEvent::Line(mut line) => {
                 self.last_line_ms = now_ms;
                 if let Some(excess) = bounds::truncate(&mut line) {
                     self.note(excess, changes);
@@ -569,7 +569,7 @@ mod tests {
     fn f06_one_note_counts_lost_lines_however_long_they_are() {
         let (mut node, mut changes) = (Node::new(name("n1")), NodeChanges::default());
         for (lines, sample) in [(1, "x".repeat(300)), (2, "\u{fffd}".repeat(300)), (3, "y".to_owned())] {
-            node.handle(NodeEvent::Lost { lines, sample: sample.into() }, 1_000, &mut changes);
+            node.handle(SessionEvent::Lost { lines, sample: sample.into() }, 1_000, &mut changes);
             let notes = &node.picture().head.notes;
             let begin = format!("{lines} × ");
             assert!(notes.len() == 1 && notes[0].as_str().starts_with(&begin), "{notes:?}");

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, and so do its parts")]
 
 use super::{Event, Fleet};
-use crate::NodeEvent;
+use crate::SessionEvent;
 use nodeglass_findings::job_log::{JobLog, Progress};
 use nodeglass_protocol::gpu::NvLink;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, TimeLimit};
@@ -168,7 +168,7 @@ pub fn health(cards: &[(u32, u64, u64)]) -> ProbeLine {
 
 /// Applies a line of a node's probe.
 pub fn line(fleet: &mut Fleet, node: &str, line: ProbeLine, now_ms: u64) {
-    fleet.handle(Event::Node(name(node), NodeEvent::Line(Box::new(line.into()))), now_ms);
+    fleet.handle(Event::Node(name(node), SessionEvent::Line(Box::new(line.into()))), now_ms);
 }
 
 /// Applies a job list.

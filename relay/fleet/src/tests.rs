@@ -2,7 +2,7 @@
 
 use super::scene::*;
 use super::*;
-use nodeglass_protocol::host::{JobReadings, JobUsage};
+use nodeglass_protocol::host::{JobCgroupUsage, JobReadings};
 use nodeglass_protocol::job::GpuSet;
 use nodeglass_protocol::picture::{Evidence, Link};
 use nodeglass_protocol::probe::SourceState;
@@ -72,9 +72,12 @@ fn a_fault_and_a_jobs_usage_last_until_a_sample_changes_them() {
     let mut fleet = one_node();
     let (fault, usage) = (
         Some(nodeglass_protocol::Text::new("GPU is lost")),
-        JobUsage { job: JobId(1), now: JobReadings { cpu_pct: Reading::Value(790), ..Default::default() } },
+        JobCgroupUsage {
+            job: JobId(1),
+            now: JobReadings { cpu_pct: Reading::Value(790), ..Default::default() },
+        },
     );
-    let sparse = |seq, before, fault: &Option<_>, jobs: &[JobUsage]| {
+    let sparse = |seq, before, fault: &Option<_>, jobs: &[JobCgroupUsage]| {
         let gpus = vec![GpuSample { fault: fault.clone(), ..Default::default() }, GpuSample::default()];
         let sample = Sample { seq, gpus, jobs: jobs.to_vec(), ..Sample::default() };
         since(before, ProbeLine::Sample(Box::new(sample)))
@@ -490,7 +493,7 @@ fn what_a_probe_uses_is_known_while_it_is_connected_and_is_no_change_for_pages()
     assert_eq!(known(&fleet), [], "a silent probe is not known to run");
     line(&mut fleet, "n1", sample(61, &[10]), 61_000);
     assert_eq!(known(&fleet).len(), 1);
-    fleet.handle(Event::Node(name("n1"), NodeEvent::Connecting { failures: 1 }), 62_000);
+    fleet.handle(Event::Node(name("n1"), SessionEvent::Connecting { failures: 1 }), 62_000);
     line(&mut fleet, "n1", hello("n1", &[0]), 63_000);
     assert_eq!(known(&fleet), [], "another probe starts at zero");
 }
@@ -500,7 +503,7 @@ fn f05_losses_of_a_node_are_counted_while_it_is_watched() {
     let mut fleet = Fleet::new();
     jobs(&mut fleet, vec![job(1, &[("n1", &[0])])], 0);
     let connect = |fleet: &mut Fleet, now_ms| {
-        fleet.handle(Event::Node(name("n1"), NodeEvent::Connecting { failures: 0 }), now_ms);
+        fleet.handle(Event::Node(name("n1"), SessionEvent::Connecting { failures: 0 }), now_ms);
         line(fleet, "n1", hello("n1", &[0]), now_ms);
     };
     connect(&mut fleet, 0);
@@ -526,7 +529,7 @@ fn f32_refused_logins_are_one_entry_for_all_jobs_until_a_login_succeeds() {
     fleet.use_jobs_of("alice".into());
     jobs(&mut fleet, vec![job(1, &[("n1", &[0])]), job(2, &[("n2", &[0]), ("n3", &[0]), ("n4", &[0])])], 0);
     let refuse = |fleet: &mut Fleet, node: &str, cause, why: &str| {
-        let refused = NodeEvent::Refused { cause, why: why.into(), advice: "load a key".into() };
+        let refused = SessionEvent::Refused { cause, why: why.into(), advice: "load a key".into() };
         fleet.handle(Event::Node(name(node), refused), 20_000);
     };
     refuse(&mut fleet, "n1", RefusalCause::Login, "n1 did not accept your key");
@@ -544,7 +547,7 @@ fn f32_refused_logins_are_one_entry_for_all_jobs_until_a_login_succeeds() {
     found.sort();
     assert_eq!(found, [("3 nodes cannot be logged in to".to_owned(), 2), other.clone()]);
     for node in ["n1", "n2", "n3"] {
-        fleet.handle(Event::Node(name(node), NodeEvent::Connecting { failures: 0 }), 30_000);
+        fleet.handle(Event::Node(name(node), SessionEvent::Connecting { failures: 0 }), 30_000);
         line(&mut fleet, node, hello(node, &[0]), 30_000);
     }
     fleet.handle(Event::Tick, 33_000);

@@ -1,6 +1,6 @@
 //! Starts the probe on a host where commands can be run: finds it there, or uploads it first.
 
-use super::upload::{Place, ProbeBinary, Turns, UploadScript, Uploaded};
+use super::upload::{ProbeBinary, Turns, UploadDir, UploadScript, Uploaded};
 use super::{LaunchError, NodeStream, StreamEnd};
 use bytes::Bytes;
 use nodeglass_protocol::probe::{MAGIC, MAX_NOISE};
@@ -193,7 +193,7 @@ impl Deployer {
         let verified = probe.clone();
         let bytes = tokio::task::spawn_blocking(move || verified.bytes()).await.map_err(not_uploaded)?;
         let bytes = bytes.map_err(not_uploaded)?;
-        let (mut first, mut reasons) = (Place::default(), Vec::new());
+        let (mut first, mut reasons) = (UploadDir::default(), Vec::new());
         loop {
             let random = getrandom::u64().map_err(not_uploaded)?;
             let script = UploadScript::new(probe, first, random);
@@ -214,7 +214,7 @@ impl Deployer {
 }
 
 /// Sends the probe to an upload script once it is ready, and waits for the end of its output.
-async fn send(command: &mut impl RemoteCommand, bytes: &[u8]) -> io::Result<Option<Place>> {
+async fn send(command: &mut impl RemoteCommand, bytes: &[u8]) -> io::Result<Option<UploadDir>> {
     let (mut output, mut place) = (Vec::new(), None);
     while let Some(chunk) = command.next().await? {
         output.extend_from_slice(&chunk);

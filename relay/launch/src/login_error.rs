@@ -2,7 +2,7 @@
 
 use super::LaunchError;
 use super::identity::{KeyFile, KeyState};
-use super::known_hosts::{Place, Verdict};
+use super::known_hosts::{LineLocation, Verdict};
 use super::ssh_config::HostSettings;
 use rustix::fs::{Access, access};
 use std::path::Path;
@@ -99,7 +99,7 @@ pub(super) fn host_key(
             format!("the host key of {name} is not known ({fingerprint})"),
             format!("check it and record it by logging in once: ssh {host}"),
         ),
-        Verdict::Changed(Place { file, line }) => (
+        Verdict::Changed(LineLocation { file, line }) => (
             format!("the host key of {name} is not the one in {} line {line}", file.display()),
             format!("{} (it is now {fingerprint})", mended(file, confirm, name, host)),
         ),
@@ -112,8 +112,8 @@ pub(super) fn host_key(
 }
 
 /// The error for a revoked host key; `place` is the line that revokes it, if known.
-pub(super) fn revoked(name: &str, place: Option<&Place>) -> LaunchError {
-    let line = place.map(|Place { file, line }| format!(" in {} line {line}", file.display()));
+pub(super) fn revoked(name: &str, place: Option<&LineLocation>) -> LaunchError {
+    let line = place.map(|LineLocation { file, line }| format!(" in {} line {line}", file.display()));
     LaunchError::HostKey {
         why: format!("the host key of {name} is revoked{}", line.unwrap_or_default()).into(),
         advice: "do not log in there; ask the administrators".into(),

@@ -8,7 +8,7 @@ pub mod platform;
 mod script;
 mod turns;
 
-pub(super) use script::{Place, UploadScript, Uploaded};
+pub(super) use script::{UploadDir, UploadScript, Uploaded};
 pub(super) use turns::Turns;
 
 use super::StreamEnd;

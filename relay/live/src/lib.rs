@@ -1,6 +1,6 @@
 //! Publishes the fleet to subscribers: each gets a snapshot of its topics, then deltas.
 //!
-//! Through the [`Hub`], a [`Subscriber`] sends a [`Request`] to the event loop, which encodes frames with one [`TopicFeed`] for each
+//! Through the [`Hub`], a [`Subscriber`] sends a [`HubRequest`] to the event loop, which encodes frames with one [`TopicFeed`] for each
 //! topic and visibility, and puts them into the subscriber's [`Mailbox`].
 
 mod feed;
@@ -41,14 +41,14 @@ const STORE_LIMIT: Duration = Duration::from_secs(5);
 /// Handle to the event loop. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Hub {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<HubRequest>,
     /// Unbounded because `Drop` cannot wait; limited by the number of subscribers.
     departures: mpsc::UnboundedSender<u64>,
 }
 
 /// Requests of subscribers to the event loop.
 #[derive(Debug)]
-pub enum Request {
+pub enum HubRequest {
     /// Registers a subscriber.
     Join {
         /// The form of the frames.
@@ -145,7 +145,7 @@ pub enum Request {
         /// For whom it is.
         viewer: Viewer,
         /// Receives the answer.
-        reply: oneshot::Sender<Option<JobUsage>>,
+        reply: oneshot::Sender<Option<UsageInputs>>,
     },
     /// Returns what each connected probe uses.
     ProbeUsages {
@@ -218,7 +218,7 @@ pub enum Request {
 impl Hub {
     /// Creates a hub, and what the event loop receives from it: requests, and the ids of subscribers
     /// that left.
-    pub fn channel() -> (Self, mpsc::Receiver<Request>, mpsc::UnboundedReceiver<u64>) {
+    pub fn channel() -> (Self, mpsc::Receiver<HubRequest>, mpsc::UnboundedReceiver<u64>) {
         let (requests, request_rx) = mpsc::channel(REQUESTS);
         let (departures, departure_rx) = mpsc::unbounded_channel();
         (Self { requests, departures }, request_rx, departure_rx)
@@ -228,14 +228,14 @@ impl Hub {
     pub async fn join(&self, form: Form, viewer: Viewer) -> Option<Subscriber> {
         let mailbox = Arc::new(Mailbox::default());
         let (id, joined) = oneshot::channel();
-        self.requests.send(Request::Join { form, viewer, mailbox: mailbox.clone(), id }).await.ok()?;
+        self.requests.send(HubRequest::Join { form, viewer, mailbox: mailbox.clone(), id }).await.ok()?;
         Some(Subscriber { id: joined.await.ok()?, mailbox, hub: self.clone() })
     }
 
     /// Returns the current snapshot of a topic for a viewer; `None` if the topic does not exist.
     pub async fn picture(&self, topic: Topic, viewer: Viewer, form: Form) -> Option<Bytes> {
         let (reply, response) = oneshot::channel();
-        self.requests.send(Request::Picture { topic, viewer, form, reply }).await.ok()?;
+        self.requests.send(HubRequest::Picture { topic, viewer, form, reply }).await.ok()?;
         response.await.ok()?
     }
 
@@ -243,7 +243,7 @@ impl Hub {
     /// is shutting down.
     pub async fn everything(&self, viewer: Viewer) -> Option<(Box<Picture>, Duration)> {
         let (reply, response) = oneshot::channel();
-        self.requests.send(Request::Everything { viewer, reply }).await.ok()?;
+        self.requests.send(HubRequest::Everything { viewer, reply }).await.ok()?;
         response.await.ok()
     }
 
@@ -251,28 +251,28 @@ impl Hub {
     /// the topic does not exist.
     pub async fn range(&self, viewer: Viewer, query: RangeQuery) -> Option<RangeSource> {
         let (reply, response) = oneshot::channel();
-        self.requests.send(Request::VisibleRange { viewer, query, reply }).await.ok()?;
+        self.requests.send(HubRequest::VisibleRange { viewer, query, reply }).await.ok()?;
         response.await.ok()?
     }
 
     /// The current state of a job; `None` if it is not in the list.
     pub async fn job(&self, id: JobId) -> Option<Job> {
         let (reply, response) = oneshot::channel();
-        self.requests.send(Request::Job { id, reply }).await.ok()?;
+        self.requests.send(HubRequest::Job { id, reply }).await.ok()?;
         response.await.ok()?
     }
 
     /// The jobs of a user; `None` if the relay is shutting down.
     pub async fn jobs_of(&self, user: Text) -> Option<Vec<Job>> {
         let (reply, response) = oneshot::channel();
-        self.requests.send(Request::JobsOf { user, reply }).await.ok()?;
+        self.requests.send(HubRequest::JobsOf { user, reply }).await.ok()?;
         response.await.ok()
     }
 
     /// Replaces the fleet by one of another time; every viewer gets new snapshots.
     pub async fn replace(&self, fleet: Fleet) {
         let (done, replaced) = oneshot::channel();
-        if self.requests.send(Request::Replace { fleet: Box::new(fleet), done }).await.is_ok() {
+        if self.requests.send(HubRequest::Replace { fleet: Box::new(fleet), done }).await.is_ok() {
             let _ = replaced.await;
         }
     }
@@ -280,47 +280,47 @@ impl Hub {
     /// States for the owner that the stored history is still being read.
     pub async fn restoring_history(&self) {
         // It fails only while the relay shuts down.
-        let _ = self.requests.send(Request::Restoring).await;
+        let _ = self.requests.send(HubRequest::Restoring).await;
     }
 
     /// Enters the stored history, once it has been read; `None` if it cannot be.
     pub async fn restore_history(&self, history: Option<LongHistory>) {
         // As above.
-        let _ = self.requests.send(Request::Restored { history: history.map(Box::new) }).await;
+        let _ = self.requests.send(HubRequest::Restored { history: history.map(Box::new) }).await;
     }
 
     /// Returns the usage of a job for a viewer; `None` if the viewer may not see it.
-    pub async fn usage(&self, id: JobId, viewer: Viewer) -> Option<JobUsage> {
+    pub async fn usage(&self, id: JobId, viewer: Viewer) -> Option<UsageInputs> {
         let (reply, response) = oneshot::channel();
-        self.requests.send(Request::Usage { id, viewer, reply }).await.ok()?;
+        self.requests.send(HubRequest::Usage { id, viewer, reply }).await.ok()?;
         response.await.ok()?
     }
 
     /// Returns the resource usage of each connected probe, by node; `None` if the relay is shutting down.
     pub async fn probe_usages(&self) -> Option<Vec<ProbeStatus>> {
         let (reply, response) = oneshot::channel();
-        self.requests.send(Request::ProbeUsages { reply }).await.ok()?;
+        self.requests.send(HubRequest::ProbeUsages { reply }).await.ok()?;
         response.await.ok()
     }
 
     /// Returns what was lost on connections and disks; `None` if the relay is shutting down.
     pub async fn losses(&self) -> Option<Losses> {
         let (reply, response) = oneshot::channel();
-        self.requests.send(Request::Losses { reply }).await.ok()?;
+        self.requests.send(HubRequest::Losses { reply }).await.ok()?;
         response.await.ok()
     }
 
     /// Returns what limits the relay itself; `None` if it is shutting down.
     pub async fn own_load(&self) -> Option<OwnLoad> {
         let (reply, response) = oneshot::channel();
-        self.requests.send(Request::OwnLoad { reply }).await.ok()?;
+        self.requests.send(HubRequest::OwnLoad { reply }).await.ok()?;
         response.await.ok()
     }
 
     /// Returns whether the job list is known and current; `None` if the relay is shutting down.
     pub async fn jobs_health(&self) -> Option<JobsHealth> {
         let (reply, response) = oneshot::channel();
-        self.requests.send(Request::JobsHealth { reply }).await.ok()?;
+        self.requests.send(HubRequest::JobsHealth { reply }).await.ok()?;
         response.await.ok()
     }
 
@@ -328,7 +328,7 @@ impl Hub {
     /// shutting down.
     pub async fn notes(&self, job: Option<JobId>, viewer: Viewer) -> Option<Vec<Note>> {
         let (reply, response) = oneshot::channel();
-        self.requests.send(Request::Notes { job, viewer, reply }).await.ok()?;
+        self.requests.send(HubRequest::Notes { job, viewer, reply }).await.ok()?;
         response.await.ok()
     }
 
@@ -344,7 +344,7 @@ impl Hub {
     ) -> Result<(NoteChange, bool), Text> {
         let (reply, response) = oneshot::channel();
         let ending = || Text::from("the relay is ending");
-        self.requests.send(Request::Note { request, stored, reply }).await.map_err(|_| ending())?;
+        self.requests.send(HubRequest::Note { request, stored, reply }).await.map_err(|_| ending())?;
         let ChangedNote { change, stored } = response.await.map_err(|_| ending())??;
         let is_stored = match stored {
             Some(stored) => match timeout(STORE_LIMIT, stored).await {
@@ -362,7 +362,7 @@ impl Hub {
     pub async fn unwatched(&self, scope: Scope) -> Option<Text> {
         let (reply, response) = oneshot::channel();
         let gone = || Some("the relay is ending".into());
-        if self.requests.send(Request::Unwatched { scope, reply }).await.is_err() {
+        if self.requests.send(HubRequest::Unwatched { scope, reply }).await.is_err() {
             return gone();
         }
         response.await.unwrap_or_else(|_| gone())
@@ -371,14 +371,14 @@ impl Hub {
     /// Returns whether all jobs of a scope have ended; `None` unless the job list is fresh.
     pub async fn has_ended(&self, scope: Scope) -> Option<bool> {
         let (reply, response) = oneshot::channel();
-        self.requests.send(Request::HasEnded { scope, reply }).await.ok()?;
+        self.requests.send(HubRequest::HasEnded { scope, reply }).await.ok()?;
         response.await.ok()?
     }
 }
 
-/// The event loop's information about the usage of a job.
+/// What the report of a job's usage is made of.
 #[derive(Debug)]
-pub struct JobUsage {
+pub struct UsageInputs {
     /// Its sums, while it runs; the sums of an ended job are stored.
     pub running: Option<JobRecord>,
     /// The job as a guest sees it; `None` for the owner, who sees all of it.
@@ -413,14 +413,14 @@ impl Subscriber {
         topics.dedup();
         topics.truncate(MAX_TOPICS);
         let (done, cost) = oneshot::channel();
-        let _ = self.hub.requests.send(Request::SetTopics { subscriber: self.id, topics, done }).await;
+        let _ = self.hub.requests.send(HubRequest::SetTopics { subscriber: self.id, topics, done }).await;
         cost.await.unwrap_or_default()
     }
 
     /// Requests a topic's snapshot again; otherwise like [`Subscriber::set_topics`].
     pub async fn resync(&mut self, topic: Topic) -> Duration {
         let (done, cost) = oneshot::channel();
-        let _ = self.hub.requests.send(Request::Resync { subscriber: self.id, topic, done }).await;
+        let _ = self.hub.requests.send(HubRequest::Resync { subscriber: self.id, topic, done }).await;
         cost.await.unwrap_or_default()
     }
 
@@ -428,7 +428,7 @@ impl Subscriber {
     /// exist.
     pub async fn range(&self, query: RangeQuery) -> Option<RangeSource> {
         let (reply, response) = oneshot::channel();
-        self.hub.requests.send(Request::Range { subscriber: self.id, query, reply }).await.ok()?;
+        self.hub.requests.send(HubRequest::Range { subscriber: self.id, query, reply }).await.ok()?;
         response.await.ok()?
     }
 
@@ -442,8 +442,8 @@ impl Subscriber {
         loop {
             match self.mailbox.next().await {
                 Mail::Frame(frame) => return Some(frame),
-                Mail::Lagging => self.request(Request::CatchUp { subscriber: self.id }),
-                Mail::More => self.request(Request::More { subscriber: self.id }),
+                Mail::Lagging => self.request(HubRequest::CatchUp { subscriber: self.id }),
+                Mail::More => self.request(HubRequest::More { subscriber: self.id }),
                 Mail::Closed => return None,
             }
         }
@@ -453,7 +453,7 @@ impl Subscriber {
 impl Subscriber {
     /// Spawned rather than awaited: the request must not be lost if the caller is cancelled while the
     /// queue is full.
-    fn request(&self, request: Request) {
+    fn request(&self, request: HubRequest) {
         let requests = self.hub.requests.clone();
         tokio::spawn(async move { requests.send(request).await });
     }
@@ -474,6 +474,10 @@ impl Subscriber {
 
     /// Requests the snapshots that [`Subscriber::next`] would request now.
     pub async fn catch_up(&self) {
-        self.hub.requests.send(Request::CatchUp { subscriber: self.id }).await.expect("the event loop runs");
+        self.hub
+            .requests
+            .send(HubRequest::CatchUp { subscriber: self.id })
+            .await
+            .expect("the event loop runs");
     }
 }

@@ -15,9 +15,9 @@ mod probe_requests;
 mod session;
 mod supervisor;
 
-use nodeglass_fleet::NodeEvent;
+use nodeglass_fleet::SessionEvent;
 use nodeglass_protocol::{JobId, NodeName};
-pub use probe_requests::{Probes, QueuedRequest, RESPONSE_TIMEOUT, Request};
+pub use probe_requests::{Probes, QueuedRequest, RESPONSE_TIMEOUT, SupervisorRequest};
 use std::collections::BTreeMap;
 pub use supervisor::Supervisor;
 
@@ -31,7 +31,7 @@ pub struct FromNode {
     /// When it arrived, by the relay's clock.
     pub at_ms: u64,
     /// The event.
-    pub event: NodeEvent,
+    pub event: SessionEvent,
 }
 
 /// The sampling schedule and jobs of a node.

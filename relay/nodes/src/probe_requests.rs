@@ -45,7 +45,7 @@ impl QueuedRequest {
 
 /// Requests to the supervisor.
 #[derive(Debug)]
-pub enum Request {
+pub enum SupervisorRequest {
     /// A request to a node's probe.
     Probe(QueuedRequest),
     /// Retries a waiting node, or all of them.
@@ -59,11 +59,11 @@ pub enum Request {
 
 /// Handle to the supervisor. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Probes(mpsc::Sender<Request>);
+pub struct Probes(mpsc::Sender<SupervisorRequest>);
 
 impl Probes {
     /// The handle, and its receiver for [`super::Supervisor::serve`].
-    pub fn new() -> (Self, mpsc::Receiver<Request>) {
+    pub fn new() -> (Self, mpsc::Receiver<SupervisorRequest>) {
         let (requests, receiver) = mpsc::channel(QUEUE_CAPACITY);
         (Self(requests), receiver)
     }
@@ -78,7 +78,7 @@ impl Probes {
         let (reply, response) = oneshot::channel();
         let queued = QueuedRequest { node: node.clone(), request, reply };
         let exchange = async {
-            self.0.send(Request::Probe(queued)).await.ok()?;
+            self.0.send(SupervisorRequest::Probe(queued)).await.ok()?;
             response.await.ok()
         };
         let why = match timeout(limit, exchange).await {
@@ -92,7 +92,7 @@ impl Probes {
     /// Retries a node now, or all that wait; the response names them.
     pub async fn retry(&self, node: Option<NodeName>) -> Response {
         let (reply, response) = oneshot::channel();
-        let sent = self.0.send(Request::Retry { node, reply }).await;
+        let sent = self.0.send(SupervisorRequest::Retry { node, reply }).await;
         let response = match sent {
             Ok(()) => response.await.ok(),
             Err(_) => None,

@@ -9,7 +9,7 @@ use super::link_log::LinkLog;
 use super::probe_connection::{DisconnectReason, ProbeConnection};
 use super::{FromNode, JobListVersion, QueuedRequest, SampleSchedule};
 use bytes::Bytes;
-use nodeglass_fleet::NodeEvent;
+use nodeglass_fleet::SessionEvent;
 use nodeglass_launch::{LaunchError, Launcher, LoginState, NodeStream};
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::probe::delta::ParsedLine;
@@ -145,7 +145,7 @@ impl Session {
         self.clear_retry();
         let mut is_emitted = false;
         while self.wanted.borrow_and_update().schedule.is_ending {
-            if !is_emitted && self.emit(NodeEvent::Ending).await.is_err() {
+            if !is_emitted && self.emit(SessionEvent::Ending).await.is_err() {
                 return DisconnectReason::Stopped;
             }
             is_emitted = true;
@@ -157,7 +157,7 @@ impl Session {
         }
         // Read first: what the user changes during the attempt is a reason to retry.
         self.attempted_with = self.launcher.login_state().await;
-        if let Err(reason) = self.emit(NodeEvent::Connecting { failures: backoff.failures() }).await {
+        if let Err(reason) = self.emit(SessionEvent::Connecting { failures: backoff.failures() }).await {
             return reason;
         }
         let Err(reason) = self.run_connection(backoff).await;
@@ -172,7 +172,7 @@ impl Session {
         let AuthFailure { why, advice, .. } = failure.clone();
         let state = format!("{why}; {advice}").into();
         self.log_fault(&why);
-        if self.emit(NodeEvent::Refused { cause, why, advice }).await.is_err() {
+        if self.emit(SessionEvent::Refused { cause, why, advice }).await.is_err() {
             return WakeReason::Stopped;
         }
         let _waiting = self.auth_failures.wait();
@@ -249,7 +249,7 @@ impl Session {
         let retry_at_ms = self.clock.now_ms() + (latest - Instant::now()).as_millis() as u64;
         let why: Text =
             if backoff.is_broken() { format!("the probe keeps ending: {why}").into() } else { why };
-        if self.emit(NodeEvent::Down { why: why.clone(), retry_at_ms }).await.is_err() {
+        if self.emit(SessionEvent::Down { why: why.clone(), retry_at_ms }).await.is_err() {
             return WakeReason::Stopped;
         }
         let mut until = latest;
@@ -418,7 +418,7 @@ impl Session {
         &mut self,
         connection: &mut ProbeConnection,
         mut found: Found,
-    ) -> Result<Option<NodeEvent>, DisconnectReason> {
+    ) -> Result<Option<SessionEvent>, DisconnectReason> {
         if let Found::Line(line) = &mut found {
             self.launcher.rename_jobs(&self.node, line);
         }
@@ -441,16 +441,16 @@ impl Session {
                     connection.admit(0, HELLO_LINES)?;
                 }
                 self.note(connection, &line);
-                Some(NodeEvent::Line(line))
+                Some(SessionEvent::Line(line))
             }
             Found::Piece => None,
             Found::Noise(noise) => {
                 tracing::info!(node.name = %self.node, noise = %noise, "skipped output of the login shell");
-                Some(NodeEvent::Noise(noise))
+                Some(SessionEvent::Noise(noise))
             }
             Found::Lost { lines, sample } => {
                 tracing::warn!(node.name = %self.node, lines, sample = %sample, "skipped an unreadable line");
-                Some(NodeEvent::Lost { lines, sample })
+                Some(SessionEvent::Lost { lines, sample })
             }
         })
     }
@@ -563,7 +563,7 @@ impl Session {
         }
     }
 
-    async fn emit(&self, event: NodeEvent) -> Result<(), DisconnectReason> {
+    async fn emit(&self, event: SessionEvent) -> Result<(), DisconnectReason> {
         let from = FromNode { node: self.node.clone(), job: self.job, at_ms: self.clock.now_ms(), event };
         self.events.send(from).await.map_err(|_| DisconnectReason::Stopped)
     }

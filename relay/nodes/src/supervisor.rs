@@ -5,7 +5,7 @@ use super::connect_budget::ConnectBudget;
 use super::link_log::LinkLog;
 use super::probe_requests::NODE_QUEUE_CAPACITY;
 use super::session::{Session, Target};
-use super::{FromNode, JobListVersion, Plan, QueuedRequest, Request, SampleSchedule};
+use super::{FromNode, JobListVersion, Plan, QueuedRequest, SampleSchedule, SupervisorRequest};
 use async_trait::async_trait;
 use nodeglass_launch::{JobLauncher, LaunchError, Launcher, NodeStream};
 use nodeglass_platform::clock::Clock;
@@ -91,7 +91,7 @@ impl Supervisor {
     pub async fn run(
         mut self,
         mut plan: watch::Receiver<Plan>,
-        mut requests: mpsc::Receiver<Request>,
+        mut requests: mpsc::Receiver<SupervisorRequest>,
         mut ending: watch::Receiver<bool>,
         limit: Duration,
     ) {
@@ -124,10 +124,10 @@ impl Supervisor {
     }
 
     /// Serves a request of a page.
-    pub fn serve(&self, request: Request) {
+    pub fn serve(&self, request: SupervisorRequest) {
         match request {
-            Request::Probe(queued) => self.request(queued),
-            Request::Retry { node, reply } => drop(reply.send(self.retry(node.as_ref()))),
+            SupervisorRequest::Probe(queued) => self.request(queued),
+            SupervisorRequest::Retry { node, reply } => drop(reply.send(self.retry(node.as_ref()))),
         }
     }
 

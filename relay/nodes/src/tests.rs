@@ -198,13 +198,13 @@ impl Harness {
     /// Why a node refuses, as soon as one does.
     async fn refused(&mut self) -> String {
         loop {
-            if let NodeEvent::Refused { why, .. } = self.next().await {
+            if let SessionEvent::Refused { why, .. } = self.next().await {
                 return why.to_string();
             }
         }
     }
 
-    async fn next(&mut self) -> NodeEvent {
+    async fn next(&mut self) -> SessionEvent {
         timeout(Duration::from_secs(300), self.events.recv())
             .await
             .expect("an event")
@@ -215,8 +215,8 @@ impl Harness {
     async fn down(&mut self) -> (String, u64) {
         loop {
             match self.next().await {
-                NodeEvent::Down { why, retry_at_ms } => return (why.to_string(), retry_at_ms),
-                NodeEvent::Refused { why, .. } => panic!("refused: {why}"),
+                SessionEvent::Down { why, retry_at_ms } => return (why.to_string(), retry_at_ms),
+                SessionEvent::Refused { why, .. } => panic!("refused: {why}"),
                 _ => {}
             }
         }

@@ -10,7 +10,7 @@ mod config;
 mod sshd;
 
 use config::{User, until};
-use nodeglass_fleet::NodeEvent;
+use nodeglass_fleet::SessionEvent;
 use nodeglass_nodes::{FromNode, Plan, SampleSchedule, Supervisor};
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::NodeName;
@@ -29,7 +29,7 @@ while :; do echo '{"heartbeat":{"mono_ns":1}}'; sleep 1; done & beat=$!
 while read -r line; do case "$line" in *stop*) break;; esac; done
 kill $beat"#;
 
-async fn next(events: &mut mpsc::Receiver<FromNode>, is: impl Fn(&NodeEvent) -> bool) -> NodeEvent {
+async fn next(events: &mut mpsc::Receiver<FromNode>, is: impl Fn(&SessionEvent) -> bool) -> SessionEvent {
     let wait = async {
         loop {
             let event = events.recv().await.expect("a supervisor").event;
@@ -41,8 +41,8 @@ async fn next(events: &mut mpsc::Receiver<FromNode>, is: impl Fn(&NodeEvent) -> 
     tokio::time::timeout(Duration::from_secs(40), wait).await.expect("it happens within 40 s")
 }
 
-fn is_hello(event: &NodeEvent) -> bool {
-    matches!(event, NodeEvent::Line(line) if matches!(**line, ProbeLine::Hello(_)))
+fn is_hello(event: &SessionEvent) -> bool {
+    matches!(event, SessionEvent::Line(line) if matches!(**line, ProbeLine::Hello(_)))
 }
 
 #[tokio::test]
@@ -58,12 +58,12 @@ async fn f03_a_frozen_node_is_reported_and_recovers_without_leftovers() {
     next(&mut events, is_hello).await;
     next(
         &mut events,
-        |event| matches!(event, NodeEvent::Line(line) if matches!(**line, ProbeLine::Heartbeat(_))),
+        |event| matches!(event, SessionEvent::Line(line) if matches!(**line, ProbeLine::Heartbeat(_))),
     )
     .await;
     sshd.signal(libc::SIGSTOP);
-    let down = next(&mut events, |event| matches!(event, NodeEvent::Down { .. })).await;
-    assert!(matches!(&down, NodeEvent::Down { why, .. } if why.as_str().contains("15 s")), "{down:?}");
+    let down = next(&mut events, |event| matches!(event, SessionEvent::Down { .. })).await;
+    assert!(matches!(&down, SessionEvent::Down { why, .. } if why.as_str().contains("15 s")), "{down:?}");
     sshd.signal(libc::SIGCONT);
     next(&mut events, is_hello).await;
     let name = probe.display().to_string();

@@ -1,6 +1,6 @@
 //! Events in the form in which a recording keeps them: as JSON, with cells by position and code.
 
-use nodeglass_fleet::{Event, Host, NodeEvent, NoteChange, RefusalCause};
+use nodeglass_fleet::{Event, Host, NoteChange, RefusalCause, SessionEvent};
 use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::field::Field;
@@ -53,7 +53,7 @@ pub(super) enum RecordedEvent {
     },
 }
 
-/// [`NodeEvent`].
+/// [`SessionEvent`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordedNodeEvent {
@@ -208,27 +208,27 @@ impl RecordedEvent {
 }
 
 impl RecordedNodeEvent {
-    fn of(event: NodeEvent) -> Option<Self> {
+    fn of(event: SessionEvent) -> Option<Self> {
         Some(match event {
-            NodeEvent::Connecting { failures } => Self::Connecting { failures },
-            NodeEvent::Line(line) => Self::Line(Box::new(recorded(*line)?)),
-            NodeEvent::Lost { lines, sample } => Self::Lost { lines, sample },
-            NodeEvent::Noise(text) => Self::Noise(text),
-            NodeEvent::Down { why, retry_at_ms } => Self::Down { why, retry_at_ms },
-            NodeEvent::Refused { cause, why, advice } => Self::Refused { cause, why, advice },
-            NodeEvent::Ending => Self::Ending,
+            SessionEvent::Connecting { failures } => Self::Connecting { failures },
+            SessionEvent::Line(line) => Self::Line(Box::new(recorded(*line)?)),
+            SessionEvent::Lost { lines, sample } => Self::Lost { lines, sample },
+            SessionEvent::Noise(text) => Self::Noise(text),
+            SessionEvent::Down { why, retry_at_ms } => Self::Down { why, retry_at_ms },
+            SessionEvent::Refused { cause, why, advice } => Self::Refused { cause, why, advice },
+            SessionEvent::Ending => Self::Ending,
         })
     }
 
-    fn into_event(self) -> NodeEvent {
+    fn into_event(self) -> SessionEvent {
         match self {
-            Self::Connecting { failures } => NodeEvent::Connecting { failures },
-            Self::Line(line) => NodeEvent::Line(Box::new(line.map_into())),
-            Self::Lost { lines, sample } => NodeEvent::Lost { lines, sample },
-            Self::Noise(text) => NodeEvent::Noise(text),
-            Self::Down { why, retry_at_ms } => NodeEvent::Down { why, retry_at_ms },
-            Self::Refused { cause, why, advice } => NodeEvent::Refused { cause, why, advice },
-            Self::Ending => NodeEvent::Ending,
+            Self::Connecting { failures } => SessionEvent::Connecting { failures },
+            Self::Line(line) => SessionEvent::Line(Box::new(line.map_into())),
+            Self::Lost { lines, sample } => SessionEvent::Lost { lines, sample },
+            Self::Noise(text) => SessionEvent::Noise(text),
+            Self::Down { why, retry_at_ms } => SessionEvent::Down { why, retry_at_ms },
+            Self::Refused { cause, why, advice } => SessionEvent::Refused { cause, why, advice },
+            Self::Ending => SessionEvent::Ending,
         }
     }
 }

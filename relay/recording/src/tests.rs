@@ -5,7 +5,7 @@ use super::reader::Span;
 use super::writer::Writer;
 use super::*;
 use nodeglass_fleet::scene::{self, health, hello, job, name, process, process_readings, sample, since};
-use nodeglass_fleet::{Event, NodeEvent, NoteChange};
+use nodeglass_fleet::{Event, NoteChange, SessionEvent};
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
@@ -38,14 +38,14 @@ fn info() -> Info {
 }
 
 fn node_line(line: ProbeLine) -> Event {
-    Event::Node(name("n1"), NodeEvent::Line(Box::new(line.into())))
+    Event::Node(name("n1"), SessionEvent::Line(Box::new(line.into())))
 }
 
 /// A job on one node, for a number of seconds.
 fn events(seconds: u64) -> Vec<(u64, Event)> {
     let mut all = vec![
         (0, Event::Jobs { jobs: vec![job(1, &[("n1", &[0, 1])])], wall_ahead_ms: WALL_AHEAD_MS }),
-        (5, Event::Node(name("n1"), NodeEvent::Connecting { failures: 0 })),
+        (5, Event::Node(name("n1"), SessionEvent::Connecting { failures: 0 })),
         (40, node_line(hello("n1", &[0, 1]))),
         (50, node_line(health(&[(0, 0, 0), (1, 0, 0)]))),
         (60, node_line(process("n1", 0, 4_321, Some(1)))),
@@ -237,7 +237,7 @@ fn shared_node() -> Vec<(u64, Event)> {
         (15_100, node_line(own)),
     ];
     all.extend((16..60).map(|second| (second * 1_000, node_line(sample(second, &[77, 33])))));
-    all.push((60_000, Event::Node(name("n1"), NodeEvent::Noise("welcome, alice, to /home/alice".into()))));
+    all.push((60_000, Event::Node(name("n1"), SessionEvent::Noise("welcome, alice, to /home/alice".into()))));
     all.into_iter().map(|(after_ms, event)| (BEGIN_MS + after_ms, event)).collect()
 }
 
@@ -407,7 +407,7 @@ async fn events_before_a_seek_reach_the_fleet_that_it_replaces() {
         node: name("n1"),
         job: None,
         at_ms: BEGIN_MS,
-        event: NodeEvent::Line(Box::new(hello("n1", &[0]).into())),
+        event: SessionEvent::Line(Box::new(hello("n1", &[0]).into())),
     };
     nodes.send(waiting).await.unwrap();
     let playing = tokio::spawn(player.run(Outputs { nodes, events: to_fleet, hub }));
@@ -426,7 +426,7 @@ async fn events_before_a_seek_reach_the_fleet_that_it_replaces() {
         }
     });
     match timeout(Duration::from_secs(30), requests.recv()).await.unwrap().unwrap() {
-        nodeglass_live::Request::Replace { done, .. } => done.send(()).unwrap(),
+        nodeglass_live::HubRequest::Replace { done, .. } => done.send(()).unwrap(),
         other => panic!("{other:?}"),
     }
     seek.await.unwrap().unwrap();

@@ -41,7 +41,7 @@ pub fn summary(out: &[u8], selection: &Selection) -> Option<ClusterSummary> {
 
 /// GPUs of one type on a node that accepts jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeGpus {
+pub struct AvailableGpus {
     /// The node.
     pub node: String,
     /// Its partitions.
@@ -56,20 +56,21 @@ pub struct NodeGpus {
 
 /// Returns the GPUs of all nodes, with the GPUs that jobs could be given now; a node that accepts no jobs has no free
 /// ones.
-pub fn gpus_by_node(out: &[u8]) -> Vec<NodeGpus> {
+pub fn gpus_by_node(out: &[u8]) -> Vec<AvailableGpus> {
     let text = String::from_utf8_lossy(out);
     let of_node = |node: Node<'_>| {
         let partitions: Vec<String> = node.partitions().map(str::to_owned).collect();
-        let gpus = node.gpus().unwrap_or_default().into_iter().map(move |(kind, total, used)| NodeGpus {
-            node: node.name.to_owned(),
-            partitions: partitions.clone(),
-            kind,
-            total,
-            free: match node.state.is_available() {
-                true => used.map(|used| total.saturating_sub(used)),
-                false => Some(0),
-            },
-        });
+        let gpus =
+            node.gpus().unwrap_or_default().into_iter().map(move |(kind, total, used)| AvailableGpus {
+                node: node.name.to_owned(),
+                partitions: partitions.clone(),
+                kind,
+                total,
+                free: match node.state.is_available() {
+                    true => used.map(|used| total.saturating_sub(used)),
+                    false => Some(0),
+                },
+            });
         gpus.collect::<Vec<_>>()
     };
     text.lines().filter_map(Node::new).flat_map(of_node).collect()

@@ -1,7 +1,7 @@
 //! Checks the probe: starts it as a relay does, and reads what it says about driver and GPUs.
 
 use super::{CheckResult, Context, Level, limited, node};
-use nodeglass_app::watched::Site;
+use nodeglass_app::watched::ProbeHosts;
 use nodeglass_config::LauncherChoice;
 use nodeglass_launch::target::Targets;
 use nodeglass_launch::{Launcher, srun};
@@ -30,9 +30,9 @@ pub(super) async fn check(
     let jobs = Arc::new(srun::jobs_by_node(jobs, context.user.as_str()));
     let site = match is_remote || context.config.launcher == LauncherChoice::Srun {
         // As the relay: where nodes admit no logins, it starts probes as steps of the user's jobs.
-        true if jobs.contains_key(node) => Site::Jobs,
-        true => Site::Hosts,
-        false => Site::ThisMachine,
+        true if jobs.contains_key(node) => ProbeHosts::Jobs,
+        true => ProbeHosts::Hosts,
+        false => ProbeHosts::ThisMachine,
     };
     let (_keep, jobs) = watch::channel(jobs);
     let launcher = match site.launcher(&context.config, &Targets::default(), &jobs) {

@@ -38,9 +38,9 @@ const CHANGED_NOTES_LIMIT: Duration = Duration::from_secs(2);
 /// Maximum number of changes of notes that wait for the disk; further ones stay with their sender.
 const MAX_WAITING_NOTES: usize = 16_384;
 
-/// The place where jobs are stored.
+/// Where jobs are stored.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum Location {
     /// `jobs.db` in the user's state directory.
     StateDir,
     /// `jobs.db` in this directory.
@@ -145,14 +145,14 @@ impl JobStore {
     /// # Errors
     /// The thread cannot be started.
     pub fn start(
-        place: Place,
+        place: Location,
         origin: Origin,
         restored: impl FnOnce(Restored) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (requests, receiver) = mpsc::sync_channel(REQUESTS);
         let audit = Arc::<AuditQueue>::default();
         let (problems, problem) = watch::channel(None);
-        let is_durable = !matches!(place, Place::Memory);
+        let is_durable = !matches!(place, Location::Memory);
         let (waiting_notes, lost, incomplete) = Default::default();
         let store = Self { requests, audit, waiting_notes, lost, problem, incomplete, is_durable };
         let worker = Worker::new(place, origin, restored, &store, problems);
@@ -165,7 +165,7 @@ impl JobStore {
     /// # Errors
     /// The thread cannot be started.
     pub fn in_memory() -> std::io::Result<Self> {
-        Self::start(Place::Memory, Origin { cluster: String::new(), host: String::new() }, drop)
+        Self::start(Location::Memory, Origin { cluster: String::new(), host: String::new() }, drop)
     }
 
     /// Returns whether stored data outlives the process, if there is no [`JobStore::problem`].

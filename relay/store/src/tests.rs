@@ -18,7 +18,7 @@ fn start(dir: &StateDir) -> (JobStore, oneshot::Receiver<Restored>) {
     let (restored, receiver) = oneshot::channel();
     let origin = Origin { cluster: "hpc".into(), host: "login1".into() };
     let pass_on = |stored| restored.send(stored).unwrap();
-    (JobStore::start(Place::Dir(dir.clone()), origin, pass_on).unwrap(), receiver)
+    (JobStore::start(Location::Dir(dir.clone()), origin, pass_on).unwrap(), receiver)
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use super::audit::AuditQueue;
 use super::database::{Database, Origin, RelayRun, StoreError};
-use super::{JobStore, Place, Request, Restored, StoredNotes};
+use super::{JobStore, Location, Request, Restored, StoredNotes};
 use nodeglass_fleet::NoteChange;
 use nodeglass_platform::clock::Clock;
 use nodeglass_platform::loss_count::LossCount;
@@ -30,7 +30,7 @@ type PassOn = Box<dyn FnOnce(Restored) + Send>;
 
 /// The thread's state.
 pub(super) struct Worker {
-    place: Place,
+    place: Location,
     origin: Origin,
     run: RelayRun,
     database: Option<Database>,
@@ -60,7 +60,7 @@ pub(super) struct Worker {
 impl Worker {
     /// The thread of a `store`, which has not opened its database; why nothing can be stored is sent to `problem`.
     pub(super) fn new(
-        place: Place,
+        place: Location,
         origin: Origin,
         restored: impl FnOnce(Restored) + Send + 'static,
         store: &JobStore,
@@ -210,9 +210,9 @@ impl Worker {
 
     fn open(&self) -> Result<Database, StoreError> {
         let dir = match &self.place {
-            Place::Memory => return Database::in_memory(),
-            Place::Dir(dir) => dir.clone(),
-            Place::StateDir => StateDir::open()?,
+            Location::Memory => return Database::in_memory(),
+            Location::Dir(dir) => dir.clone(),
+            Location::StateDir => StateDir::open()?,
         };
         let (database, aside) = Database::open(&dir)?;
         if let Some(aside) = aside {

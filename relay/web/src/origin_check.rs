@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use nodeglass_access::peer::{Peer, Visitor};
+use nodeglass_access::peer::{Peer, ProxiedUser};
 
 /// The `Host` of a request, once checked.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub async fn check_host(
     if web.proxies.include(connection.peer) && (connection.peer != Peer::owner() || forwarded.is_by_proxy) {
         let user = forwarded.user.as_deref();
         let visitor = match (web.proxies.visitor(user), &web.site, user) {
-            (Visitor::Other, Some(site), Some(user)) => site.named(user).await,
+            (ProxiedUser::Other, Some(site), Some(user)) => site.named(user).await,
             (visitor, ..) => visitor,
         };
         let Some(guest) = connection.for_proxied(forwarded.client(), visitor, user) else {

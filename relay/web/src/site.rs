@@ -4,7 +4,7 @@
 //! is nobody: root, the account of the relay, proxies, other machines.
 
 use super::Connection;
-use nodeglass_access::peer::{Peer, Visitor};
+use nodeglass_access::peer::{Peer, ProxiedUser};
 use nodeglass_access::people::{People, Person, Question};
 use nodeglass_access::proxies::Proxies;
 use nodeglass_access::trust::Trust;
@@ -53,17 +53,17 @@ impl Site {
     }
 
     /// Identifies the user that a trusted proxy names.
-    pub(crate) async fn named(&self, user: &str) -> Visitor {
+    pub(crate) async fn named(&self, user: &str) -> ProxiedUser {
         match self.people.find(Question::Name(user.to_owned())).await {
-            Some(person) => Visitor::Person(person.uid),
-            None => Visitor::Other,
+            Some(person) => ProxiedUser::Person(person.uid),
+            None => ProxiedUser::Other,
         }
     }
 
     /// Returns the grant of the person at the other end of a connection; `None` if it is not known who that is.
     pub(crate) async fn grant(&self, connection: &Connection) -> Option<AccessGrant> {
         let uid = match connection.peer {
-            Peer::User(uid) | Peer::Behind { visitor: Visitor::Person(uid), .. } => uid,
+            Peer::User(uid) | Peer::Behind { visitor: ProxiedUser::Person(uid), .. } => uid,
             Peer::Unknown | Peer::Remote(_) | Peer::Behind { .. } => return None,
         };
         let person = self.people.find(Question::Uid(uid)).await.filter(|person| self.is_person(person))?;

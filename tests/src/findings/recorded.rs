@@ -3,7 +3,7 @@
 use super::run::{Observed, Occurrences, START_WALL_MS};
 use crate::trace;
 use anyhow::{Context, Result, ensure};
-use nodeglass_fleet::{Event, Fleet, NodeEvent};
+use nodeglass_fleet::{Event, Fleet, SessionEvent};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
@@ -54,7 +54,7 @@ fn play(name: &str, seconds: &[Vec<GpuSample>]) -> Result<Vec<Observed>> {
             fleet.handle(Event::Jobs { jobs: scenario.jobs(at(second)), wall_ahead_ms }, now_ms);
         }
         let mut receive = |line: ProbeLine| {
-            let line = NodeEvent::Line(Box::new(line.into()));
+            let line = SessionEvent::Line(Box::new(line.into()));
             fleet.handle(Event::Node(node.clone(), line), now_ms);
         };
         if second == 0 {

@@ -3,7 +3,7 @@
 use super::logs::Logs;
 use anyhow::{Context, Result};
 use nodeglass_findings::capture::{NodeAnswer, Target, summary};
-use nodeglass_fleet::{Event, Fleet, NodeEvent};
+use nodeglass_fleet::{Event, Fleet, SessionEvent};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::capture::{CaptureRequest, StackReader};
 use nodeglass_protocol::finding::FindingKind;
@@ -193,14 +193,14 @@ fn step(
     let mut emit = |event| fleet.handle(Event::Node(name.clone(), event), now_ms);
     let down = |why: String, failures: u32| {
         let retry_ms = now_ms + RETRY_MS;
-        (NodeEvent::Down { why: why.into(), retry_at_ms: retry_ms }, Link::Down { retry_ms, failures })
+        (SessionEvent::Down { why: why.into(), retry_at_ms: retry_ms }, Link::Down { retry_ms, failures })
     };
     match link {
         Link::Down { retry_ms, failures } => {
             if *retry_ms > now_ms {
                 return Ok(());
             }
-            emit(NodeEvent::Connecting { failures: *failures });
+            emit(SessionEvent::Connecting { failures: *failures });
             match cluster.connect(name, at) {
                 Ok(probe) => *link = Link::Up(Box::new(probe)),
                 Err(error) => {
@@ -219,7 +219,7 @@ fn step(
                     let Some(start) = line.iter().position(|byte| *byte == b'{') else { continue };
                     let parsed: ParsedLine = serde_json::from_slice(&line[start..])
                         .with_context(|| format!("read {}", String::from_utf8_lossy(line)))?;
-                    emit(NodeEvent::Line(Box::new(parsed)));
+                    emit(SessionEvent::Line(Box::new(parsed)));
                 }
             }
             if let Some(end) = probe.end() {

@@ -2,7 +2,7 @@
 //! must mark the same GPUs, by the same figures.
 
 use super::*;
-use nodeglass_fleet::{Event, Fleet, NodeEvent};
+use nodeglass_fleet::{Event, Fleet, SessionEvent};
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::{GpuUuid, NodeName};
@@ -62,9 +62,9 @@ pub fn played(toml: &str, minutes: u64, mut each: impl FnMut(&Fleet, &[NodeName]
         for (name, probe) in names.iter().zip(&mut probes) {
             let mut emit = |event| fleet.handle(Event::Node(name.clone(), event), now_ms);
             if elapsed_ms == 0 {
-                emit(NodeEvent::Connecting { failures: 0 });
+                emit(SessionEvent::Connecting { failures: 0 });
             }
-            lines(probe, at(elapsed_ms)).for_each(|line| emit(NodeEvent::Line(Box::new(line))));
+            lines(probe, at(elapsed_ms)).for_each(|line| emit(SessionEvent::Line(Box::new(line))));
         }
         fleet.handle(Event::Tick, now_ms);
         drop(fleet.take_changes());

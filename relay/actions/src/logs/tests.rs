@@ -3,7 +3,7 @@
 use super::*;
 use nodeglass_event_loop::{EventLoop, Inputs, Options, Sinks};
 use nodeglass_fleet::{Event, Fleet, scene};
-use nodeglass_nodes::{FromNode, QueuedRequest, Request};
+use nodeglass_nodes::{FromNode, QueuedRequest, SupervisorRequest};
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::share::Sharing;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 pub(super) struct Harness {
     pub(super) logs: Logs,
     /// Requests to probes.
-    requests: mpsc::Receiver<Request>,
+    requests: mpsc::Receiver<SupervisorRequest>,
     _inputs: (mpsc::Sender<FromNode>, mpsc::Sender<Event>, watch::Sender<bool>),
 }
 
@@ -40,7 +40,7 @@ pub(super) fn harness(jobs: Vec<Job>) -> Harness {
 /// The next request to a probe.
 async fn next_request(harness: &mut Harness) -> QueuedRequest {
     match harness.requests.recv().await {
-        Some(Request::Probe(queued)) => queued,
+        Some(SupervisorRequest::Probe(queued)) => queued,
         other => panic!("no request: {other:?}"),
     }
 }

@@ -152,7 +152,7 @@ fn on_the_private_socket_wrong_keys_are_forgotten_at_once() {
 
 const BEHIND: Peer = Peer::Behind {
     ip: std::net::IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 9)),
-    visitor: Visitor::Unnamed,
+    visitor: ProxiedUser::Unnamed,
 };
 
 #[test]
@@ -301,7 +301,8 @@ fn t02_a_token_is_for_its_user_unless_created_for_anyone() {
     let behind = |visitor| Peer::Behind { ip, visitor };
     let nobody = Peer::User(user::uid_of("nobody").unwrap());
     let (known, far) = ([Peer::owner(), ALICE, nobody, MALLORY, Peer::Unknown], Peer::Remote(ip));
-    let elsewhere = [far, behind(Visitor::Unnamed), behind(Visitor::Owner), behind(Visitor::Other)];
+    let elsewhere =
+        [far, behind(ProxiedUser::Unnamed), behind(ProxiedUser::Owner), behind(ProxiedUser::Other)];
     let admitted = |whose: TokenUser, name: &str| {
         let ticket = authenticator.tokens().create(name, None, &whose, Clock::wall_ms()).unwrap().1;
         let bearer = format!("Bearer {}", ticket.reveal());

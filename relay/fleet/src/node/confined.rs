@@ -4,7 +4,7 @@
 use super::merge::{self, Provider};
 use super::{ConnectionCounts, Node, SILENT_MS, no_gpu_reason};
 use crate::ownership::AttributedNode;
-use crate::{NodeChanges, NodeEvent};
+use crate::{NodeChanges, SessionEvent};
 use nodeglass_protocol::field::Row;
 use nodeglass_protocol::job::{GpuSet, Job, JobState};
 use nodeglass_protocol::picture::{GpuFacts, GpuPath, Link, ProcessGap, ProcessPicture, SourceState};
@@ -271,12 +271,12 @@ impl Node {
     }
 
     /// Applies an event of the probe of a job.
-    pub fn handle_of_job(&mut self, job: JobId, event: NodeEvent, now_ms: u64, changes: &mut NodeChanges) {
+    pub fn handle_of_job(&mut self, job: JobId, event: SessionEvent, now_ms: u64, changes: &mut NodeChanges) {
         let Some(probe) = self.confined.as_mut().and_then(|confined| confined.probes.get_mut(&job)) else {
             return;
         };
         let gpu_event = match &event {
-            NodeEvent::Line(line) => match &**line {
+            SessionEvent::Line(line) => match &**line {
                 ProbeLine::Event(event) if event.gpu.is_some() => Some(event.clone()),
                 _ => None,
             },

@@ -1,7 +1,7 @@
 //! Tests of nodes whose probes see the GPUs of one job each.
 
 use crate::scene::*;
-use crate::{Event, Fleet, NodeEvent};
+use crate::{Event, Fleet, SessionEvent};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{Evidence, NodePicture, ProcessGap};
 use nodeglass_protocol::probe::{
@@ -24,12 +24,12 @@ fn confined(job: u32, minors: &[u32]) -> ProbeLine {
     ProbeLine::Hello(hello)
 }
 
-fn of_job(fleet: &mut Fleet, job: u32, event: NodeEvent, now_ms: u64) {
+fn of_job(fleet: &mut Fleet, job: u32, event: SessionEvent, now_ms: u64) {
     fleet.handle(Event::JobProbe(name("n1"), JobId(job), event), now_ms);
 }
 
 fn job_line(fleet: &mut Fleet, job: u32, line: ProbeLine, now_ms: u64) {
-    of_job(fleet, job, NodeEvent::Line(Box::new(line.into())), now_ms);
+    of_job(fleet, job, SessionEvent::Line(Box::new(line.into())), now_ms);
 }
 
 /// A node with alice's jobs 17 on GPU 2 and 18 on GPU 0, whose own probe was adopted into job 17.
@@ -155,7 +155,7 @@ fn of_two_jobs_that_share_a_gpu_the_one_with_a_probe_reports_it() {
     job_line(&mut fleet, 19, sample(52, &[79]), 2_300);
     line(&mut fleet, "n1", sample(52, &[24]), 3_000);
     assert_eq!(gpus(&fleet)[0].1, Some(80));
-    of_job(&mut fleet, 18, NodeEvent::Down { why: "srun ended".into(), retry_at_ms: 9_000 }, 3_100);
+    of_job(&mut fleet, 18, SessionEvent::Down { why: "srun ended".into(), retry_at_ms: 9_000 }, 3_100);
     line(&mut fleet, "n1", sample(53, &[24]), 4_000);
     assert_eq!((gpus(&fleet).len(), gpus(&fleet)[0].1), (2, Some(79)));
     assert!(node(&fleet, "n1").gpus[0].fault.is_none());
@@ -186,13 +186,13 @@ fn processes_of_each_probe_are_listed_once_with_their_readings() {
 fn a_probe_that_dies_takes_its_readings_with_it_and_states_why() {
     let mut fleet = both_seen();
     job_line(&mut fleet, 18, process("n1", 0, 8, Some(18)), 2_100);
-    of_job(&mut fleet, 18, NodeEvent::Down { why: "srun ended".into(), retry_at_ms: 9_000 }, 2_500);
+    of_job(&mut fleet, 18, SessionEvent::Down { why: "srun ended".into(), retry_at_ms: 9_000 }, 2_500);
     line(&mut fleet, "n1", sample(52, &[24]), 3_000);
     // Perhaps its job has ended; that is no fault of the GPU.
     assert_eq!((gpus(&fleet)[0].1, node(&fleet, "n1").gpus[0].fault.clone()), (None, None));
     line(&mut fleet, "n1", sample(67, &[24]), 18_000);
     fleet.handle(Event::Tick, 18_000);
-    of_job(&mut fleet, 18, NodeEvent::Connecting { failures: 1 }, 18_100);
+    of_job(&mut fleet, 18, SessionEvent::Connecting { failures: 1 }, 18_100);
     let (picture, why) = (node(&fleet, "n1"), "there is no probe in job 18: srun ended");
     let gpu = &picture.gpus[0];
     assert_eq!((gpu.row.value(GpuField::Util), &gpu.fault), (None, &Some(why.into())));
@@ -210,7 +210,7 @@ fn a_probe_that_dies_takes_its_readings_with_it_and_states_why() {
 fn a_refused_step_is_stated_although_its_gpus_are_unknown() {
     let mut fleet = two_jobs();
     let why = "SLURM refuses steps of job 18".into();
-    of_job(&mut fleet, 18, NodeEvent::Down { why, retry_at_ms: 90_000 }, 30_000);
+    of_job(&mut fleet, 18, SessionEvent::Down { why, retry_at_ms: 90_000 }, 30_000);
     assert_eq!(
         limits(node(&fleet, "n1")),
         ["1 of 4 GPUs visible: those of job 17; there is no probe in job 18: SLURM refuses steps of job 18"]

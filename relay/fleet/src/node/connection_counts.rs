@@ -1,6 +1,6 @@
 //! Counts the connections to a node, and what was lost on them.
 
-use crate::NodeEvent;
+use crate::SessionEvent;
 use crate::event::RefusalCause;
 use nodeglass_protocol::probe::ProbeLine;
 use std::collections::BTreeSet;
@@ -44,20 +44,20 @@ impl ConnectionCounter {
     }
 
     /// Counts an event.
-    pub(super) fn observe(&mut self, event: &NodeEvent, now_ms: u64) {
+    pub(super) fn observe(&mut self, event: &SessionEvent, now_ms: u64) {
         match event {
-            NodeEvent::Connecting { .. } => (self.is_attempt, self.unreadable_lines) = (true, 0),
-            NodeEvent::Ending | NodeEvent::Refused { cause: RefusalCause::OtherNodes, .. } => {
+            SessionEvent::Connecting { .. } => (self.is_attempt, self.unreadable_lines) = (true, 0),
+            SessionEvent::Ending | SessionEvent::Refused { cause: RefusalCause::OtherNodes, .. } => {
                 self.is_attempt = false;
             }
-            NodeEvent::Down { .. } | NodeEvent::Refused { .. } => _ = self.end_attempt(),
-            NodeEvent::Lost { lines, .. } => {
+            SessionEvent::Down { .. } | SessionEvent::Refused { .. } => _ = self.end_attempt(),
+            SessionEvent::Lost { lines, .. } => {
                 let new = lines.saturating_sub(self.unreadable_lines);
                 self.unreadable_lines = *lines;
                 self.counts.unreadable_lines = self.counts.unreadable_lines.saturating_add(new);
             }
-            NodeEvent::Noise(_) => {}
-            NodeEvent::Line(line) => {
+            SessionEvent::Noise(_) => {}
+            SessionEvent::Line(line) => {
                 let is_first = self.end_attempt();
                 match &**line {
                     ProbeLine::Hello(hello) => self.begin(hello.stream, is_first),
@@ -132,47 +132,47 @@ mod tests {
     use crate::scene;
     use nodeglass_protocol::probe::delta::ParsedLine;
 
-    fn line(line: ProbeLine) -> NodeEvent {
-        NodeEvent::Line(Box::new(line.into()))
+    fn line(line: ProbeLine) -> SessionEvent {
+        SessionEvent::Line(Box::new(line.into()))
     }
 
-    fn live(seq: u64) -> NodeEvent {
+    fn live(seq: u64) -> SessionEvent {
         line(scene::sample(seq, &[]))
     }
 
     /// A hello of a probe with a stream.
-    fn hello(stream: u64) -> NodeEvent {
+    fn hello(stream: u64) -> SessionEvent {
         let mut parsed: ParsedLine = scene::hello("n1", &[]).into();
         if let ProbeLine::Hello(hello) = &mut parsed {
             hello.stream = stream;
         }
-        NodeEvent::Line(Box::new(parsed))
+        SessionEvent::Line(Box::new(parsed))
     }
 
     /// Counts events that happen at once.
-    fn after(counter: &mut ConnectionCounter, events: &[NodeEvent]) -> ConnectionCounts {
+    fn after(counter: &mut ConnectionCounter, events: &[SessionEvent]) -> ConnectionCounts {
         events.iter().for_each(|event| counter.observe(event, 1_000));
         counter.counts()
     }
 
-    const CONNECTING: NodeEvent = NodeEvent::Connecting { failures: 0 };
+    const CONNECTING: SessionEvent = SessionEvent::Connecting { failures: 0 };
 
     #[test]
     fn each_attempt_counts_once_however_it_ends_and_none_that_was_not_made() {
         let mut counter = ConnectionCounter::default();
-        let down = || NodeEvent::Down { why: "no route".into(), retry_at_ms: 0 };
-        let refused = |cause| NodeEvent::Refused { cause, why: "no key".into(), advice: "load it".into() };
+        let down = || SessionEvent::Down { why: "no route".into(), retry_at_ms: 0 };
+        let refused = |cause| SessionEvent::Refused { cause, why: "no key".into(), advice: "load it".into() };
         assert_eq!(after(&mut counter, &[CONNECTING, hello(1), live(1), hello(1)]).attempts, 1);
         assert_eq!(after(&mut counter, &[down(), CONNECTING, down()]).attempts, 2);
         assert_eq!(after(&mut counter, &[CONNECTING, refused(RefusalCause::Login)]).attempts, 3);
         assert_eq!(after(&mut counter, &[CONNECTING, refused(RefusalCause::OtherNodes)]).attempts, 3);
-        assert_eq!(after(&mut counter, &[NodeEvent::Ending, down()]).attempts, 3);
+        assert_eq!(after(&mut counter, &[SessionEvent::Ending, down()]).attempts, 3);
     }
 
     #[test]
     fn unreadable_lines_of_all_connections_are_added() {
         let mut counter = ConnectionCounter::default();
-        let lost = |lines| NodeEvent::Lost { lines, sample: "x".into() };
+        let lost = |lines| SessionEvent::Lost { lines, sample: "x".into() };
         assert_eq!(after(&mut counter, &[CONNECTING, lost(1), lost(3)]).unreadable_lines, 3);
         assert_eq!(after(&mut counter, &[CONNECTING, lost(2)]).unreadable_lines, 5);
     }

@@ -1,6 +1,6 @@
 //! One line of a known_hosts file, parsed by `ssh-key`.
 
-use super::{Place, pattern::Hosts};
+use super::{LineLocation, pattern::Hosts};
 use base64ct::{Base64, Encoding};
 use ssh_key::known_hosts;
 pub(super) use ssh_key::known_hosts::Marker;
@@ -15,12 +15,12 @@ pub(super) struct Entry {
     pub(super) key_type: String,
     /// The key as an SSH wire blob.
     pub(super) key: Vec<u8>,
-    pub(super) place: Place,
+    pub(super) place: LineLocation,
 }
 
 impl Entry {
     /// Parses a line; `None` for a comment, an empty line or an invalid one.
-    pub(super) fn parse(line: &str, place: Place) -> Option<Self> {
+    pub(super) fn parse(line: &str, place: LineLocation) -> Option<Self> {
         if line.trim_start().starts_with('#') {
             return None;
         }

@@ -45,7 +45,7 @@ impl HostId {
 
 /// A line of a known_hosts file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LineLocation {
     /// The file.
     pub file: PathBuf,
     /// Line number, from 1.
@@ -60,9 +60,9 @@ pub enum Verdict {
     /// The host is unknown.
     Unknown,
     /// The host has another key.
-    Changed(Place),
+    Changed(LineLocation),
     /// The key is revoked.
-    Revoked(Place),
+    Revoked(LineLocation),
     /// The host presented a certificate of a trusted authority, but it is invalid.
     BadCertificate(&'static str),
 }
@@ -78,7 +78,7 @@ impl KnownHosts {
     pub fn read(&mut self, file: &Path, bytes: &[u8]) {
         let lines = bytes.split(|byte| *byte == b'\n').enumerate();
         self.entries.extend(lines.filter_map(|(index, line)| {
-            let place = Place { file: file.to_owned(), line: index + 1 };
+            let place = LineLocation { file: file.to_owned(), line: index + 1 };
             Entry::parse(std::str::from_utf8(line).ok()?, place)
         }));
     }
@@ -124,7 +124,12 @@ impl KnownHosts {
         })
     }
 
-    fn revoked(&self, host: &HostId, key: &[u8], certificate: Option<&HostCertificate>) -> Option<&Place> {
+    fn revoked(
+        &self,
+        host: &HostId,
+        key: &[u8],
+        certificate: Option<&HostCertificate>,
+    ) -> Option<&LineLocation> {
         let bad = |entry: &&Entry| match certificate {
             Some(c) => entry.key == c.plain_key || entry.key == c.authority || entry.key == key,
             None => entry.key == key,

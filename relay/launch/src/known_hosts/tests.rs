@@ -37,8 +37,8 @@ fn verdict(lines: &str, host: &HostId, shown: &str) -> Verdict {
     known(lines).verdict(host, &blob(shown), NOW)
 }
 
-fn place(line: usize) -> Place {
-    Place { file: "kh".into(), line }
+fn place(line: usize) -> LineLocation {
+    LineLocation { file: "kh".into(), line }
 }
 
 fn gpu01() -> HostId {
@@ -68,7 +68,7 @@ fn several_files_are_read_as_one() {
     both.read(Path::new("global"), format!("gpu-* {}\n", key(HOST)).as_bytes());
     assert_eq!(both.verdict(&gpu01(), &blob(HOST), NOW), Verdict::Known);
     let changed = both.verdict(&gpu01(), &blob(CA), NOW);
-    assert_eq!(changed, Verdict::Changed(Place { file: "global".into(), line: 1 }));
+    assert_eq!(changed, Verdict::Changed(LineLocation { file: "global".into(), line: 1 }));
 }
 
 #[test]

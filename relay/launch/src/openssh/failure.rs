@@ -3,7 +3,7 @@
 use super::log::{Progress, SshLog};
 use crate::LaunchError;
 use crate::identity::KeyFile;
-use crate::known_hosts::{HostId, Place, Verdict};
+use crate::known_hosts::{HostId, LineLocation, Verdict};
 use crate::login_error;
 use crate::ssh_config::HostSettings;
 use std::io;
@@ -146,9 +146,9 @@ fn host_key(log: &SshLog, lines: &[&str], settings: &HostSettings) -> LaunchErro
 }
 
 /// `Offending ED25519 key in FILE:LINE`.
-fn offending(line: &str) -> Option<Place> {
+fn offending(line: &str) -> Option<LineLocation> {
     let (file, line) = line.strip_prefix("Offending ")?.split_once(" in ")?.1.rsplit_once(':')?;
-    Some(Place { file: file.into(), line: line.parse().ok()? })
+    Some(LineLocation { file: file.into(), line: line.parse().ok()? })
 }
 
 /// The methods in `user@host: Permission denied (publickey,password).`

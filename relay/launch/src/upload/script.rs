@@ -57,9 +57,9 @@ const FIT: &str = "w=; say() { w=\"$w; $1: ${2##*: }\"; }; report() { echo \"nod
     || { rm -f $t; say \"$1\" \"${e:-cannot be written}\"; return 1; }; \
     $t 2>/dev/null || { rm -f $t; say \"$1\" \"programs cannot be run from there (mounted noexec)\"; return 1; }; rm -f $t; }";
 
-/// One of [`PLACES`].
+/// Index into [`PLACES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place(usize);
+pub struct UploadDir(usize);
 
 /// The script that receives the probe on its stdin.
 pub struct UploadScript {
@@ -73,7 +73,7 @@ pub enum Uploaded {
     /// The probe was uploaded.
     Done,
     /// This folder failed, but another one may work.
-    TryNext(Place, String),
+    TryNext(UploadDir, String),
     /// No folder works.
     Failed(String),
 }
@@ -81,7 +81,7 @@ pub enum Uploaded {
 impl UploadScript {
     /// Tries folders from `first` on. `random` names the temporary file: nodes that share a home may have
     /// processes with equal ids.
-    pub fn new(probe: &ProbeBinary, first: Place, random: u64) -> Self {
+    pub fn new(probe: &ProbeBinary, first: UploadDir, random: u64) -> Self {
         let (hash, len) = (probe.hash16(), probe.len);
         let tries = PLACES.iter().enumerate().skip(first.0).map(|(at, (name, folder, is_shared))| {
             let kind = if *is_shared { "shared" } else { "own" };
@@ -102,15 +102,15 @@ impl UploadScript {
     }
 
     /// The folder that the script chose, once it has announced it.
-    pub fn place(message: &[u8]) -> Option<Place> {
+    pub fn place(message: &[u8]) -> Option<UploadDir> {
         let text = String::from_utf8_lossy(message);
         let (number, _) = text.split_once(READY)?.1.split_once('\n')?;
-        number.parse().ok().filter(|at| *at < PLACES.len()).map(Place)
+        number.parse().ok().filter(|at| *at < PLACES.len()).map(UploadDir)
     }
 
     /// The result of the upload into `place`, if a folder was chosen. `before` is what earlier scripts
     /// reported.
-    pub fn outcome(end: &StreamEnd, place: Option<Place>, before: &[String]) -> Uploaded {
+    pub fn outcome(end: &StreamEnd, place: Option<UploadDir>, before: &[String]) -> Uploaded {
         let [begin, end_mark] = SAID;
         let message =
             end.stderr.as_str().rsplit_once(begin).and_then(|(_, message)| message.split_once(end_mark));
@@ -118,8 +118,8 @@ impl UploadScript {
         let all = || before.iter().cloned().chain([message.clone()]).collect::<Vec<_>>().join("; ");
         match (end.exit, place) {
             (Some(0), Some(_)) => Uploaded::Done,
-            (Some(INCOMPLETE), Some(Place(at))) if at + 1 < PLACES.len() => {
-                Uploaded::TryNext(Place(at + 1), message)
+            (Some(INCOMPLETE), Some(UploadDir(at))) if at + 1 < PLACES.len() => {
+                Uploaded::TryNext(UploadDir(at + 1), message)
             }
             (Some(INCOMPLETE | NO_PLACE), _) => Uploaded::Failed(all()),
             (Some(exit), _) => {
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn scripts_have_nothing_that_another_shell_would_read_differently() {
         let probe = ProbeBinary::find(Some(&std::env::current_exe().unwrap())).unwrap();
-        for script in [UploadScript::new(&probe, Place(0), 7).command, probe.run_command(7)] {
+        for script in [UploadScript::new(&probe, UploadDir(0), 7).command, probe.run_command(7)] {
             let inner = script.strip_prefix("exec sh -c '").unwrap().strip_suffix('\'').unwrap();
             assert!(!inner.contains(['\'', '!', '\n']), "{inner}");
         }
@@ -271,13 +271,13 @@ mod tests {
         let shm = base.join("shm");
         create_dir_all(&shm).unwrap();
         let command =
-            UploadScript::new(&probe, Place(0), 7).command.replace("/dev/shm", shm.to_str().unwrap());
+            UploadScript::new(&probe, UploadDir(0), 7).command.replace("/dev/shm", shm.to_str().unwrap());
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", &command]).env("PATH", format!("{}:{SEARCH}", tools.display()));
         shell.env("HOME", "/dev/null").env("XDG_RUNTIME_DIR", "/dev/null").env("TMPDIR", base.join("tmp"));
         shell.stdin(std::fs::File::open(&program).unwrap()).current_dir(base);
         let output = shell.output().unwrap();
-        let place = UploadScript::place(&output.stdout).map(|Place(at)| at);
+        let place = UploadScript::place(&output.stdout).map(|UploadDir(at)| at);
         (place, String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
@@ -415,7 +415,7 @@ mod tests {
             assert_eq!(output(&mut shell_of(VICTIM, &base, &unpacked)), "evil\n", "it can be run");
             // No probe at the same path, and none in the home.
             let run = probe.run_command(7).replace(base.join("opt").to_str().unwrap(), "/nonexistent");
-            let upload = UploadScript::new(&probe, Place(2), 7).command;
+            let upload = UploadScript::new(&probe, UploadDir(2), 7).command;
             let mut attacker = attack(&base);
             let swaps = || std::fs::read_to_string(base.join("swaps")).unwrap().len();
             let mut printed = std::collections::BTreeSet::new();
@@ -441,20 +441,20 @@ mod tests {
         let full =
             end(INCOMPLETE, "motd\nnodeglass-upload: ~/.cache/nodeglass: No space left on device; |\nbye");
         let first = "~/.cache/nodeglass: No space left on device".to_owned();
-        let next = Uploaded::TryNext(Place(1), first.clone());
-        assert_eq!(UploadScript::outcome(&full, Some(Place(0)), &[]), next);
+        let next = Uploaded::TryNext(UploadDir(1), first.clone());
+        assert_eq!(UploadScript::outcome(&full, Some(UploadDir(0)), &[]), next);
         let none =
             end(NO_PLACE, "nodeglass-upload: /tmp/nodeglass-7: Read-only file system; /dev/shm: no; |\n");
         let all = "~/.cache/nodeglass: No space left on device; /tmp/nodeglass-7: Read-only file system; /dev/shm: no";
         assert_eq!(UploadScript::outcome(&none, None, &[first]), Uploaded::Failed(all.into()));
-        assert_eq!(UploadScript::outcome(&end(0, ""), Some(Place(0)), &[]), Uploaded::Done);
+        assert_eq!(UploadScript::outcome(&end(0, ""), Some(UploadDir(0)), &[]), Uploaded::Done);
         // A login script that exits at once with 0 has uploaded nothing.
         assert!(matches!(UploadScript::outcome(&end(0, "bye"), None, &[]), Uploaded::Failed(_)));
     }
 
     #[test]
     fn the_place_is_found_among_noise() {
-        assert_eq!(UploadScript::place(b"Welcome\n\x1eNODEGLASS-UPLOAD 2\n"), Some(Place(2)));
+        assert_eq!(UploadScript::place(b"Welcome\n\x1eNODEGLASS-UPLOAD 2\n"), Some(UploadDir(2)));
         for not_yet in [
             &b"Welcome"[..],
             b"\x1eNODEGLASS-UPLOAD 2",

@@ -3,7 +3,7 @@
 mod guests;
 
 use super::*;
-use nodeglass_fleet::NodeEvent;
+use nodeglass_fleet::SessionEvent;
 use nodeglass_fleet::scene::{self, hello, jobs, line, process, process_readings, replay, sample};
 use nodeglass_fleet::{Event, Fleet, NoteChange};
 use nodeglass_protocol::JobId;
@@ -111,7 +111,7 @@ fn perform(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
         Action::ProcessReadings(node, gib) => line(fleet, NODES[node], process_readings(gib << 30), *now_ms),
         Action::Health(node, cards) => line(fleet, NODES[node], with_problems(&cards), *now_ms),
         Action::Down(node) => {
-            let down = NodeEvent::Down { why: "cut".into(), retry_at_ms: *now_ms };
+            let down = SessionEvent::Down { why: "cut".into(), retry_at_ms: *now_ms };
             fleet.handle(Event::Node(scene::name(NODES[node]), down), *now_ms);
         }
         Action::Note(job, id) => {

@@ -113,14 +113,14 @@ async fn f01_an_unreachable_node_is_tried_again_and_later_and_at_once_on_request
     let mut harness = Harness::empty();
     harness.set_targets();
     for failures in 0..4 {
-        assert_eq!(harness.next().await, NodeEvent::Connecting { failures });
+        assert_eq!(harness.next().await, SessionEvent::Connecting { failures });
         let (why, retry_at_ms) = harness.down().await;
         assert_eq!(why, "nothing is prepared");
         assert!(retry_at_ms > 0);
     }
     let now = Instant::now();
     harness.supervisor.retry(None);
-    assert!(matches!(harness.next().await, NodeEvent::Connecting { failures: 4 }));
+    assert!(matches!(harness.next().await, SessionEvent::Connecting { failures: 4 }));
     assert_eq!(now.elapsed(), Duration::ZERO);
 }
 
@@ -155,7 +155,7 @@ async fn f04_a_probe_that_keeps_exiting_is_reported_broken_with_its_stderr() {
         for round in 1..=4 {
             let probe = harness.launcher.probe();
             // The first attempt may precede the prepared probe.
-            while !matches!(harness.next().await, NodeEvent::Connecting { .. }) {}
+            while !matches!(harness.next().await, SessionEvent::Connecting { .. }) {}
             probe.hello(round).await;
             let Probe { stdout, stdin, end: ended } = probe;
             drop((stdout, stdin));
@@ -187,8 +187,8 @@ async fn f22_a_probe_of_another_version_is_not_restarted_over_and_over() {
     let probe = harness.launcher.probe();
     harness.set_targets();
     probe.print("\u{1e}NODEGLASS2 {}\n").await;
-    assert_eq!(harness.next().await, NodeEvent::Connecting { failures: 0 });
+    assert_eq!(harness.next().await, SessionEvent::Connecting { failures: 0 });
     assert!(
-        matches!(harness.next().await, NodeEvent::Refused { why, .. } if why.as_str().contains("version"))
+        matches!(harness.next().await, SessionEvent::Refused { why, .. } if why.as_str().contains("version"))
     );
 }

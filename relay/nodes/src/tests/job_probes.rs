@@ -27,7 +27,7 @@ async fn a_job_has_a_probe_beside_that_of_its_node_and_samples_before_it() {
     let mut hellos = Vec::new();
     while hellos.len() < 2 {
         let from = harness.events.recv().await.unwrap();
-        hellos.extend(matches!(from.event, NodeEvent::Line(_)).then_some(from.job));
+        hellos.extend(matches!(from.event, SessionEvent::Line(_)).then_some(from.job));
     }
     hellos.sort();
     assert_eq!(hellos, [None, Some(JobId(17))]);

@@ -10,9 +10,9 @@ async fn f32_t34_a_refused_login_is_never_retried_without_the_user() {
     harness.launcher.fails(LaunchError::Capability { why: "gssapi".into(), advice: "openssh".into() });
     harness.set_targets();
     for (tries, why) in ["no key", "changed", "gssapi"].into_iter().enumerate() {
-        assert_eq!(harness.next().await, NodeEvent::Connecting { failures: 0 });
+        assert_eq!(harness.next().await, SessionEvent::Connecting { failures: 0 });
         assert!(
-            matches!(harness.next().await, NodeEvent::Refused { why: sent_interval, .. } if sent_interval.as_str() == why)
+            matches!(harness.next().await, SessionEvent::Refused { why: sent_interval, .. } if sent_interval.as_str() == why)
         );
         sleep(Duration::from_secs(7_200)).await;
         // A new target or interval is no request of the user.
@@ -244,13 +244,13 @@ async fn a_closed_link_waits_for_the_job_list_and_an_ended_job_is_not_retried() 
     assert_eq!(harness.launcher.tries(), 1, "and not the node");
     // The job is completing: a login now would keep it from ending.
     harness.supervisor.follow(&plan(2, &[]));
-    assert_eq!(harness.next().await, NodeEvent::Ending);
+    assert_eq!(harness.next().await, SessionEvent::Ending);
     sleep(Duration::from_secs(3_600)).await;
     assert_eq!(harness.launcher.tries(), 1);
     // The next job there is connected at once.
     let next = harness.launcher.probe();
     harness.supervisor.follow(&plan(3, &[2]));
-    assert!(matches!(harness.next().await, NodeEvent::Connecting { .. }));
+    assert!(matches!(harness.next().await, SessionEvent::Connecting { .. }));
     next.hello(2).await;
 }
 
@@ -298,7 +298,7 @@ async fn a_host_that_closes_each_login_is_retried_with_back_off() {
     harness.supervisor.follow(&plan(1, &[1]));
     for round in 0..6 {
         let probe = harness.launcher.probe();
-        while !matches!(harness.next().await, NodeEvent::Connecting { .. }) {}
+        while !matches!(harness.next().await, SessionEvent::Connecting { .. }) {}
         probe.hello(round).await;
         sleep(Duration::from_millis(500)).await;
         drop(probe.stdout);
@@ -306,7 +306,7 @@ async fn a_host_that_closes_each_login_is_retried_with_back_off() {
         harness.supervisor.follow(&plan(2 + round, &[1]));
     }
     assert!(
-        matches!(harness.next().await, NodeEvent::Connecting { failures: 6 }),
+        matches!(harness.next().await, SessionEvent::Connecting { failures: 6 }),
         "a hello forgets no failure"
     );
 }
@@ -341,7 +341,7 @@ async fn a_permanent_denial_is_reported_and_retried_for_the_next_job() {
     sleep(Duration::from_secs(1)).await;
     let _probe = harness.launcher.probe();
     harness.supervisor.follow(&plan(3, &[2]));
-    while !matches!(harness.next().await, NodeEvent::Connecting { .. }) {}
+    while !matches!(harness.next().await, SessionEvent::Connecting { .. }) {}
     assert_eq!(harness.launcher.tries(), 6);
 }
 

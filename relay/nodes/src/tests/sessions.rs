@@ -7,11 +7,11 @@ async fn a_probe_receives_its_interval_and_pings() {
     let mut harness = Harness::empty();
     let mut probe = harness.launcher.probe();
     harness.set_targets();
-    assert_eq!(harness.next().await, NodeEvent::Connecting { failures: 0 });
+    assert_eq!(harness.next().await, SessionEvent::Connecting { failures: 0 });
     probe.print("motd\n").await;
     probe.hello(1).await;
-    assert_eq!(harness.next().await, NodeEvent::Noise("motd".into()));
-    assert!(matches!(harness.next().await, NodeEvent::Line(line) if matches!(*line, ProbeLine::Hello(_))));
+    assert_eq!(harness.next().await, SessionEvent::Noise("motd".into()));
+    assert!(matches!(harness.next().await, SessionEvent::Line(line) if matches!(*line, ProbeLine::Hello(_))));
     assert_eq!(probe.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     harness.supervisor.set_targets(&wanted(&["n1"], 5_000));
     assert_eq!(probe.control().await, Some(Control::Interval { ms: 5_000, phase_ms: 0 }));
@@ -66,7 +66,7 @@ async fn a_sparse_sample_without_baseline_is_dropped_and_a_full_one_requested() 
     assert_eq!(probe.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     let mut received = Vec::new();
     while received.last() != Some(&7) {
-        if let NodeEvent::Line(line) = harness.next().await
+        if let SessionEvent::Line(line) = harness.next().await
             && let ProbeLine::Sample(sample) = *line
         {
             received.push(sample.seq);

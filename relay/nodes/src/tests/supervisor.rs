@@ -113,7 +113,7 @@ async fn a_request_reaches_the_probe_and_its_response_the_caller() {
     probe.sample(1).await;
     sleep(Duration::from_millis(10)).await;
     while let Ok(FromNode { event, .. }) = events.try_recv() {
-        assert!(!matches!(event, NodeEvent::Line(line) if matches!(*line, ProbeLine::Response(_))));
+        assert!(!matches!(event, SessionEvent::Line(line) if matches!(*line, ProbeLine::Response(_))));
     }
 }
 
@@ -172,7 +172,7 @@ async fn a_node_that_is_reached_in_another_way_starts_anew_and_others_continue()
     harness.supervisor.set_targets(&nodes);
     let connecting = loop {
         let event = harness.events.recv().await.unwrap();
-        if matches!(event.event, NodeEvent::Connecting { .. }) {
+        if matches!(event.event, SessionEvent::Connecting { .. }) {
             break event.node;
         }
     };

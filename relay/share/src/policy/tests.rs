@@ -2,7 +2,7 @@
 
 use super::*;
 use nodeglass_fleet::scene::{self, hello, jobs, line, process, sample};
-use nodeglass_fleet::{Event, NodeEvent, NoteChange};
+use nodeglass_fleet::{Event, NoteChange, SessionEvent};
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::finding::FindingSeverity;
 use nodeglass_protocol::host::HostSample;
@@ -265,7 +265,7 @@ fn data_of_the_owner_alone_is_never_visible() {
 #[test]
 fn t09_a_finding_shows_a_guest_neither_output_of_logins_nor_hidden_readings() {
     let mut fleet = fleet();
-    let down = NodeEvent::Down { why: "/etc/profile: secret".into(), retry_at_ms: 90_000 };
+    let down = SessionEvent::Down { why: "/etc/profile: secret".into(), retry_at_ms: 90_000 };
     fleet.handle(Event::Node(scene::name("n1"), down), 3_000);
     for second in 1..60 {
         fleet.handle(Event::Tick, 3_000 + second * 1_000);

@@ -8,7 +8,7 @@ use nodeglass_config::{FitArgs, GpuDemand};
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::Text;
 use nodeglass_slurm::command::{Client, CommandError, Commands, Program};
-use nodeglass_slurm::nodes::{self, NodeGpus};
+use nodeglass_slurm::nodes::{self, AvailableGpus};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -120,14 +120,14 @@ fn unanswered(error: CommandError) -> anyhow::Error {
 }
 
 /// Returns the placements of the GPUs, one per partition and type, those that fit now first.
-pub(super) fn placements(all: &[NodeGpus], demand: &GpuDemand, partitions: &[String]) -> Vec<Placement> {
-    let mut by_place: BTreeMap<(&str, &str), Vec<&NodeGpus>> = BTreeMap::new();
+pub(super) fn placements(all: &[AvailableGpus], demand: &GpuDemand, partitions: &[String]) -> Vec<Placement> {
+    let mut by_place: BTreeMap<(&str, &str), Vec<&AvailableGpus>> = BTreeMap::new();
     for gpus in all.iter().filter(|gpus| demand.kind.as_ref().is_none_or(|kind| *kind == gpus.kind)) {
         for name in gpus.partitions.iter().filter(|name| partitions.is_empty() || partitions.contains(name)) {
             by_place.entry((name, &gpus.kind)).or_default().push(gpus);
         }
     }
-    let place = |((partition, kind), nodes): ((&str, &str), Vec<&NodeGpus>)| {
+    let place = |((partition, kind), nodes): ((&str, &str), Vec<&AvailableGpus>)| {
         let free = nodes.iter().try_fold(0_u32, |sum, gpus| Some(sum.saturating_add(gpus.free?)));
         let total = nodes.iter().fold(0_u32, |sum, gpus| sum.saturating_add(gpus.total));
         let now = split(demand.count, nodes.iter().filter_map(|gpus| gpus.free));
@@ -223,9 +223,9 @@ fn text(placements: &[Placement], demand: &GpuDemand, now_s: u64, code: u8) -> A
 mod tests {
     use super::*;
 
-    fn gpus(node: &str, partitions: &[&str], kind: &str, (free, total): (u32, u32)) -> NodeGpus {
+    fn gpus(node: &str, partitions: &[&str], kind: &str, (free, total): (u32, u32)) -> AvailableGpus {
         let partitions = partitions.iter().map(|name| (*name).to_owned()).collect();
-        NodeGpus { node: node.to_owned(), partitions, kind: kind.to_owned(), total, free: Some(free) }
+        AvailableGpus { node: node.to_owned(), partitions, kind: kind.to_owned(), total, free: Some(free) }
     }
 
     fn demand(text: &str) -> GpuDemand {
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn unknown_free_gpus_are_neither_free_nor_zero() {
-        let unknown = NodeGpus { free: None, ..gpus("n", &["gpu"], "", (0, 4)) };
+        let unknown = AvailableGpus { free: None, ..gpus("n", &["gpu"], "", (0, 4)) };
         let found = placements(&[unknown], &demand("2"), &[]);
         assert_eq!((found[0].fits_now, found[0].free), (false, None));
         let shown = text(&found, &demand("2"), 1_000, 0).text;

@@ -7,7 +7,7 @@ use nodeglass_app::terminal;
 use nodeglass_config::WaitFreeArgs;
 use nodeglass_slurm::command::Client;
 use nodeglass_slurm::command::Program;
-use nodeglass_slurm::nodes::{self, NodeGpus};
+use nodeglass_slurm::nodes::{self, AvailableGpus};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -56,7 +56,11 @@ pub(super) async fn wait(
 }
 
 /// Returns the answer, if there is no need to wait.
-fn answer(all: &[NodeGpus], args: &WaitFreeArgs, partitions: &[String]) -> anyhow::Result<Option<Answer>> {
+fn answer(
+    all: &[AvailableGpus],
+    args: &WaitFreeArgs,
+    partitions: &[String],
+) -> anyhow::Result<Option<Answer>> {
     let placements = fit::placements(all, &args.gpus, partitions);
     if placements.is_empty() {
         let never = format!("no partition{} has {} for one job", of(partitions), demand(args));

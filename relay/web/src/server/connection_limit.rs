@@ -4,7 +4,7 @@ use crate::pacing::CpuBudget;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use nodeglass_access::hosts::is_address;
-use nodeglass_access::peer::{Peer, Visitor};
+use nodeglass_access::peer::{Peer, ProxiedUser};
 use nodeglass_access::proxies::Proxies;
 use nodeglass_access::user;
 use nodeglass_auth::authenticator::Origin;
@@ -244,7 +244,7 @@ impl Connection {
     }
 
     /// The connection of a client behind a proxy, which names its user or not; `None` if that client has too many.
-    pub(crate) fn for_proxied(&self, ip: IpAddr, visitor: Visitor, user: Option<&str>) -> Option<Self> {
+    pub(crate) fn for_proxied(&self, ip: IpAddr, visitor: ProxiedUser, user: Option<&str>) -> Option<Self> {
         let peer = Peer::Behind { ip, visitor };
         let guest = match &self.permit {
             Some(permit) => Some(Arc::new(permit.limiter.acquire(peer, false)?)),
@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(owner, MAX_CONNECTIONS - MAX_PROXY_CONNECTIONS - MAX_PENDING_OTHERS);
         let connection = Connection::new(other_user(33), ListenerKind::Plain, proxy_permits.remove(0));
         let (one, other) = ("203.0.113.9".parse().unwrap(), "203.0.113.10".parse().unwrap());
-        let for_proxied = |ip| connection.for_proxied(ip, Visitor::Unnamed, None);
+        let for_proxied = |ip| connection.for_proxied(ip, ProxiedUser::Unnamed, None);
         let guests: Vec<_> = (0..100).filter_map(|_| for_proxied(one)).collect();
         assert_eq!(guests.len(), MAX_PER_PEER);
         assert!(for_proxied(other).is_some());

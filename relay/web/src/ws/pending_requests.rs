@@ -156,7 +156,7 @@ mod tests {
     use nodeglass_store::JobStore;
     use tokio::sync::{mpsc, watch};
 
-    fn service() -> (ActionService, Hub, mpsc::Receiver<nodeglass_nodes::Request>) {
+    fn service() -> (ActionService, Hub, mpsc::Receiver<nodeglass_nodes::SupervisorRequest>) {
         let (events, event_rx) = mpsc::channel(1);
         let sharing = watch::channel(Sharing::default()).1;
         let inputs = Inputs { nodes: mpsc::channel(1).1, events: event_rx, sharing };

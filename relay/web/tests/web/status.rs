@@ -1,7 +1,7 @@
 //! `GET /status` states how the relay is doing, to its owner only.
 
 use crate::harness::TestRelay;
-use nodeglass_fleet::{Event, Fleet, Host, NodeEvent, RefusalCause};
+use nodeglass_fleet::{Event, Fleet, Host, RefusalCause, SessionEvent};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::LauncherStatus;
@@ -12,21 +12,21 @@ fn fleet() -> Fleet {
     let hosts = [&n1, &n2, &n3, &n4].map(|name| (name.clone(), Host::default())).into();
     let mut fleet = Fleet::new();
     let launcher = LauncherStatus { name: "openssh".into(), reason: Some("n1 is behind a jump host".into()) };
-    let refused = NodeEvent::Refused {
+    let refused = SessionEvent::Refused {
         cause: RefusalCause::Node,
         why: "the host key of n2 has changed".into(),
         advice: "ask the administrators".into(),
     };
-    let down = NodeEvent::Down { why: "n3 timed out".into(), retry_at_ms: u64::MAX };
+    let down = SessionEvent::Down { why: "n3 timed out".into(), retry_at_ms: u64::MAX };
     let sample = Sample { interval_ms: 60_000, ..Sample::default() };
     let usage = ProbeUsage { cpu_ms: 5_210, rss_bytes: 9 << 20 };
     for event in [
         Event::Launcher(launcher),
         Event::Hosts { hosts, notices: vec!["hosts.txt:4: gpu1 is listed in hosts.txt:1 already".into()] },
-        Event::Node(n1, NodeEvent::Connecting { failures: 0 }),
-        Event::Node(n4.clone(), NodeEvent::Line(Box::new(ProbeLine::Sample(Box::new(sample)).into()))),
-        Event::Node(n4.clone(), NodeEvent::Line(Box::new(ProbeLine::<Sample>::Usage(usage).into()))),
-        Event::Node(n4, NodeEvent::Lost { lines: 2, sample: "{".into() }),
+        Event::Node(n1, SessionEvent::Connecting { failures: 0 }),
+        Event::Node(n4.clone(), SessionEvent::Line(Box::new(ProbeLine::Sample(Box::new(sample)).into()))),
+        Event::Node(n4.clone(), SessionEvent::Line(Box::new(ProbeLine::<Sample>::Usage(usage).into()))),
+        Event::Node(n4, SessionEvent::Lost { lines: 2, sample: "{".into() }),
         Event::Node(n2, refused),
         Event::Node(n3, down),
         Event::JobsFailed { why: "squeue did not respond within 10 s".into(), retry_at_ms: 0 },

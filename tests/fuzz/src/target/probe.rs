@@ -1,6 +1,6 @@
 //! Wire one, from a node's bytes to a page's picture: for any input, every page has the relay's state.
 
-use nodeglass_fleet::NodeEvent;
+use nodeglass_fleet::SessionEvent;
 use nodeglass_fleet::{Event, Fleet};
 use nodeglass_live::TopicFeed;
 use nodeglass_nodes::decoder::{DecodeError, Decoder, Found};
@@ -85,10 +85,10 @@ fn show(found: Vec<Found>) {
     for found in found.into_iter().take(60) {
         now_ms += 1_000;
         let event = match found {
-            Found::Line(line) => NodeEvent::Line(line),
+            Found::Line(line) => SessionEvent::Line(line),
             Found::Piece => continue,
-            Found::Noise(noise) => NodeEvent::Noise(noise),
-            Found::Lost { lines, sample } => NodeEvent::Lost { lines, sample },
+            Found::Noise(noise) => SessionEvent::Noise(noise),
+            Found::Lost { lines, sample } => SessionEvent::Lost { lines, sample },
         };
         fleet.handle(Event::Node(node.clone(), event), now_ms);
         fleet.handle(Event::Tick, now_ms);

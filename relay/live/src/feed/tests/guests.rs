@@ -108,7 +108,7 @@ fn perform_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Action, othe
         }
         Action::Down(node) => {
             *now_ms += 137;
-            let down = NodeEvent::Down { why: "canary-why".into(), retry_at_ms: *now_ms };
+            let down = SessionEvent::Down { why: "canary-why".into(), retry_at_ms: *now_ms };
             fleet.handle(Event::Node(scene::name(NODES[node]), down), *now_ms);
         }
         other => perform(fleet, now_ms, other),
