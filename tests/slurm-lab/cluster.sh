@@ -60,14 +60,14 @@ enter() {
     p=$(pidof_host "$h") || die "$h is not up"
     ${EXEC:-} nsenter -t "$p" -n -m -u -i -p -r -w -- "$@"
 }
-as() {   # a signal or SIGKILL to the process that runs this ends CMD too (SIGTERM through pdeathsig).
-         # That process is outside the pid namespace, so it is seen as 0; 1 means that it died before pdeathsig was set
+as() {   # a signal or SIGKILL to the process that runs this ends CMD too (SIGTERM through pdeathsig), except for one that
+         # comes before pdeathsig is set: stop it and its children first
     local h=$1 u=$2; shift 2
     enter "$h" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         TERM="${TERM:-dumb}" LANG=C.UTF-8 HOME="$([[ $u == root ]] && echo /root || echo "/home/$u")" \
         USER="$u" LOGNAME="$u" SHELL=/bin/bash \
         /usr/bin/setpriv --reuid "$u" --regid "$u" --init-groups --pdeathsig TERM \
-        /bin/bash -c '[[ $PPID == 0 ]] || exit 143; cd ~; exec "$@"' _ "$@"
+        /bin/bash -c 'cd ~; exec "$@"' _ "$@"
 }
 
 libdir() { echo "/usr/lib/$(uname -m)-linux-gnu"; }

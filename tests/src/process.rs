@@ -146,11 +146,27 @@ impl Drop for Process {
         // A killed browser's children survive in their own process groups, so descendants are listed
         // while the process is alive: its pid cannot be reused before.
         if matches!(self.child.try_wait(), Ok(None)) {
-            for member in family(self.child.id()).into_iter().filter_map(pid) {
+            for member in stopped_family(self.child.id()).into_iter().filter_map(pid) {
                 let _ = kill_process(member, Signal::KILL);
             }
         }
         let _ = self.child.wait();
+    }
+}
+
+/// A process and its descendants, ancestors first; all of them are stopped, so that none starts another one meanwhile.
+fn stopped_family(head: u32) -> Vec<u32> {
+    let mut stopped = Vec::new();
+    loop {
+        let family = family(head);
+        let running: Vec<_> = family.iter().copied().filter(|member| !stopped.contains(member)).collect();
+        if running.is_empty() {
+            return family;
+        }
+        for member in running.iter().copied().filter_map(pid) {
+            let _ = kill_process(member, Signal::STOP);
+        }
+        stopped.extend(running);
     }
 }
 
