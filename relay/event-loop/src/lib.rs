@@ -387,7 +387,7 @@ impl EventLoop {
         }
     }
 
-    fn handle_request(&mut self, request: Request) {
+    fn handle_request(&mut self, request: HubRequest) {
         self.resume(&request);
         if let Some(own) = &mut self.own
             && matches!(

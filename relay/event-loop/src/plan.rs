@@ -30,7 +30,7 @@ impl EventLoop {
     }
 
     /// Watches nodes again when a request needs their state.
-    pub(super) fn resume(&mut self, request: &Request) {
+    pub(super) fn resume(&mut self, request: &HubRequest) {
         let needs_nodes = matches!(
             request,
             HubRequest::Join { .. }
