@@ -13,6 +13,7 @@ mod plan;
 mod sample_groups;
 mod scope;
 mod subscribers;
+mod trim;
 
 use bytes::Bytes;
 use capturer::Capturer;
@@ -44,6 +45,7 @@ use subscribers::{FeedKey, SubscriberState};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use trim::TrimSchedule;
 /// Lines of many nodes arrive together and share a frame: changes are flushed once the last node of a
 /// group has reported (see [`SampleGroups`]), else once no line arrived for this long,
 const FLUSH_QUIET: Duration = Duration::from_millis(5);
@@ -60,10 +62,6 @@ const IDLE_INTERVAL_MS: u32 = 10_000;
 const CHECKPOINT_MS: u64 = 60_000;
 /// Time between two ticks, in ms, from which the relay counts as stalled.
 const MAX_TICK_MS: u64 = 3_000;
-/// Free memory is returned to the system this long after the last subscriber left.
-const TRIM_AFTER_MS: u64 = 5_000;
-/// And once this long after the start, when nodes have sent what their probes kept.
-const TRIM_AFTER_START_MS: u64 = 60_000;
 
 /// Sampling intervals and frame sizes.
 #[derive(Clone, Copy, Debug)]
@@ -161,10 +159,7 @@ pub struct EventLoop {
     next_subscriber_id: u64,
     next_feed: u32,
     last_subscriber_ms: u64,
-    /// Whether memory freed by departed subscribers has not been returned yet.
-    needs_trim: bool,
-    /// When that freed by the start is returned; `None` once it is.
-    start_trim_ms: Option<u64>,
+    trim: TrimSchedule,
     coalesced: u64,
     sinks: Sinks,
     stored_ms: u64,
@@ -214,8 +209,7 @@ impl EventLoop {
             next_subscriber_id: 0,
             next_feed: 0,
             last_subscriber_ms: if options.pauses { 0 } else { clock.now_ms() },
-            needs_trim: false,
-            start_trim_ms: Some(clock.now_ms() + TRIM_AFTER_START_MS),
+            trim: TrimSchedule::new(clock.now_ms()),
             coalesced: 0,
             sinks,
             stored_ms: clock.now_ms(),
@@ -379,11 +373,8 @@ impl EventLoop {
         if self.subscribers.is_empty() {
             self.flush_changes();
         }
-        // Not for every reload of a page: it walks all free memory.
-        let is_left = self.needs_trim && now_ms.saturating_sub(self.last_subscriber_ms) > TRIM_AFTER_MS;
-        if is_left || self.start_trim_ms.take_if(|at_ms| now_ms >= *at_ms).is_some() {
-            self.needs_trim = false;
-            memory::trim();
+        if self.trim.is_due(now_ms, memory::private_bytes) {
+            drop(tokio::task::spawn_blocking(memory::trim));
         }
     }
 

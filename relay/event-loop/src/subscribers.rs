@@ -105,9 +105,9 @@ impl EventLoop {
     pub(super) fn leave(&mut self, subscriber: u64) {
         self.subscribers.remove(&subscriber);
         self.last_subscriber_ms = self.clock.now_ms();
+        self.trim.departed(self.last_subscriber_ms);
         self.close_unwatched_feeds();
         self.update_plan();
-        self.needs_trim = true;
     }
 
     pub(super) fn close_unwatched_feeds(&mut self) {
