@@ -280,6 +280,9 @@ pub struct RelayStatus {
     /// The recording that is being played; `None` for a live cluster.
     #[serde(default)]
     pub replay: Option<ReplayStatus>,
+    /// Names of the clusters that a view-only relay has found over NATS, at most 16, sorted; empty for other relays, owner only.
+    #[serde(default)]
+    pub clusters: Vec<Text>,
 }
 
 /// The launcher with which a relay starts probes on nodes.

@@ -444,6 +444,7 @@ pub fn status() -> RelayStatus {
             job: Some(JobId(17)),
             is_cut_short: true,
         }),
+        clusters: vec!["hpc".into(), "ml".into()],
     }
 }
 

@@ -68,9 +68,9 @@ pub(super) async fn follow_others(
     events: mpsc::Sender<Event>,
     terminal: Terminal,
 ) {
-    let mut last = (BTreeSet::new(), Vec::<Text>::new());
+    let (mut last, mut last_found) = ((BTreeSet::new(), Vec::<Text>::new()), Vec::new());
     loop {
-        let RemoteJobs { jobs, hosts, no_slurm, notices } = others.borrow_and_update().clone();
+        let RemoteJobs { jobs, hosts, no_slurm, notices, clusters } = others.borrow_and_update().clone();
         let jobs = match jobs {
             Some(Ok(mut jobs)) => {
                 jobs.iter_mut().for_each(nodeglass_slurm::explain);
@@ -87,7 +87,9 @@ pub(super) async fn follow_others(
             notices: now.1.clone(),
         });
         last = now;
-        for event in [jobs, changed].into_iter().flatten() {
+        let found = (last_found != clusters).then(|| Event::Clusters(clusters.clone()));
+        last_found = clusters;
+        for event in [found, jobs, changed].into_iter().flatten() {
             if events.send(event).await.is_err() {
                 return;
             }

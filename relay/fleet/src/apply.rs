@@ -60,6 +60,7 @@ impl Fleet {
                 self.update_status(|status| status.cluster = Some(cluster));
             }
             Event::Launcher(launcher) => self.update_status(|status| status.launcher = Some(launcher)),
+            Event::Clusters(clusters) => self.update_status(|status| status.clusters = clusters),
             Event::Replay(replay) => self.update_status(|status| status.replay = Some(replay)),
             Event::Status { viewers, cpu_ms, coalesced } => self.update_status(|status| {
                 *status = RelayStatus { viewers, cpu_ms, coalesced, ..std::mem::take(status) };

@@ -106,6 +106,8 @@ pub enum Event {
     Tick,
     /// The nodes of the cluster were queried.
     Cluster(ClusterSummary),
+    /// Names of the clusters that were found over NATS, sorted.
+    Clusters(Vec<Text>),
     /// The launcher of probes, and the reason for it.
     Launcher(LauncherStatus),
     /// Something that outlives the relay cannot be used, with the reason as a complete sentence, or can be again.

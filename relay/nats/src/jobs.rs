@@ -64,6 +64,8 @@ pub struct RemoteJobs {
     pub no_slurm: bool,
     /// Clusters whose lists are missing while others have one, and names that two clusters have; complete sentences.
     pub notices: Vec<Text>,
+    /// The names of the clusters that have ever had a relay, sorted; empty for a single cluster's list.
+    pub clusters: Vec<Text>,
 }
 
 /// Lists by relay, with parts that have arrived so far.
@@ -172,7 +174,7 @@ impl Lists {
             .is_full
             .then(|| format!("more jobs of {cluster} are published over NATS than this relay keeps").into());
         let notices = relays.conflict(cluster).into_iter().chain(full).collect();
-        RemoteJobs { jobs, hosts, no_slurm, notices }
+        RemoteJobs { jobs, hosts, no_slurm, notices, clusters: Vec::new() }
     }
 }
 

@@ -23,6 +23,8 @@ struct Part {
     now: RemoteJobs,
     /// The last list of jobs. It stays while there is no newer one: else its jobs would seem to have ended.
     jobs: Vec<Job>,
+    /// Whether it has ever had a relay. Its jobs stay, and so does its name.
+    is_found: bool,
 }
 
 /// Joins the jobs and nodes of clusters, which are counted from 0.
@@ -59,11 +61,12 @@ impl Names {
         if let Some(Ok(jobs)) = &now.jobs {
             part.jobs.clone_from(jobs);
         }
+        part.is_found |= matches!(now.jobs, Some(Ok(_))) || now.no_slurm || !now.hosts.is_empty();
         part.now = now;
         if self.owners.len().max(self.shown.len()).max(self.numbers.len()) > MAX_KNOWN {
             (self.owners, self.shown, self.numbers) = Default::default();
         }
-        for (cluster, (_, Part { now, jobs })) in self.clusters.iter().enumerate() {
+        for (cluster, (_, Part { now, jobs, .. })) in self.clusters.iter().enumerate() {
             for node in now.hosts.iter().chain(jobs.iter().flat_map(|job| &job.nodes)) {
                 self.owners.entry(node.clone()).or_default().insert(cluster);
             }
@@ -112,7 +115,10 @@ impl Names {
             );
             notices.push(why.into());
         }
-        RemoteJobs { jobs, hosts, no_slurm, notices }
+        let found = self.clusters.iter().filter(|(_, part)| part.is_found);
+        let mut clusters: Vec<_> = found.map(|(name, _)| Text::new(name.to_string())).collect();
+        clusters.sort();
+        RemoteJobs { jobs, hosts, no_slurm, notices, clusters }
     }
 
     /// The name of a node in the fleet; `None` if another node has it.
@@ -231,6 +237,7 @@ mod tests {
         let mut names = names();
         names.set(0, listed(&[(1, "n1"), (2, "n2")]));
         assert_eq!(texts(&names.joined()), ["1 on n1", "2 on n2"]);
+        assert_eq!(names.joined().clusters, ["alpha".into()], "the other one has no relay yet");
         names.set(1, listed(&[(2, "n1"), (3, "n3")]));
         let joined = names.joined();
         assert_eq!(texts(&joined), ["1 on n1.alpha", "2.alpha on n2", "3 on n3", "2.beta on n1.beta"]);
@@ -289,6 +296,7 @@ mod tests {
         let joined = names.joined();
         assert_eq!(texts(&joined), ["1 on n1", "2 on n2"]);
         assert_eq!(joined.notices, ["no list".into()]);
+        assert_eq!(joined.clusters, ["alpha".into(), "beta".into()]);
         names.set(0, failed);
         assert_eq!(names.joined().jobs, Some(Err("no list".into())));
     }

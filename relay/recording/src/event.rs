@@ -42,6 +42,7 @@ pub(super) enum RecordedEvent {
         notices: Vec<Text>,
     },
     Cluster(ClusterSummary),
+    Clusters(Vec<Text>),
     Launcher(LauncherStatus),
     Node(NodeName, RecordedNodeEvent),
     JobProbe(NodeName, JobId, RecordedNodeEvent),
@@ -165,6 +166,7 @@ impl RecordedEvent {
                 notices,
             },
             Event::Cluster(summary) => Self::Cluster(summary),
+            Event::Clusters(names) => Self::Clusters(names),
             Event::Launcher(launcher) => Self::Launcher(launcher),
             Event::Node(node, event) => Self::Node(node, RecordedNodeEvent::of(event)?),
             Event::JobProbe(node, job, event) => Self::JobProbe(node, job, RecordedNodeEvent::of(event)?),
@@ -198,6 +200,7 @@ impl RecordedEvent {
                 Event::Hosts { hosts: hosts.into_iter().map(host).collect(), notices }
             }
             Self::Cluster(summary) => Event::Cluster(summary),
+            Self::Clusters(names) => Event::Clusters(names),
             Self::Launcher(launcher) => Event::Launcher(launcher),
             Self::Node(node, event) => Event::Node(node, event.into_event()),
             Self::JobProbe(node, job, event) => Event::JobProbe(node, job, event.into_event()),

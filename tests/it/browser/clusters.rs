@@ -16,6 +16,8 @@ async fn two_clusters_are_on_one_page() -> Result<()> {
     browser.open(&clusters.viewer.link().url).await?;
     browser.until("the jobs of both", JOBS).await?;
     browser.until("samples of all nodes", "document.body.innerText.includes('4 of 4 nodes')").await?;
+    let header = "document.querySelector('.top__whose')?.innerText.endsWith(' · clusters alpha, beta')";
+    browser.until("the names of both in the header", header).await?;
     browser.photograph("two-clusters").await?;
     for node in ["n1", "n2.alpha", "n2.beta", "n3"] {
         browser.open(&clusters.viewer.link().path(&format!("/node/{node}"))).await?;

@@ -5,7 +5,11 @@ use crate::domain::route::Route;
 use crate::state::page::{Page, ShareSheetView};
 use crate::view::sheets::share_list::sharing;
 use leptos::prelude::*;
+use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Mode;
+
+/// Maximum number of clusters that the top bar names.
+const MAX_NAMED: usize = 3;
 
 /// The top bar.
 #[component]
@@ -14,10 +18,18 @@ pub fn TopBar() -> impl IntoView {
     let (help, drawer) = (page.help, page.drawer);
     let (finder, settings_open) = (page.command_palette, page.settings_open);
     let fleet = page.fleet.clone();
+    let found = Memo::new(move |_| {
+        let overview = fleet.overview();
+        overview.relay().track();
+        overview.read(|picture| picture.relay.clusters.clone())
+    });
+    let fleet = page.fleet.clone();
     let title = move || {
         fleet.welcome().map(|welcome| {
-            let cluster =
-                welcome.cluster.as_ref().map(|name| format!(" · cluster {name}")).unwrap_or_default();
+            let cluster = match found.with(|found| clusters_text(found)) {
+                Some(found) => format!(" · {found}"),
+                None => welcome.cluster.as_ref().map(|name| format!(" · cluster {name}")).unwrap_or_default(),
+            };
             let mode = match welcome.mode {
                 Mode::Slurm | Mode::Hosts => "",
                 Mode::Local => " · this machine, no SLURM",
@@ -40,7 +52,7 @@ pub fn TopBar() -> impl IntoView {
                 </svg>
                 "nodeglass"
             </a>
-            <span class="top__whose">{move || title()}</span>
+            <span class="top__whose" title=move || found.with(|found| unnamed_clusters(found))>{move || title()}</span>
             <span class="spring"></span>
             <Shares/>
             <button class="btn" title="Search jobs, nodes, ranks, commands (Ctrl K)" on:click=move |_| finder.set(true)>
@@ -52,6 +64,25 @@ pub fn TopBar() -> impl IntoView {
             <button class="btn" title="Help (?)" aria-label="Help" on:click=move |_| help.update(|open| *open = !*open)>"?"</button>
         </header>
     }
+}
+
+/// The clusters of a view-only relay: few by their names, many by their number.
+fn clusters_text(found: &[Text]) -> Option<String> {
+    match found {
+        [] => None,
+        [one] => Some(format!("cluster {one}")),
+        few if few.len() <= MAX_NAMED => Some(format!("clusters {}", names(few))),
+        many => Some(format!("{} clusters", many.len())),
+    }
+}
+
+/// The names of all clusters where only their number is shown.
+fn unnamed_clusters(found: &[Text]) -> Option<String> {
+    (found.len() > MAX_NAMED).then(|| names(found))
+}
+
+fn names(clusters: &[Text]) -> String {
+    clusters.iter().map(Text::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// The owner's button to share, and the number of viewers, if there are any.
@@ -80,4 +111,19 @@ fn Shares() -> impl IntoView {
         })
     };
     view! { {move || indicator()} {move || share()} }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_clusters_are_named_and_many_are_counted() {
+        let found: Vec<Text> = ["bio", "hpc", "ml", "test"].map(Text::from).into();
+        let shown = |count: usize| (clusters_text(&found[..count]), unnamed_clusters(&found[..count]));
+        assert_eq!(shown(0), (None, None));
+        assert_eq!(shown(1), (Some("cluster bio".into()), None));
+        assert_eq!(shown(3), (Some("clusters bio, hpc, ml".into()), None));
+        assert_eq!(shown(4), (Some("4 clusters".into()), Some("bio, hpc, ml, test".into())));
+    }
 }
