@@ -71,12 +71,30 @@ pub struct RemoteJobs {
 /// Lists by relay, with parts that have arrived so far.
 #[derive(Debug, Default)]
 struct Lists {
-    lists: BTreeMap<RelayId, Result<Vec<Job>, Text>>,
-    parts: BTreeMap<RelayId, (u32, Vec<Job>)>,
+    lists: BTreeMap<RelayId, Result<Weighed, Text>>,
+    parts: BTreeMap<RelayId, (u32, Weighed)>,
     /// The relays whose lists arrived since the last call of [`Lists::forget`].
     recent: BTreeSet<RelayId>,
     /// Whether a list has been left out for want of space.
     is_full: bool,
+}
+
+/// Jobs, and their size in memory, in bytes: it is compared with every part, of which a large list has a hundred.
+#[derive(Debug, Default)]
+struct Weighed {
+    jobs: Vec<Job>,
+    weight: usize,
+}
+
+impl Weighed {
+    /// Adds jobs, as many as may be shown.
+    fn add(&mut self, jobs: Vec<Job>) {
+        let room = MAX_JOBS.saturating_sub(self.jobs.len());
+        for job in jobs.into_iter().take(room).map(clamped) {
+            self.weight += weight(&job);
+            self.jobs.push(job);
+        }
+    }
 }
 
 impl Lists {
@@ -105,13 +123,12 @@ impl Lists {
         }
         self.recent.insert(relay);
         let (last, list) = self.parts.remove(&relay).unwrap_or_default();
-        let (before, mut list) = if number == 1 { (0, Vec::new()) } else { (last, list) };
+        let (before, mut list) = if number == 1 { (0, Weighed::default()) } else { (last, list) };
         if before + 1 != number {
             return false;
         }
-        list.extend(jobs.into_iter().map(clamped));
-        list.truncate(MAX_JOBS);
-        if self.weight() + list.iter().map(weight).sum::<usize>() > MAX_WEIGHT {
+        list.add(jobs);
+        if self.weight() + list.weight > MAX_WEIGHT {
             // No list is better than an old one.
             self.lists.remove(&relay);
             self.is_full = true;
@@ -127,8 +144,8 @@ impl Lists {
 
     /// The size of all lists in memory, in bytes.
     fn weight(&self) -> usize {
-        let parts = self.parts.values().flat_map(|(_, jobs)| jobs);
-        self.lists.values().flatten().flatten().chain(parts).map(weight).sum()
+        let parts = self.parts.values().map(|(_, list)| list);
+        self.lists.values().flatten().chain(parts).map(|list| list.weight).sum()
     }
 
     /// Drops the lists of relays that are gone.
@@ -146,7 +163,7 @@ impl Lists {
             .lists
             .iter()
             .filter(|(relay, _)| relays.contains(**relay))
-            .map(|(_, list)| list.as_ref())
+            .map(|(_, list)| list.as_ref().map(|list| &list.jobs))
             .collect();
         let mut jobs = BTreeMap::new();
         let mut shown = ShownNodes::default();
