@@ -168,10 +168,10 @@ pub enum TokenError {
     #[error(transparent)]
     Random(#[from] RandomError),
     /// The state directory cannot be used.
-    #[error("tokens cannot be stored: {0}")]
+    #[error("the file of tokens cannot be used: {0}")]
     StateDir(#[from] StateDirError),
     /// The file cannot be read or written.
-    #[error("tokens cannot be stored: {0}")]
+    #[error("the file of tokens cannot be used: {0}")]
     File(#[from] io::Error),
     /// Other relays change it all the time, or one of them hangs.
     #[error("another relay of yours is changing the tokens; try again")]
