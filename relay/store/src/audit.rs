@@ -5,7 +5,7 @@ use super::database::AuditChange;
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::audit::{AuditLog, View, ViewClient, ViewEnd, ViewerIdentity};
 use nodeglass_protocol::request::AuditEntry;
-use nodeglass_protocol::share::Share;
+use nodeglass_protocol::share::{Share, ShareId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -18,6 +18,11 @@ const MAX_WAITING: usize = 4_096;
 const API_PAUSE_MS: u64 = 5 * 60_000;
 /// Maximum number of such views at a time; the oldest ends first.
 const MAX_API_VIEWS: usize = 256;
+/// A connection of a guest that begins so soon after another one ended continues its view: a guest who connects again and
+/// again displaces no records.
+const PAGE_PAUSE_MS: u64 = 60_000;
+/// Maximum number of ended views that may be continued.
+const MAX_ENDED: usize = 256;
 /// Interval of confirming open views, so that a killed relay leaves a time near their end.
 const CONFIRM_EVERY_MS: u64 = 60_000;
 
@@ -52,6 +57,8 @@ struct State {
     lost: u64,
     last: u64,
     open: BTreeMap<u64, Opened>,
+    /// Views of connections that ended last.
+    ended: VecDeque<Ended>,
     confirmed_ms: u64,
 }
 
@@ -59,9 +66,18 @@ struct State {
 #[derive(Debug)]
 enum Opened {
     /// A connection.
-    Page,
+    Page { share: ShareId, viewer: ViewerIdentity },
     /// Requests, the last one at this time.
     Api { share: Share, viewer: ViewerIdentity, last_ms: u64 },
+}
+
+/// A view whose connection ended at this time.
+#[derive(Debug)]
+struct Ended {
+    number: u64,
+    share: ShareId,
+    viewer: ViewerIdentity,
+    at_ms: u64,
 }
 
 impl AuditRecorder {
@@ -130,13 +146,21 @@ impl Drop for OpenView {
 
 impl AuditQueue {
     fn begin(&self, share: &Share, viewer: ViewerIdentity, now_ms: u64) -> u64 {
-        self.state().begin(Opened::Page, share, viewer, now_ms)
+        let mut state = self.state();
+        if let Some(number) = state.continue_view(share, &viewer, now_ms) {
+            return number;
+        }
+        let opened = Opened::Page { share: share.id.clone(), viewer: viewer.clone() };
+        state.begin(opened, share, viewer, now_ms)
     }
 
     fn end(&self, number: u64, now_ms: u64) {
         let mut state = self.state();
-        if state.open.remove(&number).is_some() {
+        if let Some(Opened::Page { share, viewer }) = state.open.remove(&number) {
             state.push(AuditChange::End(number, now_ms));
+            state.ended.push_back(Ended { number, share, viewer, at_ms: now_ms });
+            let over = state.ended.len().saturating_sub(MAX_ENDED);
+            state.ended.drain(..over);
         }
     }
 
@@ -156,7 +180,7 @@ impl AuditQueue {
         }
         let is_api = |(number, opened): (&u64, &Opened)| match opened {
             Opened::Api { last_ms, .. } => Some((*number, *last_ms)),
-            Opened::Page => None,
+            Opened::Page { .. } => None,
         };
         let open: Vec<_> = state.open.iter().filter_map(is_api).collect();
         if let Some((oldest, last_ms)) = open.first().filter(|_| open.len() >= MAX_API_VIEWS) {
@@ -209,7 +233,7 @@ impl AuditQueue {
         let mut state = self.state();
         for (number, opened) in std::mem::take(&mut state.open) {
             let at_ms = match opened {
-                Opened::Page => now_ms,
+                Opened::Page { .. } => now_ms,
                 Opened::Api { last_ms, .. } => last_ms,
             };
             state.push(AuditChange::End(number, at_ms));
@@ -225,7 +249,7 @@ impl AuditQueue {
 impl State {
     fn begin(&mut self, opened: Opened, share: &Share, viewer: ViewerIdentity, now_ms: u64) -> u64 {
         let client = match opened {
-            Opened::Page => ViewClient::Page,
+            Opened::Page { .. } => ViewClient::Page,
             Opened::Api { .. } => ViewClient::Api,
         };
         let view = View {
@@ -241,6 +265,21 @@ impl State {
         self.open.insert(self.last, opened);
         self.push(AuditChange::Begin(self.last, Box::new(view)));
         self.last
+    }
+
+    /// Continues a view of this guest that ended a moment ago, if there is one.
+    fn continue_view(&mut self, share: &Share, viewer: &ViewerIdentity, now_ms: u64) -> Option<u64> {
+        // The wall clock may have been set back.
+        self.ended.retain(|ended| now_ms.abs_diff(ended.at_ms) < PAGE_PAUSE_MS);
+        let at = self.ended.iter().position(|ended| ended.share == share.id && ended.viewer == *viewer)?;
+        let Ended { number, share, viewer, .. } = self.ended.remove(at)?;
+        let is_end = |change: &AuditChange| matches!(change, AuditChange::End(of, _) if *of == number);
+        match self.waiting.iter().rposition(is_end) {
+            Some(at) => drop(self.waiting.remove(at)),
+            None => self.push(AuditChange::Seen(number, now_ms)),
+        }
+        self.open.insert(number, Opened::Page { share, viewer });
+        Some(number)
     }
 
     fn push(&mut self, change: AuditChange) {
@@ -276,7 +315,7 @@ impl State {
         }
         self.confirmed_ms = now_ms;
         let seen = self.open.iter().map(|(number, opened)| match opened {
-            Opened::Page => AuditChange::Seen(*number, now_ms),
+            Opened::Page { .. } => AuditChange::Seen(*number, now_ms),
             Opened::Api { last_ms, .. } => AuditChange::Seen(*number, *last_ms),
         });
         seen.collect()
@@ -325,6 +364,33 @@ mod tests {
         queue.end(number, 170_000);
         queue.end(number, 180_000);
         assert_eq!(changes(&queue, 300_000), ["end 1 at 170000"]);
+    }
+
+    /// Otherwise 20,000 connections of a guest, made within minutes, would displace all other records of the share.
+    #[test]
+    fn a_guest_who_connects_again_and_again_makes_one_record() {
+        let queue = AuditQueue::default();
+        let number = queue.begin(&share("a"), viewer("mallory"), 1_000);
+        assert_eq!(changes(&queue, 1_000)[..1], ["begin 1 Page"]);
+        queue.end(number, 2_000);
+        for at_ms in 0..30_000 {
+            let number = queue.begin(&share("a"), viewer("mallory"), 3_000 + at_ms);
+            queue.end(number, 3_000 + at_ms);
+        }
+        assert_eq!(changes(&queue, 40_000), ["end 1 at 32999"]);
+        queue.begin(&share("a"), viewer("mallory"), 50_000);
+        assert_eq!(changes(&queue, 50_000), ["seen 1 at 50000"]);
+        // Other guests, other shares, further connections, and later ones are other views.
+        assert_eq!(queue.begin(&share("a"), viewer("bob"), 50_000), 2);
+        assert_eq!(queue.begin(&share("b"), viewer("mallory"), 50_000), 3);
+        assert_eq!(queue.begin(&share("a"), viewer("mallory"), 50_000), 4);
+        queue.end(1, 60_000);
+        assert_eq!(queue.begin(&share("a"), viewer("mallory"), 60_000 + PAGE_PAUSE_MS), 5);
+        for number in 0..2 * MAX_ENDED {
+            let number = queue.begin(&share("a"), viewer(&format!("user{number}")), 200_000);
+            queue.end(number, 200_000);
+        }
+        assert_eq!(queue.state().ended.len(), MAX_ENDED);
     }
 
     #[test]

@@ -178,11 +178,11 @@ impl Database {
 fn apply(transaction: &Transaction<'_>, run: &RelayRun, change: &AuditChange) -> rusqlite::Result<()> {
     let RelayRun { host, pid, started_ms } = run;
     let set_end = |number: u64, at_ms: u64, end: i64| {
-        // The wall clock may have been set back. A view whose end another relay declared unknown, as this one did not
-        // confirm it in time, is open or ends as this run says.
+        // The wall clock may have been set back. A view that ended, or whose end another relay declared unknown, as this one
+        // did not confirm it in time, is open again or ends as this run says.
         let mut update = transaction.prepare_cached(
             "UPDATE audit_views SET seen_ms = max(began_ms, ?5), end = ?6 \
-             WHERE host = ?1 AND pid = ?2 AND run_ms = ?3 AND number = ?4 AND end <> 1",
+             WHERE host = ?1 AND pid = ?2 AND run_ms = ?3 AND number = ?4",
         )?;
         update.execute(params![host, pid, signed(*started_ms), signed(number), signed(at_ms), end])?;
         Ok(())
@@ -224,8 +224,8 @@ fn apply(transaction: &Transaction<'_>, run: &RelayRun, change: &AuditChange) ->
     }
 }
 
-/// Deletes rows that are too old or too many. Of the views, it deletes those of the share that has most: no guest can
-/// displace the views of another share by connecting again and again.
+/// Deletes rows that are too old or too many. Of the views, it deletes those of the guest of a share who has most: no guest
+/// can displace the views of another, or of another share, by connecting again and again.
 fn prune(transaction: &Transaction<'_>, now_ms: u64) -> rusqlite::Result<()> {
     let oldest = signed(now_ms.saturating_sub(MAX_AGE_MS));
     transaction.execute("DELETE FROM audit_views WHERE began_ms < ?1 AND end <> 0", [oldest])?;
@@ -236,9 +236,10 @@ fn prune(transaction: &Transaction<'_>, now_ms: u64) -> rusqlite::Result<()> {
     let over = count("audit_views")? - MAX_ROWS;
     if over > 0 {
         transaction.execute(
-            "DELETE FROM audit_views WHERE rowid IN (SELECT rowid FROM audit_views WHERE share = \
-             (SELECT share FROM audit_views GROUP BY share ORDER BY count(*) DESC LIMIT 1) \
-             ORDER BY began_ms LIMIT ?1)",
+            "DELETE FROM audit_views WHERE rowid IN (SELECT rowid FROM audit_views \
+             WHERE (share, ifnull(user, ''), ifnull(address, '')) = \
+             (SELECT share, ifnull(user, ''), ifnull(address, '') FROM audit_views \
+             GROUP BY 1, 2, 3 ORDER BY count(*) DESC LIMIT 1) ORDER BY began_ms LIMIT ?1)",
             [over],
         )?;
     }

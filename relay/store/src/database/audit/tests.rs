@@ -105,9 +105,6 @@ fn a_view_that_another_relay_declared_lost_is_open_and_ends_as_its_own_relay_say
     let (ended, lost) = (ViewEnd::Ended { at_ms: late_ms + 5 }, ViewEnd::Unknown { seen_ms: late_ms });
     let is_in = |end| ends(&database, &other, late_ms).contains(&end);
     assert!(is_in(ended) && is_in(lost));
-    // What ended stays so.
-    database.audit(&paused, &[AuditChange::Seen(1, late_ms + 9)], NOW_MS).unwrap();
-    assert!(ends(&database, &other, late_ms).contains(&ended));
 }
 
 #[test]
@@ -147,17 +144,36 @@ fn views_of_a_relay_that_runs_elsewhere_go_on_while_it_confirms_them() {
 }
 
 #[test]
-fn a_guest_who_connects_again_and_again_displaces_no_view_of_another_share() {
+fn a_guest_who_connects_again_and_again_displaces_no_view_of_others() {
     let mut database = Database::in_memory().unwrap();
     let own = run("login1", std::process::id(), 1);
-    database.audit(&own, &[begin(1, "victim", NOW_MS)], NOW_MS).unwrap();
+    let mut of_carol = begin(2, "flood", NOW_MS + 1);
+    if let AuditChange::Begin(_, view) = &mut of_carol {
+        view.viewer = ViewerIdentity { user: Some("carol".into()), ..ViewerIdentity::default() };
+    }
+    database.audit(&own, &[begin(1, "victim", NOW_MS), of_carol], NOW_MS).unwrap();
     let max = u64::try_from(MAX_ROWS).unwrap();
-    let flood: Vec<_> = (2..max + 100).map(|number| begin(number, "flood", NOW_MS + number)).collect();
+    let flood: Vec<_> = (3..max + 100).map(|number| begin(number, "flood", NOW_MS + number)).collect();
     database.audit(&own, &flood, NOW_MS).unwrap();
     let log = database.audit_log(&own, 0, NOW_MS, usize::MAX).unwrap();
     assert_eq!(log.records.len(), usize::try_from(max).unwrap());
-    let Some(AuditRecord::View(oldest)) = log.records.last() else { panic!("a view") };
+    let [.., AuditRecord::View(of_carol), AuditRecord::View(oldest)] = &log.records[..] else {
+        panic!("views")
+    };
     assert_eq!(oldest.share.as_str(), "victim");
+    assert_eq!(of_carol.viewer.user, Some("carol".into()));
+}
+
+#[test]
+fn a_view_that_ended_can_be_continued() {
+    let mut database = Database::in_memory().unwrap();
+    let own = run("login1", std::process::id(), 1);
+    database.audit(&own, &[begin(1, "abc", NOW_MS), AuditChange::End(1, NOW_MS + 5)], NOW_MS).unwrap();
+    assert_eq!(ends(&database, &own, NOW_MS), [ViewEnd::Ended { at_ms: NOW_MS + 5 }]);
+    database.audit(&own, &[AuditChange::Seen(1, NOW_MS + 9)], NOW_MS).unwrap();
+    assert_eq!(ends(&database, &own, NOW_MS), [ViewEnd::Open]);
+    database.audit(&own, &[AuditChange::End(1, NOW_MS + 20)], NOW_MS).unwrap();
+    assert_eq!(ends(&database, &own, NOW_MS), [ViewEnd::Ended { at_ms: NOW_MS + 20 }]);
 }
 
 #[test]
