@@ -1,7 +1,7 @@
 //! Silences of findings, kept in the state directory.
 
 use nodeglass_api::silenced_jobs;
-use nodeglass_findings::silences;
+use nodeglass_findings::silences::{self, SilenceError};
 use nodeglass_fleet::Event;
 use nodeglass_platform::regular_file;
 use nodeglass_platform::state_dir::StateDir;
@@ -10,13 +10,23 @@ use nodeglass_protocol::finding::{FindingKind, Silence, SilenceRequest};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::request::Response;
 use nodeglass_rules::text;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde_json::Value;
+use std::fs::File;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Name of the file in the state directory.
 const FILE: &str = "silences.json";
+/// Name of the file that is locked during a change,
+const LOCK: &str = "silences.lock";
+/// how often that is tried, and the time between two attempts.
+const LOCK_TRIES: u32 = 100;
+const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// Name of an unreadable file after it is renamed.
 const DAMAGED: &str = "silences.json.damaged";
 /// Maximum size of the file in bytes; what the relay writes is far smaller.
@@ -32,21 +42,35 @@ pub struct Silences(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     list: Mutex<Vec<Silence>>,
-    /// Entries of the file that only a newer relay knows; they stay in it. `None` until the file could be read, which
-    /// the next change tries again, so that it does not replace silences that it does not know.
-    foreign: Mutex<Option<Vec<Value>>>,
+    /// What the file held when it was last read or written. `None` until it could be read.
+    file: Mutex<Option<Content>>,
     /// Held during a change, so that file and fleet get changes in their order.
     changing: tokio::sync::Mutex<()>,
     /// The directory of the file; `None` if silences end with the relay.
     dir: Option<StateDir>,
 }
 
+/// Content of the file.
+#[derive(Clone, Debug, Default)]
+struct Content {
+    known: Vec<Silence>,
+    /// Entries that only a newer relay knows; they stay in it.
+    foreign: Vec<Value>,
+}
+
+/// The silences before and after a change, and whether they were stored.
+struct Changed {
+    before: Vec<Silence>,
+    after: Vec<Silence>,
+    stored: io::Result<()>,
+}
+
 impl Silences {
     /// Those that are kept in a directory, which need not be usable yet. A damaged file is renamed, and that is logged.
     pub fn open(dir: Option<StateDir>, wall_ms: u64) -> Self {
         let inner =
-            Inner { list: Mutex::default(), foreign: Mutex::default(), changing: Default::default(), dir };
-        if let Err(error) = inner.read_once(wall_ms) {
+            Inner { list: Mutex::default(), file: Mutex::default(), changing: Default::default(), dir };
+        if let Err(error) = inner.merge(wall_ms) {
             tracing::warn!(%error, "the silences of findings cannot be read until the next change: no finding is silenced");
         }
         Self(Arc::new(inner))
@@ -54,7 +78,7 @@ impl Silences {
 
     /// All of them; some may have ended.
     pub fn list(&self) -> Vec<Silence> {
-        self.0.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.list()
     }
 
     /// Changes a silence, and notifies the fleet. `jobs` are the listed jobs.
@@ -66,62 +90,104 @@ impl Silences {
         events: &mpsc::Sender<Event>,
     ) -> Response {
         let _changing = self.0.changing.lock().await;
-        let inner = self.0.clone();
-        // Without the lock of the list: a disk may hang.
-        let read = tokio::task::spawn_blocking(move || inner.read_once(wall_ms)).await;
-        let read = read.unwrap_or_else(|error| Err(io::Error::other(error)));
-        let before = self.list();
-        let mut list = before.clone();
-        if let Err(error) = silences::change(&mut list, &request, wall_ms) {
-            return Response::Refused(error.to_string().as_str().into());
-        }
-        self.0.list.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&list);
-        let mut done = done(&request, jobs, &before, &list, wall_ms);
-        let (inner, stored) = (self.0.clone(), list.clone());
-        let write = move || read.and_then(|()| inner.write(&stored));
-        let stored =
-            tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(io::Error::other(error)));
-        if events.send(Event::Silences(list)).await.is_err() {
+        let (inner, change) = (self.0.clone(), request.clone());
+        // A disk may hang.
+        let changed = tokio::task::spawn_blocking(move || inner.change(&change, wall_ms)).await;
+        let Changed { before, after, stored } = match changed {
+            Ok(Ok(changed)) => changed,
+            Ok(Err(error)) => return Response::Refused(error.to_string().as_str().into()),
+            Err(_) => return Response::Refused("the relay is ending".into()),
+        };
+        let mut done = done(&request, jobs, &before, &after, wall_ms);
+        if events.send(Event::Silences(after)).await.is_err() {
             return Response::Refused("the relay is ending".into());
         }
-        if let Err(error) = stored {
-            tracing::warn!(%error, "the silences of findings cannot be stored");
-            done.push_str("; it could not be stored, and ends with the relay");
+        let is_end = request.for_s == 0;
+        match stored {
+            Err(error) => {
+                tracing::warn!(%error, "the silences of findings cannot be stored");
+                done.push_str(match is_end {
+                    true => "; it could not be stored: the next relay may silence it again",
+                    false => "; it could not be stored, and ends with the relay",
+                });
+            }
+            Ok(()) if self.0.dir.is_none() && !is_end => done.push_str("; it ends with the relay"),
+            Ok(()) => {}
         }
         Response::Done(done.as_str().into())
     }
 }
 
 impl Inner {
-    /// Reads the file unless it was read before, and adds its silences to the list.
-    fn read_once(&self, wall_ms: u64) -> io::Result<()> {
-        let mut known = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(dir) = self.dir.as_ref().filter(|_| known.is_none()) else { return Ok(()) };
+    fn list(&self) -> Vec<Silence> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change(&self, request: &SilenceRequest, wall_ms: u64) -> Result<Changed, SilenceError> {
+        let lock = self.dir.as_ref().map(lock).transpose();
+        let read = lock.and_then(|lock| self.merge(wall_ms).map(|()| lock));
+        let before = self.list();
+        let mut after = before.clone();
+        silences::change(&mut after, request, wall_ms)?;
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&after);
+        let stored = read.and_then(|_lock| self.write(&after));
+        Ok(Changed { before, after, stored })
+    }
+
+    /// Reads the file, and takes over what another relay has changed in it.
+    fn merge(&self, wall_ms: u64) -> io::Result<()> {
+        let Some(dir) = &self.dir else { return Ok(()) };
         dir.prepare().map_err(io::Error::other)?;
-        let (read, foreign) = read(dir, wall_ms)?;
+        let mut read = read(dir, wall_ms)?;
         // What was set while the clock was wrong, or was not written by a relay, cannot outlast what may be set.
         let latest_ms = wall_ms.saturating_add(u64::from(Silence::MAX_S) * 1_000);
-        let is_valid = |silence: &Silence| {
+        read.known.retain(|silence| {
             let has_scope = silence.kind.is_some() || silence.job.is_some();
             has_scope && silence.until_ms > wall_ms && silence.until_ms <= latest_ms
-        };
+        });
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = file.take().unwrap_or_default().known;
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = |silence: &Silence| {
-            !list.iter().any(|later| (later.kind, later.job) == (silence.kind, silence.job))
-        };
-        let added: Vec<_> = read.into_iter().filter(is_valid).filter(is_new).collect();
-        list.extend(added);
-        list.truncate(Silence::MAX);
-        *known = Some(foreign);
+        let merged = merged(&before, &read.known, &list);
+        *list = merged;
+        *file = Some(read);
         Ok(())
     }
 
     fn write(&self, list: &[Silence]) -> io::Result<()> {
         let Some(dir) = &self.dir else { return Ok(()) };
-        dir.prepare().map_err(io::Error::other)?;
-        let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        write(dir, list, &foreign.unwrap_or_default())
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let foreign = file.as_ref().map(|file| file.foreign.clone()).unwrap_or_default();
+        write(dir, list, &foreign)?;
+        *file = Some(Content { known: list.to_vec(), foreign });
+        Ok(())
     }
+}
+
+/// Returns what the file holds, with the changes since `before` that could not be stored in it.
+fn merged(before: &[Silence], file: &[Silence], list: &[Silence]) -> Vec<Silence> {
+    let of = |list: &[Silence], silence: &Silence| {
+        list.iter().find(|known| (known.kind, known.job) == (silence.kind, silence.job)).cloned()
+    };
+    let is_unstored = |silence: &&Silence| of(list, silence) != of(before, silence);
+    let stored = file.iter().filter(|silence| !is_unstored(silence));
+    let mut merged: Vec<Silence> = stored.chain(list.iter().filter(is_unstored)).cloned().collect();
+    merged.truncate(Silence::MAX);
+    merged
+}
+
+/// Excludes changes by other relays, also on other hosts, until the file is dropped.
+fn lock(dir: &StateDir) -> io::Result<File> {
+    let file = File::open(dir.private_file(LOCK).map_err(io::Error::other)?)?;
+    for _ in 0..LOCK_TRIES {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => thread::sleep(LOCK_RETRY),
+            // Not every network file system has locks; a change is still a single rename there.
+            Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => return Ok(file),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::Error::other(format!("another relay of yours holds {LOCK}")))
 }
 
 /// Returns what a change has done.
@@ -172,7 +238,7 @@ fn scope(silence: &Silence, jobs: &[Job]) -> String {
 
 /// Reads the file: the silences, and entries that only a newer relay knows, as of its kinds. These do not end the
 /// others, and stay in the file until they expire. A damaged file counts as empty, and is renamed.
-fn read(dir: &StateDir, wall_ms: u64) -> io::Result<(Vec<Silence>, Vec<Value>)> {
+fn read(dir: &StateDir, wall_ms: u64) -> io::Result<Content> {
     let entries: Vec<Value> = match regular_file::read(&dir.path().join(FILE), MAX_BYTES) {
         Ok(bytes) => serde_json::from_slice(&bytes).or_else(|error| set_aside(dir, &error))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -194,7 +260,7 @@ fn read(dir: &StateDir, wall_ms: u64) -> io::Result<(Vec<Silence>, Vec<Value>)> 
     };
     foreign.retain(is_kept);
     foreign.truncate(MAX_FOREIGN);
-    Ok((known, foreign))
+    Ok(Content { known, foreign })
 }
 
 /// Renames a damaged file, so that the next change does not overwrite it. Returns its entries: none.
@@ -240,7 +306,7 @@ mod tests {
     async fn a_job_that_is_not_listed_is_said_to_be() {
         let (events, _received) = mpsc::channel(4);
         let response = Silences::open(None, 0).change(request(60), &[], 1_000, &events).await;
-        let expected = "silenced for 1 min: all findings of job 17; there is no such job in the list yet";
+        let expected = "silenced for 1 min: all findings of job 17; there is no such job in the list yet; it ends with the relay";
         assert_eq!(response, Response::Done(expected.into()));
     }
 
@@ -336,12 +402,34 @@ mod tests {
         let expected =
             "silenced for 1 min: all findings of job 17; it could not be stored, and ends with the relay";
         assert_eq!(response, Response::Done(expected.into()));
+        let response = silences.change(request(0), &[job()], 1_000, &events).await;
+        let expected = "no longer silenced: all findings of job 17; it could not be stored: the next relay may silence it again";
+        assert_eq!(response, Response::Done(expected.into()));
         allow(0o700);
         let response = silences.change(request(120), &[job()], 1_000, &events).await;
         assert_eq!(response, Response::Done("silenced for 2 min: all findings of job 17".into()));
         let stored = Silences::open(Some(dir), 1_000).list();
         assert_eq!(stored.len(), 2);
         assert!(stored.contains(&older));
+    }
+
+    #[tokio::test]
+    async fn f27_relays_that_share_a_directory_keep_the_silences_of_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = || Some(StateDir::at(folder.path().join("state")).unwrap());
+        let (events, _received) = mpsc::channel(8);
+        let (first, second) = (Silences::open(dir(), 1_000), Silences::open(dir(), 1_000));
+        let of = |job| SilenceRequest { job: Some(JobId(job)), ..request(60) };
+        first.change(of(1), &[], 1_000, &events).await;
+        second.change(of(2), &[], 1_000, &events).await;
+        let jobs = |silences: &Silences| {
+            silences.list().iter().filter_map(|silence| Some(silence.job?.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(jobs(&Silences::open(dir(), 1_000)), [1, 2]);
+        // What another relay has ended is not stored again.
+        second.change(SilenceRequest { for_s: 0, ..of(1) }, &[], 1_000, &events).await;
+        first.change(of(3), &[], 1_000, &events).await;
+        assert_eq!((jobs(&first), jobs(&Silences::open(dir(), 1_000))), (vec![2, 3], vec![2, 3]));
     }
 
     #[tokio::test]
