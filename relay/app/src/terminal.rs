@@ -6,6 +6,7 @@ mod escape;
 use escape::escaped;
 use nodeglass_access::key_file::Running;
 use nodeglass_config::BindAddr;
+use nodeglass_platform::disk_thread::DiskThread;
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::Text;
 use nodeglass_recording::CutSummary;
@@ -16,6 +17,15 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write as _, stderr, stdout};
 use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+/// Maximum time for which the relay waits until a text is written;
+const PATIENCE: Duration = Duration::from_secs(1);
+/// and number of texts that wait for a terminal meanwhile.
+const MAX_WAITING: usize = 16;
 
 /// Whether to use colour, which only repeats what the text says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,7 +76,7 @@ impl Terminal {
     ///
     /// Warns if stdout is a file that others can read, as batch systems create them.
     pub fn open(&self, running: &Running) {
-        print(start_message(running, self.stdout));
+        show(print, start_message(running, self.stdout));
         self.warn_about_readers();
     }
 
@@ -107,14 +117,14 @@ impl Terminal {
     /// Shows a notice.
     pub fn notice(&self, text: &Text) {
         if !self.is_silent {
-            print(format!("  {}\n", self.stdout.dim(text.as_str())));
+            show(print, format!("  {}\n", self.stdout.dim(text.as_str())));
         }
     }
 
     /// Shows a warning on stderr.
     pub fn warn(&self, text: &Text) {
         if !self.is_silent {
-            complain(format_args!("{} {text}", self.stderr.paint(YELLOW, "warning:")));
+            show(complain, format!("{} {text}", self.stderr.paint(YELLOW, "warning:")));
         }
     }
 }
@@ -252,8 +262,43 @@ pub fn overview(running: &[Running], now_s: u64, local: fn(u64) -> LocalTime) ->
     aligned(&rows, |_| false)
 }
 
-/// Prints to stdout while the relay runs, ignoring errors: a closed stdout does not stop the relay.
-fn print(output: impl AsRef<[u8]>) {
+/// Lets a thread write a text while the relay runs, and waits for it [`PATIENCE`] at most: a terminal that is paused, or
+/// a pipe that nobody reads, must not stop the relay. Texts that exceed [`MAX_WAITING`] meanwhile are dropped.
+fn show(write: fn(String), text: String) {
+    static THREAD: OnceLock<Option<DiskThread<Shown>>> = OnceLock::new();
+    let start =
+        || DiskThread::start("terminal", MAX_WAITING, |shown| shown.iter().for_each(Shown::write)).ok();
+    let (done, written) = sync_channel(1);
+    let shown = Shown { write, text, done };
+    let Some(thread) = THREAD.get_or_init(start) else { return shown.write() };
+    if thread.pass(shown).is_ok() && !IS_STALLED.load(Ordering::Relaxed) {
+        let is_late = written.recv_timeout(PATIENCE).is_err();
+        IS_STALLED.store(is_late, Ordering::Relaxed);
+    }
+}
+
+/// Whether the thread did not write the last text in time.
+static IS_STALLED: AtomicBool = AtomicBool::new(false);
+
+/// A text to show.
+struct Shown {
+    write: fn(String),
+    text: String,
+    /// Receives an item once it is written.
+    done: SyncSender<()>,
+}
+
+impl Shown {
+    fn write(self) {
+        (self.write)(self.text);
+        IS_STALLED.store(false, Ordering::Relaxed);
+        // Nobody may wait for it any more.
+        let _ = self.done.try_send(());
+    }
+}
+
+/// Prints to stdout, ignoring errors: a closed stdout does not stop the relay.
+fn print(output: String) {
     let _ = write(output);
 }
 
@@ -381,6 +426,14 @@ mod tests {
 
     const PLAIN: Style = Style { colour: false };
     const COLOUR: Style = Style { colour: true };
+
+    #[test]
+    fn a_terminal_that_is_paused_does_not_stop_the_relay() {
+        let hangs = |_| loop {
+            std::thread::park();
+        };
+        (0..MAX_WAITING + 4).for_each(|_| show(hangs, "a notice\n".into()));
+    }
 
     fn running() -> Running {
         Running {
