@@ -98,7 +98,7 @@ impl Ending {
             future::pending().await
         };
         tokio::select! {
-            () = self.signals.wait() => None,
+            reason = self.signals.wait() => reason,
             after = unused => {
                 let after = span(after.as_secs());
                 Some(format!("no jobs, viewers or requests for {after}: the relay exits (auto-exit)").into())

@@ -201,7 +201,7 @@ impl Terminal {
         loop {
             tokio::select! {
                 // A signal that ends the program.
-                () = &mut ending => return Ok(()),
+                _ = &mut ending => return Ok(()),
                 // A key, the mouse, or a new size.
                 event = keys.next() => match event {
                     Some(Ok(event)) => if self.event(event)? {

@@ -107,13 +107,13 @@ pub async fn answer(query: Query, config: Config, requested: Option<Requested>) 
         let mut commands = Commands::new().for_cluster(config.cluster);
         return tokio::select! {
             answer = free_in_slurm::wait(&mut commands, args, &config.partitions) => answer,
-            () = signals.wait() => Ok(Answer { code: exit_code::INTERRUPTED, ..Answer::default() }),
+            _ = signals.wait() => Ok(Answer { code: exit_code::INTERRUPTED, ..Answer::default() }),
         };
     }
     let mut source = Source::open(query.relay(), config, requested.as_ref()).await?;
     let answer = tokio::select! {
         answer = answer_from(&mut source, query) => answer,
-        () = signals.wait() => Ok(Answer { code: exit_code::INTERRUPTED, ..Answer::default() }),
+        _ = signals.wait() => Ok(Answer { code: exit_code::INTERRUPTED, ..Answer::default() }),
     };
     // Also after an error or a signal: no probe that was started is left behind.
     source.close().await;
