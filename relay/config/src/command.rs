@@ -161,7 +161,8 @@ enum Sub {
 #[derive(clap::Args)]
 struct Which {
     /// Process id of the relay, if you run several
-    #[arg(long, value_name = "PID")]
+    // Also after the commands of `relay token`.
+    #[arg(long, value_name = "PID", global = true)]
     relay: Option<u32>,
 }
 

@@ -91,7 +91,7 @@ fn f27_a_second_relay_finds_the_first_and_doubles_nothing() {
         assert_eq!(String::from_utf8_lossy(&one.stdout).trim(), link);
     }
     // Which of them a command is for must be said.
-    for command in [&["share", "list"][..], &["link", "--tab"], &["retry"]] {
+    for command in [&["share", "list"][..], &["token", "list"], &["link", "--tab"], &["retry"]] {
         let output = home.run(command);
         assert_eq!(output.status.code(), Some(1), "{command:?}");
         assert!(stderr(&output).contains("choose one with --relay PID"), "{}", stderr(&output));
