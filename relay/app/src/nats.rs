@@ -50,17 +50,22 @@ pub(super) async fn report_conflict(
     terminal: Terminal,
     events: mpsc::Sender<Event>,
 ) {
-    // It may have been found before this receiver was created.
-    if conflict.borrow().is_some() {
-        conflict.mark_changed();
-    }
-    while conflict.changed().await.is_ok() {
+    let mut last = None;
+    loop {
+        // It may have been found before this receiver was created.
         let now = conflict.borrow_and_update().clone();
-        match &now {
-            Some(why) => terminal.warn(why),
-            None => terminal.notice(&"no other cluster has the name of this one on NATS any more".into()),
+        match (&now, &last) {
+            (Some(why), _) => terminal.warn(why),
+            (None, Some(_)) => {
+                terminal.notice(&"no other cluster has the name of this one on NATS any more".into());
+            }
+            (None, None) => {}
         }
-        if events.send(Event::Limited(Limit::ClusterName, now)).await.is_err() {
+        if now != last && events.send(Event::Limited(Limit::ClusterName, now.clone())).await.is_err() {
+            return;
+        }
+        last = now;
+        if conflict.changed().await.is_err() {
             return;
         }
     }
