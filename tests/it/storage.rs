@@ -20,6 +20,8 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -201,6 +203,24 @@ fn hang(contained: &Contained) -> Result<Process> {
 }
 
 #[tokio::test]
+async fn f24_the_history_is_stored_once_its_directory_becomes_usable() -> Result<()> {
+    let state = tempfile::tempdir()?;
+    let dir = state.path().join("nodeglass");
+    let allow = |mode| fs::set_permissions(&dir, fs::Permissions::from_mode(mode));
+    fs::create_dir(&dir)?;
+    allow(0o777)?;
+    let relay = TestRelay::start_in(&["--local"], [("XDG_STATE_HOME", state.path().as_os_str())])?;
+    let mut client = watch(relay.link()).await?;
+    let is_stated = |known: &Known| has_notice(known, "the history is kept in memory only");
+    client.until(&Topic::Overview, "why it is not stored", is_stated).await?;
+    allow(0o700)?;
+    client.until(&Topic::Overview, "that it is stored", |known| !is_stated(known)).await?;
+    let host = fs::read_dir(dir.join("history"))?.next().context("a directory of this host")??;
+    ensure!(host.path().join("lock").is_file());
+    Ok(())
+}
+
+#[tokio::test]
 async fn f25_a_home_that_hangs_delays_no_page_and_no_node() -> Result<()> {
     if !skip::root() || !has_fuse() {
         return Ok(());
@@ -305,13 +325,32 @@ const WRITES: [[&str; 3]; 4] = [
     ["token create N", "token list", "token revoke N"],
     ["note N --cluster", "note --list", ""],
     ["share create --everything --label N", "share list", "share revoke all"],
-    ["findings silence --job N", "findings silences", "findings silence --job N --end"],
+    [SILENCE, "findings silences", "findings silence --job N --end"],
 ];
+
+/// The command silences jobs that are listed only.
+const SILENCE: &str = "POST /api/v1/silences";
 
 /// Runs one of them.
 fn run(relay: &TestRelay, command: &str, number: u32) -> Result<String> {
+    if command == SILENCE {
+        return silence(relay, number);
+    }
     let command = command.replace('N', &number.to_string());
     relay.run(&command.split(' ').collect::<Vec<_>>())
+}
+
+fn silence(relay: &TestRelay, job: u32) -> Result<String> {
+    let (authority, key) = (&relay.link().authority, relay.link().url.split_once("#k=").context("a key")?.1);
+    let body = format!("{{\"job\":{job},\"for_s\":3600}}");
+    let request = format!(
+        "{SILENCE} HTTP/1.1\r\nHost: {authority}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let reply = http::send_raw(authority, request.as_bytes())?;
+    ensure!(reply.status == 200 && !reply.body.contains("could not be stored"), "{}", reply.body);
+    Ok(reply.body)
 }
 
 #[test]
@@ -336,16 +375,20 @@ fn f13_a_relay_that_is_killed_while_it_writes_keeps_what_it_confirmed() -> Resul
         // It is killed at a moment that differs with each run, while commands write.
         let moment = u64::from(std::process::id().wrapping_mul(kill + 1)) * 7_919 % 1_000;
         let pid = rustix::process::Pid::from_raw(relay.pid().cast_signed()).context("a pid")?;
+        let is_killed = Arc::<AtomicBool>::default();
+        let killed = is_killed.clone();
         let killer = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(200 + moment));
+            killed.store(true, Ordering::SeqCst);
             rustix::process::kill_process(pid, Signal::KILL)
         });
-        let mut numbers = 1_000_000 + kill * 1_000..;
-        while let Some(number) = numbers.next()
-            && let Some(write) = WRITES.get(number as usize % WRITES.len())
-            && run(&relay, write[0], number).is_ok()
-        {
-            confirmed.push((number, *write));
+        for number in 1_000_000 + kill * 1_000.. {
+            let write = WRITES[number as usize % WRITES.len()];
+            if let Err(error) = run(&relay, write[0], number) {
+                ensure!(is_killed.load(Ordering::SeqCst), "{}: {error:#}", write[0]);
+                break;
+            }
+            confirmed.push((number, write));
         }
         killer.join().ok().context("the relay was killed")??;
         total += confirmed.len();

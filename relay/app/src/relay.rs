@@ -6,7 +6,7 @@ use super::remote_write::{self, RemoteWrite};
 use super::signals::Signals;
 use super::site;
 use super::sources::{Common, Sources};
-use super::storage::{self, Stored, StoredHistory};
+use super::storage::{self, LaterHistory, Stored, StoredHistory};
 use super::terminal::Terminal;
 use super::watched::Watched;
 use nodeglass_access::hosts::AllowedHosts;
@@ -172,7 +172,12 @@ impl Relay {
             ..web(&common, page, actions, audit, authenticator, (notifications, counts, long_term))
         };
         let remote_write = remote_write.map(|remote| tokio::spawn(remote.run(web.clone(), ending.clone())));
-        start_tasks(&common, &web, history.unread, !config.no_log_watch && !sources.is_recording());
+        start_tasks(
+            &common,
+            &web,
+            (history.unread, history.later),
+            !config.no_log_watch && !sources.is_recording(),
+        );
         if let Some(sharing) = &nats {
             tokio::spawn(nats::report_conflict(sharing.conflict(), terminal, common.events.clone()));
         }
@@ -314,11 +319,19 @@ fn web(
 }
 
 /// Starts the tasks that end shares, follow the logs of jobs and the file of tokens, and read the `unread` history.
-fn start_tasks(common: &Common<'_>, web: &WebState, unread: Option<StoredHistory>, watches_logs: bool) {
+fn start_tasks(
+    common: &Common<'_>,
+    web: &WebState,
+    (unread, later): (Option<StoredHistory>, Option<LaterHistory>),
+    watches_logs: bool,
+) {
     let Common { config, about, events, hub, shares, .. } = common;
     if let Some(unread) = unread {
         tokio::spawn(unread.restore(hub.clone()));
     }
+    }
+    if let Some(later) = later {
+        tokio::spawn(later.run(hub.clone(), events.clone()));
     if watches_logs {
         let patterns = LogPatterns::new(&config.log_patterns);
         tokio::spawn(web.actions.log_watch(patterns, about.clock).run());

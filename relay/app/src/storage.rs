@@ -17,7 +17,7 @@ use nodeglass_share::{Store, StoreError};
 use nodeglass_store::archive::{self, Archive, ArchiveError, EndedJob};
 use nodeglass_store::{AuditRecorder, JobStore, Location, Origin, Restored};
 use nodeglass_web::about::About;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -27,6 +27,8 @@ use tokio::time::{Instant, sleep, timeout};
 /// A load of the stored history that takes longer than this is stated to the owner.
 const LOAD_NOTICE: Duration = Duration::from_secs(1);
 
+/// Interval between two attempts to open the directory of the history.
+const HISTORY_RETRY: Duration = Duration::from_secs(5);
 /// Interval at which the file of tokens is read again if it changed.
 const TOKEN_CHECK: Duration = Duration::from_secs(1);
 /// Interval at which it is stored when tokens were last used.
@@ -74,10 +76,12 @@ impl Stored {
 /// The history of this host, opened; empty if it is kept in memory only.
 #[derive(Default)]
 pub(super) struct History {
-    /// The archive to store it in from now on.
-    pub(super) archive: Option<Archive>,
+    /// The archive to store it in, once it is open.
+    pub(super) archive: Arc<OnceLock<Archive>>,
     /// History of earlier relays, not read yet.
     pub(super) unread: Option<StoredHistory>,
+    /// What opens the archive later, if it cannot be opened now.
+    pub(super) later: Option<LaterHistory>,
     /// The jobs that earlier relays saw end.
     pub(super) ended: Vec<EndedJob>,
     /// When no relay stored it.
@@ -85,32 +89,110 @@ pub(super) struct History {
 }
 
 impl History {
-    /// If it cannot be stored, the relay runs without, and its pages say why.
+    /// While it cannot be stored, the relay runs without, and its pages say why.
     fn open(config: &Config, about: &About, events: &mpsc::Sender<Event>, whose: &str) -> Self {
-        let (now_ms, wall_ms) = (about.clock.now_ms(), Clock::wall_ms());
-        let wall_ahead_ms = wall_ms.saturating_sub(now_ms);
-        match try_open(config.history_disk, about, wall_ahead_ms, whose) {
-            Ok((dir, mut archive)) => {
+        let place = HistoryPlace {
+            cap: config.history_disk,
+            budget: config.history_mem,
+            host: about.host.clone(),
+            clock: about.clock,
+            watches: whose.to_owned(),
+        };
+        match place.open() {
+            Ok((unread, mut archive)) => {
+                report_archive(&archive, events);
+                let wall_ahead_ms = unread.wall_ms.saturating_sub(unread.now_ms);
                 let relay_ms = |wall_ms: u64| wall_ms.saturating_sub(wall_ahead_ms);
                 let downtime =
                     |span: &Span| Downtime { from_ms: relay_ms(span.from_ms), to_ms: relay_ms(span.to_ms) };
-                let problem_of = |state: &archive::Storing| Some(problem(state.as_ref().err()?.as_str()));
-                tokio::spawn(report(archive.state(), StoredPart::History, problem_of, events.clone()));
                 Self {
-                    unread: Some(StoredHistory { dir, budget: config.history_mem, now_ms, wall_ms }),
+                    unread: Some(unread),
                     ended: archive.take_jobs(),
                     downtimes: archive.downtimes().iter().map(downtime).collect(),
-                    archive: Some(archive),
+                    archive: Arc::new(archive.into()),
+                    later: None,
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "the history will not be stored");
-                let problem = Some(problem(&error.to_string()));
-                let _ = events.try_send(Event::Storage(StoredPart::History, problem));
-                Self::default()
+                tracing::warn!(%error, "the history is not stored at present");
+                let problem = problem(&error.to_string());
+                let _ = events.try_send(Event::Storage(StoredPart::History, Some(problem.clone())));
+                let archive = Arc::default();
+                let later = LaterHistory { place, archive: Arc::clone(&archive), problem };
+                Self { archive, later: Some(later), ..Self::default() }
             }
         }
     }
+}
+
+/// Where the history of this host is stored, and how.
+#[derive(Debug)]
+struct HistoryPlace {
+    /// Space on disk in bytes.
+    cap: u64,
+    /// Memory in bytes.
+    budget: usize,
+    host: Text,
+    clock: Clock,
+    /// Whose jobs are watched.
+    watches: String,
+}
+
+impl HistoryPlace {
+    fn open(&self) -> Result<(StoredHistory, Archive), ArchiveError> {
+        let (now_ms, wall_ms) = (self.clock.now_ms(), Clock::wall_ms());
+        // Login nodes may share a home.
+        let dir = StateDir::open()?.dir("history")?.dir(self.host.as_str())?;
+        let archive = Archive::open(dir.clone(), self.cap, wall_ms.saturating_sub(now_ms), &self.watches)?;
+        Ok((StoredHistory { dir, budget: self.budget, now_ms, wall_ms }, archive))
+    }
+}
+
+/// Opens an archive that could not be opened when the relay started: its directory was not usable, or another relay
+/// stored in it, which may have ended since.
+#[derive(Debug)]
+pub(super) struct LaterHistory {
+    place: HistoryPlace,
+    archive: Arc<OnceLock<Archive>>,
+    /// The problem that pages state.
+    problem: Text,
+}
+
+impl LaterHistory {
+    /// Tries until it succeeds, then reads the history of earlier relays. The jobs that they saw end are listed by the
+    /// next relay.
+    pub(super) async fn run(mut self, hub: Hub, events: mpsc::Sender<Event>) {
+        loop {
+            sleep(HISTORY_RETRY).await;
+            let Ok((opened, place)) = spawn_blocking(move || (self.place.open(), self.place)).await else {
+                return;
+            };
+            self.place = place;
+            let error = match opened {
+                Ok((unread, mut archive)) => {
+                    tracing::info!("the history is stored from now on");
+                    drop(archive.take_jobs());
+                    report_archive(&archive, &events);
+                    let _ = self.archive.set(archive);
+                    let _ = events.send(Event::Storage(StoredPart::History, None)).await;
+                    return unread.restore(hub).await;
+                }
+                Err(error) => problem(&error.to_string()),
+            };
+            if error != self.problem {
+                self.problem.clone_from(&error);
+                if events.send(Event::Storage(StoredPart::History, Some(error))).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Passes on whether the archive stores.
+fn report_archive(archive: &Archive, events: &mpsc::Sender<Event>) {
+    let problem_of = |state: &archive::Storing| Some(problem(state.as_ref().err()?.as_str()));
+    tokio::spawn(report(archive.state(), StoredPart::History, problem_of, events.clone()));
 }
 
 /// History of earlier relays, not read yet.
@@ -149,17 +231,6 @@ impl StoredHistory {
         };
         hub.restore_history(history.ok()).await;
     }
-}
-
-fn try_open(
-    cap: u64,
-    about: &About,
-    wall_ahead_ms: u64,
-    watches: &str,
-) -> Result<(StateDir, Archive), ArchiveError> {
-    // Login nodes may share a home.
-    let dir = StateDir::open()?.dir("history")?.dir(about.host.as_str())?;
-    Ok((dir.clone(), Archive::open(dir, cap, wall_ahead_ms, watches)?))
 }
 
 fn problem(why: &str) -> Text {

@@ -40,6 +40,7 @@ use notes::NoteSync;
 use own_load::OwnState;
 use sample_groups::SampleGroups;
 use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use subscribers::{FeedKey, SubscriberState};
 use tokio::sync::{mpsc, watch};
@@ -131,8 +132,8 @@ pub struct Inputs {
 pub struct Sinks {
     /// Records every event of the fleet.
     pub recorder: Option<Recorder>,
-    /// Stores the long-term history.
-    pub archive: Option<Archive>,
+    /// Stores the long-term history, once its directory is usable.
+    pub archive: Arc<OnceLock<Archive>>,
     /// Stores what jobs use.
     pub store: Option<JobStore>,
     /// Sends notices of findings and jobs.
@@ -283,7 +284,7 @@ impl EventLoop {
     }
 
     fn store_history(&mut self, now_ms: u64, is_last: bool) {
-        let Some(archive) = &self.sinks.archive else { return };
+        let Some(archive) = self.sinks.archive.get() else { return };
         self.fleet
             .history_mut()
             .take_excerpts(now_ms, is_last)
@@ -445,7 +446,7 @@ impl EventLoop {
     fn losses(&self) -> Losses {
         let Sinks { recorder, archive, store, .. } = &self.sinks;
         let unstored = UnstoredRecords {
-            history: archive.as_ref().map_or(0, Archive::lost),
+            history: archive.get().map_or(0, Archive::lost),
             jobs: store.as_ref().map_or(0, JobStore::lost),
             audit: store.as_ref().map_or(0, |store| store.audit().lost()),
             recording: recorder.as_ref().map_or(0, Recorder::lost),

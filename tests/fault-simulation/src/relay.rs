@@ -57,7 +57,7 @@ impl Relay {
         let wall_ahead_ms = Clock::wall_ms().saturating_sub(clock.now_ms());
         let archive = Archive::inline(disk.clone(), DISK_CAP, wall_ahead_ms);
         let storing = tokio::spawn(report(archive.state(), events.clone()));
-        let sinks = Sinks { archive: Some(archive), ..Sinks::default() };
+        let sinks = Sinks { archive: Arc::new(archive.into()), ..Sinks::default() };
         let inputs = Inputs { nodes, events: event_rx, sharing: watch::channel(Sharing::default()).1 };
         let fleet = Fleet::with_history_budget(HISTORY_BUDGET);
         let (core, hub, plan) = EventLoop::new(fleet, clock, Options::default(), inputs, sinks);
