@@ -7,6 +7,7 @@ mod findings;
 mod gallery;
 mod jupyter;
 mod keyboard;
+mod long_range;
 mod long_table;
 mod many_tabs;
 mod notes;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 type Start = fn(&Path, String) -> Result<PromServer>;
 
-fn get(relay: &TestRelay, path: &str) -> Result<String> {
+pub(crate) fn get(relay: &TestRelay, path: &str) -> Result<String> {
     let key = format!("Bearer {}", relay.link().key.reveal());
     let reply = http::get(&relay.link().authority, path, &[("Authorization", &key)])?;
     ensure!(reply.status == 200, "{path}: {reply:?}");
@@ -116,14 +116,13 @@ fn prometheus_has_every_series_after_it_was_down_and_killed() -> Result<()> {
     delivers_everything_across_outages(PromServer::prometheus)
 }
 
-/// Writes two weeks of a GPU that was 40 % busy for a job, one sample per ten minutes.
-fn import_two_weeks(server: &PromServer) -> Result<()> {
+/// Writes the last days of GPUs that were 40 % busy, each given by its labels, with a sample per `step_s`.
+pub(crate) fn import(server: &PromServer, gpus: &[&str], days: u64, step_s: u64) -> Result<()> {
     let now_s = now_s()? as u64;
     let mut text = String::new();
-    for step in 0..14 * 144 {
-        let at_ms = (now_s - 600 * step) * 1_000;
-        let labels = "job=\"4242\",user=\"alice\",node=\"gpu-old1\",gpu=\"0\",uuid=\"GPU-old\"";
-        writeln!(text, "DCGM_FI_DEV_GPU_UTIL{{{labels}}} 40 {at_ms}")?;
+    for (gpu, step) in gpus.iter().flat_map(|gpu| (0..days * 86_400 / step_s).map(move |step| (gpu, step))) {
+        let at_ms = (now_s - step_s * step) * 1_000;
+        writeln!(text, "DCGM_FI_DEV_GPU_UTIL{{{gpu}}} 40 {at_ms}")?;
     }
     let head = format!(
         "POST /api/v1/import/prometheus HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -132,7 +131,10 @@ fn import_two_weeks(server: &PromServer) -> Result<()> {
     );
     let reply = http::send_raw(server.authority(), (head + &text).as_bytes())?;
     ensure!(reply.status == 204, "{reply:?}");
-    server.wait_for("DCGM_FI_DEV_GPU_UTIL{job=\"4242\"}").map(drop)
+    for gpu in gpus {
+        server.wait_for(&format!("DCGM_FI_DEV_GPU_UTIL{{{gpu}}}"))?;
+    }
+    Ok(())
 }
 
 #[test]
@@ -141,7 +143,7 @@ fn a_month_is_read_back_from_the_storage_also_for_a_job_that_is_forgotten() -> R
     let folder = tempfile::tempdir()?;
     let server = PromServer::victoria_metrics(folder.path(), promql::free_address()?)?;
     server.wait_for("vector(1)")?;
-    import_two_weeks(&server)?;
+    import(&server, &["job=\"4242\",user=\"alice\",node=\"gpu-old1\",gpu=\"0\",uuid=\"GPU-old\""], 14, 600)?;
     let url = format!("http://{}", server.authority());
     let relay = TestRelay::start(&["--demo", "--history-url", &url])?;
     let path = "/api/v1/history?job=4242&metric=util_pct&from=30d";

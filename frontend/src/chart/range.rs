@@ -1,6 +1,7 @@
 //! The time range that all graphs of a page share: it follows the current time, or is fixed.
 
 use super::Window;
+use nodeglass_protocol::live::MAX_HISTORY_DAYS;
 use nodeglass_protocol::trace::Trace;
 
 /// A range of the relay's time within the kept history.
@@ -32,8 +33,8 @@ pub enum Limit {
     Live,
     /// The range reaches the beginning of the history, in ms of the relay's clock.
     HistoryBegins(u64),
-    /// The range is as long as the history that the relay keeps.
-    Longest,
+    /// The range is as long as possible, which is this time in ms.
+    Longest(u64),
     /// The range is as short as the resolution allows.
     Shortest,
 }
@@ -47,11 +48,14 @@ impl Default for Range {
 impl Range {
     /// The recent history, one sample per second, which every page has.
     pub const RECENT_MS: u64 = Trace::CAPACITY as u64 * Trace::STEP_MS;
-    /// The long-term history, of which the page loads what it shows.
-    pub const LONGEST_MS: u64 = 7 * 24 * 3_600_000;
+    /// The long-term history that every relay keeps, and of which the page loads what it shows.
+    pub const WEEK_MS: u64 = 7 * Self::DAY_MS;
+    /// Longest range of any relay: that of a long-term storage.
+    pub const LONGEST_MS: u64 = MAX_HISTORY_DAYS as u64 * Self::DAY_MS;
     /// Shortest range; a shorter one would show no more detail.
     pub const SHORTEST_MS: u64 = 30_000;
 
+    const DAY_MS: u64 = 24 * 3_600_000;
     /// Longest interval between samples of the recent history, in ms: the interval of nodes while no page shows them.
     const SLOWEST_MS: u64 = 10_000;
     /// From this length on, in ms, a cell of a heat map is as long as that.
@@ -59,9 +63,18 @@ impl Range {
     /// Maximum age of a step that is shown incomplete, in ms: by then, it has samples.
     const SAMPLED_MS: u64 = 3_000;
 
-    /// Lengths that a user selects directly, in ms.
-    pub const PRESETS_MS: [u64; 6] =
-        [60_000, Self::RECENT_MS, 3_600_000, 6 * 3_600_000, 24 * 3_600_000, Self::LONGEST_MS];
+    /// Lengths that a user selects directly, in ms. Those beyond a week need a long-term storage.
+    pub const PRESETS_MS: [u64; 9] = [
+        60_000,
+        Self::RECENT_MS,
+        3_600_000,
+        6 * 3_600_000,
+        Self::DAY_MS,
+        Self::WEEK_MS,
+        30 * Self::DAY_MS,
+        90 * Self::DAY_MS,
+        365 * Self::DAY_MS,
+    ];
 
     /// Returns the last `span_ms`, following the current time.
     pub fn last(span_ms: u64) -> Self {
@@ -77,17 +90,32 @@ impl Range {
         Self::clamped(span_ms, middle_ms + span_ms / 2, now_ms)
     }
 
-    /// Returns why a step would change nothing, if so. `history_ms` is the moment at which the known history
-    /// begins.
-    pub fn limit(self, step: RangeStep, now_ms: u64, history_ms: Option<u64>) -> Option<Limit> {
-        let kept_from_ms = now_ms.saturating_sub(Self::LONGEST_MS);
+    /// Returns the range if it is within the last `longest_ms`, or else the nearest one that is.
+    pub fn limited(self, longest_ms: u64, now_ms: u64) -> Self {
+        let span_ms = self.span_ms.min(longest_ms);
+        match self.end_ms {
+            None => Self { span_ms, end_ms: None },
+            Some(end_ms) => Self::within(longest_ms, span_ms, end_ms, now_ms),
+        }
+    }
+
+    /// Returns why a step would change nothing, if so. `longest_ms` is the longest possible range, `history_ms` the
+    /// moment at which the known history begins.
+    pub fn limit(
+        self,
+        step: RangeStep,
+        now_ms: u64,
+        longest_ms: u64,
+        history_ms: Option<u64>,
+    ) -> Option<Limit> {
+        let kept_from_ms = now_ms.saturating_sub(longest_ms);
         let begin_ms = history_ms.map_or(kept_from_ms, |history_ms| history_ms.max(kept_from_ms));
         let is_at_begin = self.start_ms(now_ms) <= begin_ms;
         match step {
             RangeStep::Later => self.is_live().then_some(Limit::Live),
             RangeStep::Earlier => is_at_begin.then_some(Limit::HistoryBegins(begin_ms)),
             RangeStep::Narrower => (self.span_ms <= Self::SHORTEST_MS).then_some(Limit::Shortest),
-            RangeStep::Wider if self.span_ms >= Self::LONGEST_MS => Some(Limit::Longest),
+            RangeStep::Wider if self.span_ms >= longest_ms => Some(Limit::Longest(longest_ms)),
             RangeStep::Wider => (is_at_begin && self.is_live()).then_some(Limit::HistoryBegins(begin_ms)),
         }
     }
@@ -161,9 +189,13 @@ impl Range {
         Self::clamped(self.span_ms, end_ms.max(0.0) as u64, now_ms)
     }
 
-    /// Limits a range to the history; where it reaches the current time, it follows it.
     fn clamped(span_ms: u64, end_ms: u64, now_ms: u64) -> Self {
-        let earliest = now_ms.saturating_sub(Self::LONGEST_MS) + span_ms;
+        Self::within(Self::LONGEST_MS, span_ms, end_ms, now_ms)
+    }
+
+    /// Limits a range to the last `longest_ms`; where it reaches the current time, it follows it.
+    fn within(longest_ms: u64, span_ms: u64, end_ms: u64, now_ms: u64) -> Self {
+        let earliest = now_ms.saturating_sub(longest_ms) + span_ms;
         let end_ms = end_ms.clamp(earliest.min(now_ms), now_ms);
         Self { span_ms, end_ms: (end_ms + Trace::STEP_MS < now_ms).then_some(end_ms) }
     }
@@ -201,7 +233,7 @@ impl Range {
 mod tests {
     use super::*;
 
-    const NOW: u64 = 904_000_000;
+    const NOW: u64 = Range::LONGEST_MS + 904_000_000;
 
     #[test]
     fn zooming_keeps_the_moment_under_the_pointer() {
@@ -231,7 +263,7 @@ mod tests {
         assert_eq!((past.is_live(), past.end_ms(NOW)), (false, NOW - 60_000));
         assert_eq!(past.end_ms(NOW + 5_000), NOW - 60_000);
         assert!(past.panned(2.0, NOW).is_live());
-        assert_eq!(close.panned(-99_999.0, NOW).start_ms(NOW), NOW - Range::LONGEST_MS);
+        assert_eq!(close.panned(-9_999_999.0, NOW).start_ms(NOW), NOW - Range::LONGEST_MS);
     }
 
     #[test]
@@ -254,11 +286,13 @@ mod tests {
     fn steps_that_would_change_nothing_have_a_reason() {
         use RangeStep::{Earlier, Later, Narrower, Wider};
         let limits = |range: Range, history_ms| {
-            [Earlier, Later, Wider, Narrower].map(|step| range.limit(step, NOW, history_ms))
+            [Earlier, Later, Wider, Narrower].map(|step| range.limit(step, NOW, Range::WEEK_MS, history_ms))
         };
-        let all = Range::last(Range::LONGEST_MS);
-        let begin = Some(Limit::HistoryBegins(NOW - Range::LONGEST_MS));
-        assert_eq!(limits(all, None), [begin, Some(Limit::Live), Some(Limit::Longest), None]);
+        let all = Range::last(Range::WEEK_MS);
+        let begin = Some(Limit::HistoryBegins(NOW - Range::WEEK_MS));
+        let longest = Some(Limit::Longest(Range::WEEK_MS));
+        assert_eq!(limits(all, None), [begin, Some(Limit::Live), longest, None]);
+        assert_eq!(all.limit(Wider, NOW, Range::LONGEST_MS, None), None);
         let short = Range::last(60_000);
         assert_eq!(limits(short, None), [None, Some(Limit::Live), None, None]);
         let young = Some(NOW - 38_000);
@@ -266,6 +300,20 @@ mod tests {
         assert_eq!(limits(short, young), [begins, Some(Limit::Live), begins, None]);
         let past = Range::last(30_000).panned(-3.0, NOW);
         assert_eq!(limits(past, None), [None, None, None, Some(Limit::Shortest)]);
+    }
+
+    #[test]
+    fn a_relay_without_a_storage_shows_a_week() {
+        let limited = |range: Range| range.limited(Range::WEEK_MS, NOW);
+        for range in [Range::default(), Range::last(Range::WEEK_MS), Range::between(NOW - 9_000, 0, NOW)] {
+            let within = range.span_ms() <= Range::WEEK_MS;
+            assert_eq!(limited(range) == range, within, "{range:?}");
+        }
+        assert_eq!(limited(Range::last(Range::LONGEST_MS)), Range::last(Range::WEEK_MS));
+        let month_ago = Range::between(NOW - 2_600_000_000, NOW - 2_590_000_000, NOW);
+        assert_eq!(month_ago.limited(Range::LONGEST_MS, NOW), month_ago);
+        let oldest = limited(month_ago);
+        assert_eq!((oldest.start_ms(NOW), oldest.span_ms()), (NOW - Range::WEEK_MS, 10_000_000));
     }
 
     #[test]

@@ -21,9 +21,30 @@ pub fn value_ticks(top: f32) -> Vec<f32> {
 /// Returns label positions on a time axis of `span_s` seconds: seconds before its end, round values, at most
 /// `most`.
 pub fn time_ticks(span_s: u64, most: usize) -> Vec<u64> {
-    const ROUND: [u64; 15] =
-        [5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400];
-    let step = ROUND.into_iter().find(|step| span_s / step <= most.max(1) as u64).unwrap_or(172_800);
+    const DAY: u64 = 86_400;
+    const ROUND: [u64; 20] = [
+        5,
+        10,
+        15,
+        30,
+        60,
+        120,
+        300,
+        600,
+        1_800,
+        3_600,
+        7_200,
+        14_400,
+        21_600,
+        43_200,
+        DAY,
+        2 * DAY,
+        5 * DAY,
+        10 * DAY,
+        30 * DAY,
+        60 * DAY,
+    ];
+    let step = ROUND.into_iter().find(|step| span_s / step <= most.max(1) as u64).unwrap_or(120 * DAY);
     (0..=span_s / step).map(|index| index * step).collect()
 }
 
@@ -46,5 +67,11 @@ mod tests {
         assert_eq!(time_ticks(600, 5), [0, 120, 240, 360, 480, 600]);
         assert_eq!(time_ticks(600, 2), [0, 300, 600]);
         assert_eq!(time_ticks(45, 5), [0, 10, 20, 30, 40]);
+        let days = |days: u64, most| {
+            time_ticks(days * 86_400, most).into_iter().map(|s| s / 86_400).collect::<Vec<_>>()
+        };
+        assert_eq!(days(30, 6), [0, 5, 10, 15, 20, 25, 30]);
+        assert_eq!(days(365, 6), [0, 60, 120, 180, 240, 300, 360]);
+        assert_eq!(days(366, 2), [0, 120, 240, 360]);
     }
 }

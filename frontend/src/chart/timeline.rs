@@ -59,9 +59,9 @@ impl Window {
     /// Length of a step of [`Self::ten_minutes`], in ms: about the resolution of a sparkline.
     pub const STEP_MS: u64 = 3_000;
     /// Possible step lengths, in ms.
-    const STEPS_MS: [u64; 15] = [
+    const STEPS_MS: [u64; 18] = [
         1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000,
-        1_800_000, 3_600_000, 7_200_000,
+        1_800_000, 3_600_000, 7_200_000, 14_400_000, 43_200_000, 86_400_000,
     ];
 
     /// Returns the ten minutes that end with the last complete step at `now_ms`.
@@ -78,7 +78,7 @@ impl Window {
     /// possible.
     pub fn over(end_ms: u64, span_ms: u64, most: usize) -> Self {
         let fits = |step_ms: &&u64| span_ms.div_ceil(**step_ms) <= most.max(1) as u64;
-        let step_ms = Self::STEPS_MS.iter().find(fits).copied().unwrap_or(7_200_000);
+        let step_ms = Self::STEPS_MS.iter().find(fits).copied().unwrap_or(86_400_000);
         let steps = (span_ms / step_ms).max(1) as usize;
         Self { newest: (end_ms / step_ms).saturating_sub(1), step_ms, steps, is_long: false }
     }
@@ -398,6 +398,11 @@ mod tests {
             [(1_000, 600), (2_000, 300), (1_000, 60)]
         );
         assert_eq!([steps(86_400, 600), steps(604_800, 600)], [(300_000, 288), (1_200_000, 504)]);
+        let days = |days: u64, most| {
+            let window = Window::over(400 * 86_400_000, days * 86_400_000, most);
+            (window.step_ms / 3_600_000, window.steps)
+        };
+        assert_eq!([days(30, 600), days(90, 600), days(365, 600)], [(2, 360), (4, 540), (24, 365)]);
         assert_eq!(steps(600, 90), (10_000, 60));
     }
 

@@ -1,10 +1,10 @@
 //! Long-term history of a topic's GPUs for the graphs: one range at a time.
 
-use crate::chart::Window;
+use crate::chart::{Range, Window};
 use leptos::prelude::*;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::range::{GpuRange, RangeHistory, RangeQuery, Summaries};
-use nodeglass_protocol::{Field, GpuField, GpuUuid, NodeName};
+use nodeglass_protocol::{Field, GpuField, GpuUuid, NodeName, Text};
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -35,11 +35,16 @@ pub struct LoadRequest {
     to_ms: u64,
     step_ms: u64,
     fields: Vec<GpuField>,
-    /// Number of the refresh, while the range ends with an incomplete step.
+    /// Number of the refresh, while the range ends with an incomplete step or could not be read.
     refresh: u64,
 }
 
 impl LoadRequest {
+    /// Start, in ms of the relay's clock.
+    pub fn from_ms(&self) -> u64 {
+        self.from_ms
+    }
+
     /// Returns the query for a topic.
     pub fn query(&self, topic: &Topic) -> RangeQuery {
         RangeQuery {
@@ -56,6 +61,10 @@ impl LoadRequest {
 impl LongHistory {
     /// An incomplete step is loaded again after this time.
     pub const MAX_AGE_MS: u64 = 30_000;
+    /// Maximum age of an incomplete step of a range beyond a week: a long-term storage reads millions of samples for it.
+    const STORAGE_MAX_AGE_MS: u64 = 600_000;
+    /// A long-term storage that could not be read is tried again after this time.
+    const RETRY_MS: u64 = 60_000;
 
     /// Requests a field for as long as the page shows the topic.
     pub fn want(&self, field: GpuField) {
@@ -68,15 +77,17 @@ impl LongHistory {
     /// the wanted fields.
     pub fn missing(&self, window: &Window, now_ms: u64) -> Option<LoadRequest> {
         let fields: Vec<_> = self.0.wanted.with(|wanted| wanted.iter().copied().collect());
+        let is_old = now_ms.saturating_sub(window.start_ms()) > Range::WEEK_MS + window.step_ms();
+        let max_age_ms = if is_old { Self::STORAGE_MAX_AGE_MS } else { Self::MAX_AGE_MS };
         let request = LoadRequest {
             from_ms: window.start_ms(),
             to_ms: window.end_ms(),
             step_ms: window.step_ms(),
             fields,
-            refresh: if window.end_ms() > now_ms {
-                now_ms / window.step_ms().min(Self::MAX_AGE_MS)
-            } else {
-                0
+            refresh: match self.read(|loaded| loaded.range.problem.is_some()) {
+                true => now_ms / Self::RETRY_MS,
+                false if window.end_ms() > now_ms => now_ms / window.step_ms().min(max_age_ms),
+                false => 0,
             },
         };
         let is_loaded = self.read(|loaded| loaded.request.as_ref() == Some(&request));
@@ -105,6 +116,12 @@ impl LongHistory {
     /// response.
     pub fn begins_ms(&self) -> Option<u64> {
         self.read(|loaded| loaded.range.begins_ms)
+    }
+
+    /// Returns why the loaded range could not be read; subscribes to responses.
+    pub fn problem(&self) -> Option<Text> {
+        self.0.revision.track();
+        self.read(|loaded| loaded.range.problem.clone())
     }
 
     /// Returns whether the part of a field's history that the relay has is loaded for a window.

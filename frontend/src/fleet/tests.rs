@@ -354,5 +354,6 @@ fn welcome(epoch: u32) -> Welcome {
         report_webhook: None,
         utc_offset_min: 0,
         person: None,
+        history_days: 0,
     }
 }

@@ -59,6 +59,10 @@ impl GpuRef {
     }
 }
 
+/// From this length of a range on, in s, its axis shows dates, and from the second one on also years.
+const DATES_S: u64 = Range::WEEK_MS / 1_000 + 1;
+const YEARS_S: u64 = 300 * 86_400;
+
 /// Number of steps of the long-term history that are loaded; graphs with less space combine several.
 const LOADED_STEPS: usize = 600;
 
@@ -103,9 +107,10 @@ impl Time {
         time
     }
 
-    /// Loads what the graphs show of the long-term history: one query at a time, and again with every step.
+    /// Loads what the graphs show of the long-term history: one query at a time, and again with every step. A long-term
+    /// storage that hangs delays nothing that the relay has itself.
     fn load_long_history(&self) {
-        let (time, is_loading) = (self.clone(), RwSignal::new(false));
+        let (time, loading) = (self.clone(), [RwSignal::new(false), RwSignal::new(false)]);
         platform::effect(move || {
             let range = time.range();
             time.page.second.track();
@@ -115,19 +120,38 @@ impl Time {
             let stores = time.page.fleet.detail().into_iter().chain([time.page.fleet.overview().clone()]);
             let missing = |store: TopicStore| Some((store.long_history().missing(&window, now_ms)?, store));
             let next = stores.filter_map(missing).next();
-            if !window.is_long() || is_loading.get() {
+            let Some((request, store)) = next.filter(|_| window.is_long()) else { return };
+            let is_old = time.is_old(request.from_ms());
+            let is_loading = loading[usize::from(is_old)];
+            if is_loading.get() {
                 return;
             }
-            let Some((request, store)) = next else { return };
             is_loading.set(true);
+            let shown = time.clone();
             let feed = time.page.feed.clone();
             leptos::task::spawn_local(async move {
-                if let Some(range) = feed.range(request.query(store.topic())).await {
+                let range = feed.range(request.query(store.topic())).await;
+                let start_ms = untrack(|| shown.range()).start_ms(shown.now_ms());
+                // The user may have chosen a range of the other kind, which must not be replaced.
+                if let Some(range) = range.filter(|_| shown.is_old(start_ms) == is_old) {
                     store.long_history().set(request, range);
                 }
                 is_loading.set(false);
             });
         });
+    }
+
+    /// Returns whether a range that begins at a moment is one of the long-term storage. Does not subscribe the caller.
+    fn is_old(&self, from_ms: u64) -> bool {
+        // The first step of a week may begin before it.
+        let kept_ms = Range::WEEK_MS + 7_200_000;
+        self.page.fleet.relay_ms(platform::now_ms()).saturating_sub(from_ms) > kept_ms
+    }
+
+    /// Returns the length of the longest range in ms: a week, or what the relay reads of a long-term storage.
+    pub fn longest_ms(&self) -> u64 {
+        let days = self.page.fleet.welcome().map_or(0, |welcome| welcome.history_days);
+        (u64::from(days) * 86_400_000).clamp(Range::WEEK_MS, Range::LONGEST_MS)
     }
 
     /// Returns the state of the calling view's page.
@@ -153,7 +177,7 @@ impl Time {
     /// Changes the range, given the shown one and the relay's clock.
     pub fn set_range(&self, at: impl FnOnce(Range, u64) -> Range) {
         let now_ms = self.now_ms();
-        let range = at(untrack(|| self.range()), now_ms);
+        let range = untrack(|| at(self.range(), now_ms).limited(self.longest_ms(), now_ms));
         if range != self.range.get_untracked() {
             self.range.set(range);
         }
@@ -315,6 +339,20 @@ impl Time {
         }
     }
 
+    /// Formats a moment for the axis of a range of `span_s` seconds: like [`Self::axis_clock`], but as a date beyond a
+    /// week: `22 Nov`, or `22 Nov 2025`.
+    pub fn axis_text(&self, at_ms: u64, span_s: u64) -> String {
+        let wall_s = self.wall_s(at_ms);
+        match span_s {
+            0..DATES_S => self.axis_clock(at_ms, span_s),
+            DATES_S..YEARS_S => platform::date(wall_s),
+            _ => {
+                let year: String = platform::local_datetime(wall_s).chars().take(4).collect();
+                format!("{} {year}", platform::date(wall_s))
+            }
+        }
+    }
+
     /// Formats a moment with its distance from the end of a live range: `09:14:03 · 2 min ago`.
     pub fn moment_text(&self, at_ms: u64) -> String {
         let before_s = self.now_ms().saturating_sub(at_ms) / 1_000;
@@ -342,7 +380,7 @@ impl Time {
             }
             let now_ms = time.now_ms();
             let range = text.and_then(|text| Range::from_text(&text, time.wall_offset_s(), now_ms));
-            time.range.set(range.unwrap_or_default());
+            time.range.set(range.unwrap_or_default().limited(time.longest_ms(), now_ms));
         });
         let time = self.clone();
         platform::effect(move || {

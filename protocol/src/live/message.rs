@@ -176,6 +176,10 @@ pub struct Welcome {
     /// Login name of the person as whom the viewer was identified, on the relay of a site; `None` with a key.
     #[serde(default)]
     pub person: Option<Text>,
+    /// Number of days before now at which a range may begin, at most [`MAX_HISTORY_DAYS`](super::MAX_HISTORY_DAYS),
+    /// because the relay reads a long-term storage; 0 without one, owner only.
+    #[serde(default)]
+    pub history_days: u16,
 }
 
 /// A time in which no relay of this host stored the history.

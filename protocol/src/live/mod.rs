@@ -18,9 +18,11 @@ pub use message::*;
 pub use snapshot::SnapshotWriter;
 pub use topic::Topic;
 
+/// Longest range that a page shows of a long-term storage, in days.
+pub const MAX_HISTORY_DAYS: u16 = 366;
 /// Initial value of the relay's clock. It exceeds the length of any history, so that samples taken
 /// before the relay started have a valid time.
-pub const CLOCK_STARTS_AT_MS: u64 = 8 * 24 * 3_600_000;
+pub const CLOCK_STARTS_AT_MS: u64 = (MAX_HISTORY_DAYS as u64 + 1) * 24 * 3_600_000;
 /// Largest message a page may send, in bytes.
 pub const MAX_CLIENT_MESSAGE: usize = 16 * 1024;
 /// Maximum number of topics that a page may subscribe to.

@@ -32,6 +32,9 @@ pub struct RangeHistory {
     pub begins_ms: Option<u64>,
     /// The topic's nodes.
     pub nodes: Vec<NodeRange>,
+    /// Reason for which the long-term storage could not be read, as a complete sentence; there are no nodes then.
+    #[serde(default)]
+    pub problem: Option<Text>,
 }
 
 /// Long-term history of one node.

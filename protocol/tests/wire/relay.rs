@@ -51,6 +51,7 @@ fn messages_of_the_relay() {
             report_webhook: Some("https://chat.example.org/…".into()),
             utc_offset_min: -210,
             person: Some("bob".into()),
+            history_days: 366,
         })),
     );
     let picture = Picture {
@@ -85,7 +86,12 @@ fn messages_of_the_relay() {
     (69_120..69_124).for_each(|slot| summaries.push(slot, summary));
     let gpu = GpuRange { uuid: GpuUuid::new("GPU-0"), fields: vec![summaries.clone()] };
     let node_range = NodeRange { node: node_name(), gpus: vec![gpu], host: vec![summaries] };
-    let range = RangeHistory { step_ms: 10_000, begins_ms: Some(691_200_000), nodes: vec![node_range] };
+    let range = RangeHistory {
+        step_ms: 10_000,
+        begins_ms: Some(691_200_000),
+        nodes: vec![node_range],
+        problem: Some("The long-term storage cannot be read: status 503.".into()),
+    };
     both("range", &ServerMessage::Range { number: 6, range });
     let answers = [
         ReportAnswer::Jobs(vec![report()]),

@@ -166,7 +166,8 @@ impl Relay {
         let site = config.site.then(|| site::people(config, &common.about, terminal, sources.commands()));
         let authenticator = Authenticator::new(key, trust, common.shares.clone(), tokens);
         let counts = remote_write.as_ref().map(RemoteWrite::counts);
-        let long_term = remote_write::long_term(config)?;
+        // A recording has its own time, and is mostly of another relay.
+        let long_term = remote_write::long_term(config)?.filter(|_| !sources.is_recording());
         let web = WebState {
             site,
             ..web(&common, page, actions, audit, authenticator, (notifications, counts, long_term))

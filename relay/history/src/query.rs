@@ -213,6 +213,7 @@ impl StoredSource {
             step_ms: self.step_ms,
             begins_ms: self.begins_ms,
             nodes: self.nodes.iter().map(node).collect(),
+            problem: None,
         }
     }
 

@@ -113,6 +113,7 @@ impl RecentSource {
             step_ms: self.step_ms,
             begins_ms: self.begins_ms(),
             nodes: self.nodes.iter().map(node).collect(),
+            problem: None,
         }
     }
 

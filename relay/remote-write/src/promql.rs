@@ -7,17 +7,23 @@ use nodeglass_notify::webhook::{WebhookError, WebhookUrl, post_once};
 use nodeglass_protocol::Text;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// Maximum size of an answer in bytes.
 const MAX_ANSWER: usize = 32 << 20;
 /// Maximum number of values of an answer, which has room for each step of a row however few the server sends.
 const MAX_VALUES: usize = 3_000_000;
 
-/// A server that is queried.
+/// Maximum number of queries at once, each of which may take a hundred MB for its answer.
+const MAX_QUERIES: usize = 2;
+
+/// A server that is queried. Clones share the limit of queries.
 #[derive(Clone, Debug)]
 pub struct PromQl {
     url: WebhookUrl,
     headers: HeaderMap,
+    queries: Arc<Semaphore>,
 }
 
 /// Steps of time that end at `start_s + step_s`, `start_s + 2 * step_s`, …, in s since 1970.
@@ -99,7 +105,7 @@ impl PromQl {
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, form)]);
         headers.extend(credentials.map(|credentials| (AUTHORIZATION, credentials.header())));
-        Self { url: url.join("/api/v1/query_range"), headers }
+        Self { url: url.join("/api/v1/query_range"), headers, queries: Arc::new(Semaphore::new(MAX_QUERIES)) }
     }
 
     /// Reads the values of a series, by row.
@@ -121,9 +127,14 @@ impl PromQl {
             ("step", steps.step_s.to_string()),
         ];
         let body = serde_urlencoded::to_string(form).map_err(malformed)?;
+        let permit = self.queries.clone().acquire_owned().await.map_err(malformed)?;
         let answer = post_once(&self.url, self.headers.clone(), body.into(), MAX_ANSWER + 1).await?;
         let per_unit = series.per_unit;
-        let parsed = tokio::task::spawn_blocking(move || parse(&answer, per_unit, steps));
+        let parsed = tokio::task::spawn_blocking(move || {
+            let parsed = parse(&answer, per_unit, steps);
+            drop(permit);
+            parsed
+        });
         parsed.await.unwrap_or_else(|error| Err(malformed(error)))
     }
 }

@@ -151,6 +151,7 @@ fn welcome() -> Welcome {
         report_webhook: None,
         utc_offset_min: 0,
         person: None,
+        history_days: 0,
     }
 }
 

@@ -67,6 +67,7 @@ impl About {
             downtimes: self.downtimes.clone(),
             utc_offset_min: i32::try_from(LocalTime::utc_offset_s(wall_ms / 1_000) / 60).unwrap_or(0),
             person: session.grant().person().cloned(),
+            history_days: 0,
         }
     }
 }

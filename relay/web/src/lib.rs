@@ -29,7 +29,7 @@ use nodeglass_live::Hub;
 use nodeglass_notify::NotificationCounts;
 use nodeglass_remote_write::Counts as RemoteWriteCounts;
 use nodeglass_remote_write::promql::PromQl;
-use nodeglass_share::{AccessGrant, Shares};
+use nodeglass_share::{AccessGrant, Shares, Viewer};
 use nodeglass_store::{AuditRecorder, JobStore};
 pub use router::router;
 pub use server::{BindError, Connection, Listeners, bind, serve, tls};
@@ -72,6 +72,11 @@ pub struct WebState {
 }
 
 impl WebState {
+    /// The long-term storage, for those who may read it: a share says nothing about the storage of a site.
+    pub(crate) fn long_term_of(&self, viewer: &Viewer) -> Option<&PromQl> {
+        self.long_term.as_ref().filter(|_| !viewer.is_guest())
+    }
+
     /// Returns whether a connection may need no key: that of a proxy of the owner, or any to the relay of a site.
     pub(crate) fn is_keyless(&self, connection: &Connection) -> bool {
         connection.is_owners() || self.site.is_some()

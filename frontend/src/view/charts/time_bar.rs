@@ -42,11 +42,22 @@ pub fn TimeBar() -> impl IntoView {
                 {live_button(&page, &time, range)} {compare_button(&page, &time, range, is_default)} {reset_button(&time, is_default)}
             </span>
             <span class="time-bar__turns">
-                <span class="segments" role="group" aria-label="Time range">{Range::PRESETS_MS.map(|span_ms| preset(&time, chosen, span_ms))}</span>
+                <span class="segments" role="group" aria-label="Time range">{presets(&time, chosen)}</span>
                 {menu}
             </span>
         </div>
+        <div role="status">{storage_problem(&page)}</div>
     }
+}
+
+/// The sentence about a long-term storage that could not be read.
+fn storage_problem(page: &Page) -> impl Fn() -> Option<AnyView> + use<> {
+    let fleet = page.fleet.clone();
+    let problem = Memo::new(move |_| {
+        let store = fleet.detail().unwrap_or_else(|| fleet.overview().clone());
+        store.long_history().problem()
+    });
+    move || problem.get().map(|text| view! { <p class="time-bar__problem">{text.to_string()}</p> }.into_any())
 }
 
 /// Returns which time the graphs show, updated once a second.
@@ -57,9 +68,10 @@ fn range_sentence(page: &Page, time: &Time, range: Memo<Range>) -> Memo<String> 
         page.second.track();
         let now_ms = time.now_ms();
         let (start_ms, end_ms) = (range.start_ms(now_ms), range.end_ms(now_ms));
-        // The day matters once the range is not today's.
-        let days_s = now_ms.saturating_sub(start_ms) / 1_000;
-        let (start, end) = (time.axis_clock(start_ms, days_s), time.axis_clock(end_ms, days_s));
+        // The day matters once the range is not today's, and the time of day unless it is longer than a week.
+        let most_s = range.span_ms().max(Range::WEEK_MS) / 1_000;
+        let days_s = (now_ms.saturating_sub(start_ms) / 1_000).min(most_s);
+        let (start, end) = (time.axis_text(start_ms, days_s), time.axis_text(end_ms, days_s));
         match (range.is_live(), time.is_over()) {
             (true, false) if !page.feed.is_live() => format!("Stopped at {end} · {span} until then"),
             (true, false) => format!("{} · last {span}", source_text(replay.get().as_ref())),
@@ -128,6 +140,19 @@ fn shown_part(page: &Page, time: &Time, range: Memo<Range>, job: JobId) -> Optio
     let run = listed.and_then(|job| Part::new(job.start?, job.ended.unwrap_or(to_s)));
     let shown = Part::new(from_s, to_s);
     shown.and_then(|shown| run.map_or(Some(shown), |run| shown.within(run)))
+}
+
+/// The buttons of the lengths that are possible.
+fn presets(time: &Time, chosen: Memo<Range>) -> impl Fn() -> Vec<AnyView> + use<> {
+    let time = time.clone();
+    let longest_ms = {
+        let time = time.clone();
+        Memo::new(move |_| time.longest_ms())
+    };
+    move || {
+        let possible = Range::PRESETS_MS.into_iter().filter(|span_ms| *span_ms <= longest_ms.get());
+        possible.map(|span_ms| preset(&time, chosen, span_ms)).collect()
+    }
 }
 
 /// The button that shows the last `span_ms`.
@@ -211,7 +236,10 @@ fn limits(page: &Page, time: &Time, range: Memo<Range>) -> Memo<[Option<String>;
         page.second.track();
         let (now_ms, is_over, range) = (time.now_ms(), time.is_over(), range.get());
         STEPS.map(|(step, ..)| {
-            let limit = range.limit(step, now_ms, history_ms.get())?;
+            let longest_ms = time.longest_ms();
+            // What the relay has itself does not limit what a storage has.
+            let history_ms = history_ms.get().filter(|_| longest_ms <= Range::WEEK_MS);
+            let limit = range.limit(step, now_ms, longest_ms, history_ms)?;
             Some(limit_text(limit, now_ms, is_over))
         })
     })
@@ -242,7 +270,7 @@ fn limit_text(limit: Limit, now_ms: u64, is_over: bool) -> String {
             let before = text::span(now_ms.saturating_sub(at_ms) / 1_000);
             format!("History begins {before} {}", if is_over { "before the end" } else { "ago" })
         }
-        Limit::Longest => format!("The relay keeps {}", text::span(Range::LONGEST_MS / 1_000)),
+        Limit::Longest(longest_ms) => format!("The longest range is {}", text::span(longest_ms / 1_000)),
         Limit::Shortest => format!("The shortest range is {}", text::span(Range::SHORTEST_MS / 1_000)),
     }
 }
@@ -253,7 +281,7 @@ const LABEL_PX: [f64; 2] = [84.0, 130.0];
 /// Most labels besides the one at the end: more say nothing new.
 const MOST_LABELS: usize = 6;
 
-/// The time axis of a graph: relative while it follows the current time, by the clock otherwise.
+/// The time axis of a graph: relative while it follows the current time, by the clock otherwise, and dates beyond a week.
 #[component]
 pub fn TimeAxis() -> impl IntoView {
     let (time, axis) = (Time::from_context(), NodeRef::<Div>::new());
@@ -278,11 +306,13 @@ pub fn TimeAxis() -> impl IntoView {
             let text = if range.is_live() {
                 if before == 0 {
                     if time.is_over() { "end" } else { "now" }.to_owned()
+                } else if range.span_ms() > Range::WEEK_MS {
+                    time.axis_text(now_ms.saturating_sub(before * 1_000), span_s)
                 } else {
                     format!("−{}", text::exact_span(before))
                 }
             } else {
-                time.axis_clock(range.end_ms(now_ms).saturating_sub(before * 1_000), span_s)
+                time.axis_text(range.end_ms(now_ms).saturating_sub(before * 1_000), span_s)
             };
             view! { <span style:left=left style:transform=shift>{text}</span> }
         };
@@ -297,7 +327,10 @@ mod tests {
 
     #[test]
     fn no_two_ticks_of_an_axis_have_the_same_text() {
-        for span_s in [30, 45, 75, 90, 100, 179, 600, 1_000, 3_600, 5_000, 21_600, 100_000, 604_800] {
+        for span_s in [
+            30, 45, 75, 90, 100, 179, 600, 1_000, 3_600, 5_000, 21_600, 100_000, 604_800, 2_592_000,
+            31_622_400,
+        ] {
             for most in [2, 3, 5, 8] {
                 let mut texts: Vec<_> = time_ticks(span_s, most).into_iter().map(text::exact_span).collect();
                 let all = texts.len();
@@ -318,7 +351,7 @@ mod tests {
         let text = |limit, is_over| limit_text(limit, 700_000, is_over);
         assert_eq!(text(Limit::HistoryBegins(662_000), false), "History begins 38 s ago");
         assert_eq!(text(Limit::HistoryBegins(100_000), true), "History begins 10 min before the end");
-        assert_eq!(text(Limit::Longest, false), "The relay keeps 7 d");
+        assert_eq!(text(Limit::Longest(Range::WEEK_MS), false), "The longest range is 7 d");
         assert_ne!(text(Limit::Live, false), text(Limit::Live, true));
     }
 }

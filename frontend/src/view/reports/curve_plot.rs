@@ -54,7 +54,7 @@ impl CurvePlot {
     ) -> Self {
         let span_ms = Memo::new(move |_| {
             let longest_s = aligned.with(|times| times.iter().flatten().map(|time| time.length_s()).max());
-            longest_s.unwrap_or(0).saturating_mul(1_000).clamp(SHORTEST_MS, Range::LONGEST_MS)
+            longest_s.unwrap_or(0).saturating_mul(1_000).clamp(SHORTEST_MS, Range::WEEK_MS)
         });
         let full = Memo::new(move |_| {
             let highest = |curves: &Vec<Curves>| {

@@ -1,7 +1,7 @@
 //! Ranges of the history over HTTP.
 
 use super::caller::Caller;
-use super::long_term::{self, LongRange, MAX_VALUES, TOO_MANY_VALUES};
+use super::long_term::{self, LongRange, MAX_LONG_MS, MAX_VALUES, TOO_MANY_VALUES, WEEK_MS};
 use super::{Problem, named_job, reply};
 use crate::WebState;
 use axum::extract::rejection::QueryRejection;
@@ -22,9 +22,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const DEFAULT_MS: u64 = 3_600_000;
 /// Longest range, in ms: what is kept.
 const MAX_MS: u64 = 8 * 86_400_000;
-/// Age from which a range is read from the long-term storage, and the longest range that it is asked for.
-const LONG_TERM_MS: u64 = 7 * 86_400_000;
-const MAX_LONG_MS: u64 = 400 * 86_400_000;
 /// Maximum number of metrics of a kind.
 const MAX_METRICS: usize = 16;
 /// Largest number that counts as s since 1970; larger ones are ms.
@@ -74,8 +71,7 @@ pub async fn history(
     let relay_ms = |wall_ms: u64| wall_ms.saturating_add_signed(wall_ahead_ms.saturating_neg());
     let step_ms = query.step.as_deref().map_or(Ok(0), step_ms)?;
     let (viewer, mut charge) = caller.begin(&web).await?;
-    // Guests see what the relay itself keeps: a share says nothing about the storage of a site.
-    let long_term = web.long_term.as_ref().filter(|_| !viewer.is_guest());
+    let long_term = web.long_term_of(&viewer);
     let max_ms = if long_term.is_some() { MAX_LONG_MS } else { MAX_MS };
     if from_ms >= to_ms || to_ms - from_ms > max_ms {
         let days = max_ms / 86_400_000;
@@ -83,7 +79,7 @@ pub async fn history(
         return Err(Problem::bad_request(why).into());
     }
     let topic = named_job::topic(&web, &viewer, &mut charge, query.job, query.node).await?;
-    if let Some(server) = long_term.filter(|_| now_ms.saturating_sub(from_ms) > LONG_TERM_MS) {
+    if let Some(server) = long_term.filter(|_| now_ms.saturating_sub(from_ms) > WEEK_MS) {
         let range = LongRange { from_ms, to_ms, step_ms };
         let history = long_term::read(server, &topic, &range, (&gpu_fields, &host_fields)).await?;
         charge.restart();

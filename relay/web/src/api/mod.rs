@@ -8,7 +8,7 @@ mod caller;
 mod events;
 mod everything;
 mod history;
-mod long_term;
+pub(super) mod long_term;
 mod metrics;
 mod named_job;
 pub mod notes;

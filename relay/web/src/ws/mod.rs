@@ -4,7 +4,7 @@ mod connection;
 mod pending_requests;
 mod socket;
 
-use super::api::{Caller, token_ended};
+use super::api::{Caller, long_term, token_ended};
 use super::origin_check::Authority;
 use super::pacing::RequestPacer;
 use super::site::Site;
@@ -17,7 +17,7 @@ use connection::{ConnectionEnd, MessageQuota, WsConnection, close};
 use nodeglass_access::peer::Peer;
 use nodeglass_auth::authenticator::{AuthAttempt, Authenticated, HANDSHAKE_TIMEOUT_MS, close_reason};
 use nodeglass_live::Subscriber;
-use nodeglass_protocol::live::{ClientMessage, CloseReason, KeyId, ServerMessage, Welcome};
+use nodeglass_protocol::live::{ClientMessage, CloseReason, KeyId, MAX_HISTORY_DAYS, ServerMessage, Welcome};
 use nodeglass_protocol::range::{RangeHistory, RangeQuery};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use nodeglass_share::{AccessGrant, Viewer};
@@ -120,6 +120,7 @@ async fn serve(
     }
     let mut welcome = web.about.welcome(authenticated.proto, &session);
     welcome.may_act &= token.is_none();
+    welcome.history_days = web.long_term_of(&viewer).map_or(0, |_| MAX_HISTORY_DAYS);
     tokio::select! {
         // First: a guest whose share has ended receives no further data.
         biased;
@@ -229,7 +230,7 @@ async fn message_loop(
         // A due request is answered before the next message is read: a client that sends requests without
         // reading the responses is held back by its own connection, and neither queue grows.
         while pacer.next_due().is_some_and(|due| due <= Instant::now()) {
-            run_next_request(ws, (web, &viewer), subscriber, pacer).await?;
+            run_next_request(ws, (web, &viewer), subscriber, requests, pacer).await?;
         }
         tokio::select! {
             // The client sent a message, or a pong.
@@ -260,13 +261,25 @@ async fn run_next_request(
     ws: &mut WsConnection,
     (web, viewer): (&WebState, &Viewer),
     subscriber: &mut Subscriber,
+    requests: &mut PendingRequests,
     pacer: &mut RequestPacer,
 ) -> Result<(), ConnectionEnd> {
     let cost = match pacer.next() {
         Some(ClientMessage::Subscribe(topics)) => subscriber.set_topics(topics).await,
         Some(ClientMessage::Resync(topic)) => subscriber.resync(topic).await,
         Some(ClientMessage::Range { number, query }) => {
-            return send_range(ws, subscriber, pacer, number, query).await;
+            let clock = web.about.clock;
+            let storage = web.long_term_of(viewer).filter(|_| long_term::is_older(&query, clock.now_ms()));
+            let Some(storage) = storage.cloned() else {
+                return send_range(ws, subscriber, pacer, number, query).await;
+            };
+            // The storage may hang, and must not delay anything else.
+            let wall_ahead_ms = clock.displayed_wall_ahead_ms();
+            requests.read_range(async move {
+                let range = long_term::range(&storage, &query, wall_ahead_ms).await;
+                ServerMessage::Range { number, range }
+            });
+            return Ok(());
         }
         Some(ClientMessage::Report { number, query }) => {
             let (began, form) = (Instant::now(), ws.form());

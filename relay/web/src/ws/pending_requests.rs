@@ -37,12 +37,20 @@ pub(super) struct PendingRequests {
     /// Responses that are available immediately.
     ready: VecDeque<ServerMessage>,
     followed: Vec<FollowedLog>,
+    /// The range that is being read from the long-term storage.
+    range: JoinSet<ServerMessage>,
 }
 
 impl PendingRequests {
     /// No requests yet.
     pub(super) fn new(permissions: Permissions) -> Self {
-        Self { permissions, open: JoinSet::new(), ready: VecDeque::new(), followed: Vec::new() }
+        Self {
+            permissions,
+            open: JoinSet::new(),
+            ready: VecDeque::new(),
+            followed: Vec::new(),
+            range: JoinSet::new(),
+        }
     }
 
     /// The permissions of this connection.
@@ -60,6 +68,12 @@ impl PendingRequests {
         }
         let actions = actions.clone();
         self.open.spawn(async move { (number, actions.request(request).await) });
+    }
+
+    /// Starts to read a range from the long-term storage, instead of the one that is being read.
+    pub(super) fn read_range(&mut self, range: impl Future<Output = ServerMessage> + Send + 'static) {
+        self.range = JoinSet::new();
+        self.range.spawn(range);
     }
 
     fn refuse(&mut self, number: u32, why: &str) {
@@ -92,6 +106,8 @@ impl PendingRequests {
         tokio::select! {
             // A request was answered; a panicked task has no number to report.
             Some(Ok((number, response))) = self.open.join_next() => ServerMessage::Response { number, response },
+            // A range was read.
+            Some(Ok(message)) = self.range.join_next() => message,
             // A followed log grew.
             (of, tail) = next_of(&mut self.followed) => {
                 ServerMessage::Log { of, tail: self.permissions.redacted(tail) }

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 
 /// A running job on two nodes, and a pending one.
-fn fleet() -> Fleet {
+pub fn fleet() -> Fleet {
     let running = Job {
         name: "train".into(),
         partition: "gpu".into(),
@@ -48,7 +48,7 @@ async fn owner(relay: &TestRelay, path: &str) -> Reply {
 }
 
 /// The ticket of a new share.
-async fn share(relay: &TestRelay, request: &str) -> String {
+pub async fn share(relay: &TestRelay, request: &str) -> String {
     let made = send(relay, "POST /api/v1/shares", &relay.key.reveal(), request).await.json();
     made["link"].as_str().expect("a link").split_once("#s=").unwrap().1.to_owned()
 }

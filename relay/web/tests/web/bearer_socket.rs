@@ -7,7 +7,7 @@ use nodeglass_protocol::request::{Request, Response, RetryTarget};
 use tokio_tungstenite::tungstenite::Error;
 
 /// Opens the WebSocket with a key; returns its first message.
-async fn open(relay: &TestRelay, secret: &str) -> (Page, Box<Welcome>) {
+pub async fn open(relay: &TestRelay, secret: &str) -> (Page, Box<Welcome>) {
     let bearer = format!("Bearer {secret}");
     let mut page = relay.page_with(Form::Json, &[("Authorization", &bearer)]).await.expect("a WebSocket");
     let Some(ServerMessage::Welcome(welcome)) = page.receive().await else { panic!("no welcome") };

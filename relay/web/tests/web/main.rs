@@ -10,6 +10,7 @@ mod files;
 mod handshake;
 mod harness;
 mod limits;
+mod long_term;
 mod new_jobs;
 mod notes;
 mod proxy;
