@@ -330,9 +330,9 @@ fn start_tasks(
     if let Some(unread) = unread {
         tokio::spawn(unread.restore(hub.clone()));
     }
-    }
     if let Some(later) = later {
         tokio::spawn(later.run(hub.clone(), events.clone()));
+    }
     if watches_logs {
         let patterns = LogPatterns::new(&config.log_patterns);
         tokio::spawn(web.actions.log_watch(patterns, about.clock).run());

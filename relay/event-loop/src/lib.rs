@@ -45,8 +45,8 @@ use std::time::Duration;
 use subscribers::{FeedKey, SubscriberState};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
-
 use trim::TrimSchedule;
+
 /// Lines of many nodes arrive together and share a frame: changes are flushed once the last node of a
 /// group has reported (see [`SampleGroups`]), else once no line arrived for this long,
 const FLUSH_QUIET: Duration = Duration::from_millis(5);
