@@ -74,11 +74,14 @@ fn installed(program: &Path, args: &[&str]) -> Result<String> {
 }
 
 /// What each package must install besides the programs.
-const INSTALLED: [&str; 6] = [
-    "usr/share/man/man1/relay-share-create.1",
+const INSTALLED: [&str; 9] = [
+    "usr/share/man/man1/relay-share-create.1.gz",
+    "usr/share/man/man1/nodeglass.1.gz",
     "usr/share/bash-completion/completions/relay",
+    "usr/share/bash-completion/completions/nodeglass",
     "usr/share/fish/vendor_completions.d/relay.fish",
     "usr/lib/systemd/user/nodeglass.service",
+    "usr/share/doc/nodeglass/copyright",
     "usr/share/doc/nodeglass/LICENSE-MIT",
     "usr/share/doc/nodeglass/LICENSE-APACHE",
 ];

