@@ -57,7 +57,7 @@ impl JupyterLab {
 }
 
 /// Builds the wheel and installs it below `folder`; returns the folder of its packages.
-fn install(python: &Path, jupyter: &Path, folder: &Path) -> Result<PathBuf> {
+pub(crate) fn install(python: &Path, jupyter: &Path, folder: &Path) -> Result<PathBuf> {
     let (programs, wheels, venv) = (folder.join("programs"), folder.join("wheels"), folder.join("venv"));
     std::fs::create_dir(&programs)?;
     for name in ["relay", "node-probe"] {

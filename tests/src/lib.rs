@@ -10,6 +10,7 @@ pub mod forward;
 pub mod http;
 pub mod impostor;
 pub mod jupyter;
+pub mod jupyterhub;
 pub mod lab;
 pub mod machine;
 pub mod metadata;

@@ -27,17 +27,24 @@ pub fn why_not() -> Option<String> {
 /// # Errors
 /// If this process may not become that user, or nothing listens.
 pub fn connect(uid: u32, authority: &str) -> Result<tokio::net::TcpStream> {
-    let authority = authority.to_owned();
-    let connected = std::thread::spawn(move || {
+    let pipe = become_user(uid, || TcpStream::connect(authority))?.context("connect to the relay")?;
+    pipe.set_nonblocking(true)?;
+    Ok(tokio::net::TcpStream::from_std(pipe)?)
+}
+
+/// Returns what `act` does as the user `uid`.
+///
+/// # Errors
+/// If this process may not become that user.
+pub fn become_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> Result<T> {
+    let as_user = || {
         let uid = Uid::from_raw(uid);
         // The kernel tracks credentials per thread, and this one ends here.
         rustix::thread::set_thread_res_uid(uid, uid, uid).context("become another user")?;
-        let pipe = TcpStream::connect(authority).context("connect to the relay")?;
-        pipe.set_nonblocking(true)?;
-        anyhow::Ok(pipe)
-    });
-    let pipe = connected.join().map_err(|_| anyhow!("the thread of the other user failed"))??;
-    Ok(tokio::net::TcpStream::from_std(pipe)?)
+        Ok(act())
+    };
+    std::thread::scope(|scope| scope.spawn(as_user).join())
+        .map_err(|_| anyhow!("the thread of the other user failed"))?
 }
 
 /// A tunnel whose connections to `authority` belong to the user, like connections of an SSH login; closed on drop.

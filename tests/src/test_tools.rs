@@ -19,9 +19,14 @@ pub fn python() -> Option<PathBuf> {
     tool("NODEGLASS_PYTHON", "a Python with pytest")
 }
 
-/// The Python of a JupyterLab with jupyter-server-proxy, or skips the test.
+/// The Python of JupyterLab and JupyterHub with jupyter-server-proxy, or skips the test.
 pub fn jupyter() -> Option<PathBuf> {
     tool("NODEGLASS_JUPYTER", "JupyterLab")
+}
+
+/// The proxy that JupyterHub starts, or skips the test.
+pub fn hub_proxy() -> Option<PathBuf> {
+    tool("NODEGLASS_HUB_PROXY", "configurable-http-proxy")
 }
 
 /// The axe-core script, or skips the test.

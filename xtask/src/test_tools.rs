@@ -1,4 +1,4 @@
-//! Installs test tools: other monitors to compare with, JupyterLab, an accessibility checker, cargo-deny.
+//! Installs test tools: other monitors to compare with, JupyterLab and JupyterHub, an accessibility checker, cargo-deny.
 
 use crate::pins::Pinned;
 use crate::shell::which;
@@ -10,8 +10,11 @@ use std::path::PathBuf;
 const PEERS: Pinned = Pinned { name: "peers", shown_by: "bin/nvnodetop" };
 /// Checks the description of the HTTP API against a running relay.
 const SCHEMATHESIS: Pinned = Pinned { name: "schemathesis", shown_by: "bin/schemathesis" };
-/// JupyterLab with jupyter-server-proxy.
+/// JupyterLab with jupyter-server-proxy, and JupyterHub.
 const JUPYTER: Pinned = Pinned { name: "jupyter", shown_by: "bin/jupyter-lab" };
+/// The proxy that JupyterHub starts.
+const HUB_PROXY: Pinned =
+    Pinned { name: "configurable-http-proxy", shown_by: "node_modules/.bin/configurable-http-proxy" };
 /// Deque's accessibility rules.
 const AXE: Pinned = Pinned { name: "axe-core", shown_by: "node_modules/axe-core/axe.min.js" };
 
@@ -33,6 +36,7 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
         found.push(("NODEGLASS_PORTABLE_PROBES", dist::probes_for_tests()?));
     }
     if which("npm").is_some() {
+        found.push(("NODEGLASS_HUB_PROXY", HUB_PROXY.by_npm(&home)?.join(HUB_PROXY.shown_by)));
         found.push(("NODEGLASS_AXE", AXE.by_npm(&home)?.join(AXE.shown_by)));
     }
     Ok(found)
