@@ -3,7 +3,8 @@
 //! [`peer`] identifies the connecting user, so that one user's attempts cannot lock out another and [`trust`] can reject a
 //! stolen key; [`hosts`] lists the accepted host names and [`proxies`] the trusted proxies, which may serve the page below a
 //! [`base_path`]; [`key_file`] lets the owner read the link again, in the [`runtime_dir`]. [`safe_path`] rejects what others
-//! could have written, [`user`] looks up users, [`people`] does so for visitors, and [`cache_buster`] makes links of each start differ.
+//! could have written, [`user`] looks up users, [`people`] does so for visitors, [`subordinate_uids`] knows which uids are the same
+//! user's, and [`cache_buster`] makes links of each start differ.
 
 pub mod base_path;
 pub mod cache_buster;
@@ -14,6 +15,7 @@ pub mod people;
 pub mod proxies;
 pub mod runtime_dir;
 pub mod safe_path;
+pub mod subordinate_uids;
 pub mod trust;
 pub mod user;
 

@@ -99,7 +99,7 @@ pub(super) fn is_own_origin(parts: &Parts) -> bool {
 }
 
 fn too_many() -> Response {
-    let why = "too many connections from this address through the proxy\n";
+    let why = "too many connections of this client through the proxy\n";
     (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "10")], why).into_response()
 }
 

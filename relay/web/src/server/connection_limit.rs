@@ -6,13 +6,15 @@ use axum::http::request::Parts;
 use nodeglass_access::hosts::is_address;
 use nodeglass_access::peer::{Peer, ProxiedUser};
 use nodeglass_access::proxies::Proxies;
+use nodeglass_access::subordinate_uids::SubordinateUids;
 use nodeglass_access::user;
 use nodeglass_auth::authenticator::Origin;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::audit::ViewerIdentity;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -25,8 +27,10 @@ const EXTRA_PRIVATE_CONNECTIONS: usize = 8;
 const MAX_PENDING_OTHERS: usize = 64;
 /// Maximum number of authenticated connections of other users.
 const MAX_AUTHENTICATED_OTHERS: usize = 96;
-/// Maximum number of connections of all trusted proxies together.
-const MAX_PROXY_CONNECTIONS: usize = 96;
+/// Maximum number of connections of all trusted proxies together that serve a client.
+const MAX_PROXIED: usize = 96;
+/// Maximum number of their connections, also of those that wait for a request, whose client is not known before it.
+const MAX_PROXY_CONNECTIONS: usize = MAX_PROXIED + 16;
 /// Maximum number of connections of one other user, or of one client behind a proxy.
 const MAX_PER_PEER: usize = 32;
 
@@ -55,6 +59,7 @@ pub(crate) struct ConnectionLimiter {
     state: Mutex<LimiterState>,
     released: Notify,
     proxies: Arc<Proxies>,
+    subordinates: SubordinateUids,
     /// CPU budgets of guests, by user.
     budgets: Mutex<HashMap<Peer, CpuBudget>>,
 }
@@ -71,6 +76,8 @@ struct Slot {
     number: u64,
     is_authenticated: bool,
     evict: watch::Sender<bool>,
+    /// The connection of the proxy that serves this client, and its number.
+    carrier: Option<(Peer, u64)>,
 }
 
 /// A connection's permit, released on drop.
@@ -83,22 +90,21 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl ConnectionLimiter {
-    /// A limiter that knows the trusted proxies.
-    pub(crate) fn new(proxies: Arc<Proxies>) -> Self {
-        Self { proxies, ..Self::default() }
+    /// A limiter that knows the trusted proxies, and which uids are the same user's.
+    pub(crate) fn new(proxies: Arc<Proxies>, subordinates: SubordinateUids) -> Self {
+        Self { proxies, subordinates, ..Self::default() }
     }
 
     /// Acquires a permit, if this peer may have one. At the limit of unauthenticated connections it
     /// evicts one of the user who has most of those, so that other users can displace each other but not
     /// authenticated clients.
     pub(crate) fn acquire(self: &Arc<Self>, peer: Peer, is_private: bool) -> Option<ConnectionPermit> {
+        let peer = self.limited(peer);
         let mut state = self.state();
-        let (class, held_by_peer) = (self.class(peer), state.of(peer));
+        let class = self.class(peer);
         let all = self.count(&state, |class, _| class != PeerClass::Proxied);
-        let is_allowed = held_by_peer < class.max_per_peer()
+        let is_allowed = state.of(peer) < class.max_per_peer()
             && match class {
-                // The proxy's own connection is counted already; only the limit per client applies.
-                PeerClass::Proxied => true,
                 PeerClass::Owner => {
                     all < if is_private {
                         MAX_CONNECTIONS + EXTRA_PRIVATE_CONNECTIONS
@@ -115,31 +121,95 @@ impl ConnectionLimiter {
                         && (self.count_others(&state, false) < MAX_PENDING_OTHERS
                             || self.evict(&mut state, peer, false))
                 }
+                // Their connections are the proxy's.
+                PeerClass::Proxied => false,
             };
-        if !is_allowed {
-            return None;
-        }
+        is_allowed.then(|| self.permit(&mut state, peer, None))
+    }
+
+    /// Acquires a permit for the client that the connection of a proxy serves. When all are taken, the client who has
+    /// most loses one.
+    fn acquire_proxied(self: &Arc<Self>, peer: Peer, carrier: &ConnectionPermit) -> Option<ConnectionPermit> {
+        let peer = self.limited(peer);
+        let mut state = self.state();
+        let count = self.count(&state, |class, _| class == PeerClass::Proxied);
+        let is_allowed = state.of(peer) < PeerClass::Proxied.max_per_peer()
+            && (count < MAX_PROXIED || self.evict_proxied(&mut state, peer));
+        is_allowed.then(|| self.permit(&mut state, peer, Some((carrier.peer, carrier.number))))
+    }
+
+    fn permit(
+        self: &Arc<Self>,
+        state: &mut LimiterState,
+        peer: Peer,
+        carrier: Option<(Peer, u64)>,
+    ) -> ConnectionPermit {
         state.last += 1;
         let (number, (evict, evicted)) = (state.last, watch::channel(false));
-        state.by_peer.entry(peer).or_default().push(Slot { number, is_authenticated: false, evict });
-        Some(ConnectionPermit { limiter: self.clone(), peer, number, evicted })
+        let slot = Slot { number, is_authenticated: false, evict, carrier };
+        state.by_peer.entry(peer).or_default().push(slot);
+        ConnectionPermit { limiter: self.clone(), peer, number, evicted }
+    }
+
+    /// The peer by which a connection is limited: one for all subordinate uids of a user, and one for all addresses of a
+    /// person.
+    fn limited(&self, peer: Peer) -> Peer {
+        match peer {
+            Peer::User(uid) if self.class(peer) == PeerClass::Other => {
+                let representative = Peer::User(self.subordinates.representative(uid));
+                if self.class(representative) == PeerClass::Other { representative } else { peer }
+            }
+            Peer::Behind { visitor: visitor @ ProxiedUser::Person(_), .. } => {
+                Peer::Behind { ip: Ipv4Addr::UNSPECIFIED.into(), visitor }
+            }
+            other => other,
+        }
     }
 
     /// Evicts the oldest connection of the other user who has most, if that is more than `peer` would
-    /// have with one more.
+    /// have with one more. Of unauthenticated ones, as many suffice: they last for a moment, and whoever acts as many
+    /// users may have one of each.
     fn evict(&self, state: &mut LimiterState, peer: Peer, is_authenticated: bool) -> bool {
         let count =
             |slots: &[Slot]| slots.iter().filter(|slot| slot.is_authenticated == is_authenticated).count();
         let own = state.by_peer.get(&peer).map_or(0, |slots| count(slots));
         let others = state.by_peer.iter_mut().filter(|(peer, _)| self.class(**peer) == PeerClass::Other);
-        let Some((_, slots)) = others.max_by_key(|(_, slots)| count(slots)) else { return false };
-        if count(slots) <= own + 1 {
+        let most = others.max_by_key(|(_, slots)| {
+            let mut numbers =
+                slots.iter().filter(|slot| slot.is_authenticated == is_authenticated).map(|slot| slot.number);
+            (count(slots), Reverse(numbers.next()))
+        });
+        let Some((most, slots)) = most else { return false };
+        if count(slots) <= own + usize::from(is_authenticated) {
             return false;
         }
         let Some(oldest) = slots.iter().position(|slot| slot.is_authenticated == is_authenticated) else {
             return false;
         };
         slots.remove(oldest).evict.send_replace(true);
+        if slots.is_empty() {
+            let most = *most;
+            state.by_peer.remove(&most);
+        }
+        true
+    }
+
+    /// Evicts the oldest connection of the client behind a proxy who has most, if that is more than `peer` would have with
+    /// one more.
+    fn evict_proxied(&self, state: &mut LimiterState, peer: Peer) -> bool {
+        let own = state.of(peer);
+        let clients = state.by_peer.iter_mut().filter(|(peer, _)| self.class(**peer) == PeerClass::Proxied);
+        let Some((_, slots)) = clients.max_by_key(|(_, slots)| slots.len()) else { return false };
+        if slots.len() <= own + 1 {
+            return false;
+        }
+        let Some((proxy, number)) = slots.remove(0).carrier else { return false };
+        let carriers = state.by_peer.get_mut(&proxy);
+        if let Some(carriers) = carriers
+            && let Some(at) = carriers.iter().position(|slot| slot.number == number)
+        {
+            carriers.remove(at).evict.send_replace(true);
+        }
         true
     }
 
@@ -183,6 +253,7 @@ impl ConnectionLimiter {
 
     /// The budget of a user; kept while a connection holds it and until it is refilled.
     fn budget(&self, peer: Peer) -> CpuBudget {
+        let peer = self.limited(peer);
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         // A user who reconnects at once keeps the spent budget.
@@ -247,7 +318,7 @@ impl Connection {
     pub(crate) fn for_proxied(&self, ip: IpAddr, visitor: ProxiedUser, user: Option<&str>) -> Option<Self> {
         let peer = Peer::Behind { ip, visitor };
         let guest = match &self.permit {
-            Some(permit) => Some(Arc::new(permit.limiter.acquire(peer, false)?)),
+            Some(permit) => Some(Arc::new(permit.limiter.acquire_proxied(peer, permit)?)),
             None => None,
         };
         Some(Self {
@@ -419,7 +490,7 @@ mod tests {
     fn t27_a_proxy_has_its_own_limit_and_each_proxied_client_a_smaller_one() {
         use nodeglass_access::proxies::Proxy;
         let proxies = Proxies::new(vec![Proxy::User(1_000_033)]);
-        let limiter = Arc::new(ConnectionLimiter::new(Arc::new(proxies)));
+        let limiter = Arc::new(ConnectionLimiter::new(Arc::new(proxies), SubordinateUids::default()));
         let _others: Vec<_> =
             (0..1_000).filter_map(|i| limiter.acquire(other_user(100 + i), false)).collect();
         let mut proxy_permits: Vec<_> =
@@ -435,6 +506,63 @@ mod tests {
         assert!(for_proxied(other).is_some());
         drop(guests);
         assert!(for_proxied(one).is_some());
+    }
+
+    /// By `newuidmap`, anyone may act with the thousands of uids that `/etc/subuid` grants to each user.
+    #[tokio::test]
+    async fn t19_all_subordinate_uids_of_a_user_have_one_limit_and_one_budget() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("subuid");
+        std::fs::write(&path, "mallory:2000000:65536\n").unwrap();
+        let limiter = Arc::new(ConnectionLimiter::new(Arc::default(), SubordinateUids::at(path)));
+        let permits: Vec<_> =
+            (0..1_000).filter_map(|i| limiter.acquire(Peer::User(2_000_000 + i), false)).collect();
+        assert_eq!(permits.len(), MAX_PER_PEER);
+        assert!(permits.iter().all(|permit| limiter.mark_authenticated(permit)));
+        let (one, another) = (Peer::User(2_000_001), Peer::User(2_000_002));
+        limiter.budget(one).charge(std::time::Duration::from_secs(60), 0);
+        assert!(limiter.budget(another).next_at(Instant::now()) > Instant::now());
+        assert!(limiter.budget(other_user(1)).next_at(Instant::now()) <= Instant::now());
+        let guest = limiter.acquire(other_user(1), false).expect("a permit");
+        assert!(limiter.mark_authenticated(&guest));
+    }
+
+    #[test]
+    fn t19_as_many_users_as_there_are_places_with_one_each_keep_nobody_out() {
+        let limiter = Arc::new(ConnectionLimiter::default());
+        let silent: Vec<_> =
+            (0..MAX_PENDING_OTHERS as u32).filter_map(|i| limiter.acquire(other_user(i), false)).collect();
+        assert_eq!(silent.len(), MAX_PENDING_OTHERS);
+        let guest = limiter.acquire(other_user(1_000), false).expect("a permit for a guest");
+        assert!(silent.iter().map(is_evicted).eq((0..silent.len()).map(|i| i == 0)), "the oldest made room");
+        // Of those who reconnect, each displaces an older one.
+        let _again: Vec<_> = (0..50).filter_map(|i| limiter.acquire(other_user(2_000 + i), false)).collect();
+        assert!(!is_evicted(&guest) && limiter.mark_authenticated(&guest));
+    }
+
+    #[test]
+    fn t27_one_person_takes_the_places_of_no_other_behind_a_proxy_from_however_many_addresses() {
+        use nodeglass_access::proxies::Proxy;
+        let proxies = Arc::new(Proxies::new(vec![Proxy::User(1_000_033)]));
+        let limiter = Arc::new(ConnectionLimiter::new(proxies, SubordinateUids::default()));
+        let visit = |person: u32, address: u32| {
+            let carrier =
+                Connection::new(other_user(33), ListenerKind::Plain, limiter.acquire(other_user(33), false)?);
+            let ip = Ipv4Addr::from(0xcb00_7100 + address).into();
+            carrier.for_proxied(ip, ProxiedUser::Person(person), None)
+        };
+        let mallorys: Vec<_> = (0..200).filter_map(|i| visit(1, i)).collect();
+        assert_eq!(mallorys.len(), MAX_PER_PEER);
+        mallorys[0].budget().charge(std::time::Duration::from_secs(60), 0);
+        assert!(mallorys[1].budget().next_at(Instant::now()) > Instant::now(), "a budget for each address");
+        let accomplices: Vec<_> = (0..200).filter_map(|i| visit(2 + i % 2, i)).collect();
+        assert_eq!(mallorys.len() + accomplices.len(), MAX_PROXIED);
+        let others: Vec<_> = (0..40).filter_map(|i| visit(100 + i, 7)).collect();
+        assert_eq!(others.len(), 40, "everybody else is served");
+        let is_ended = |of: &Connection| of.permit.as_ref().is_some_and(|permit| is_evicted(permit));
+        let ended = mallorys.iter().chain(&accomplices).filter(|of| is_ended(of)).count();
+        assert_eq!((ended, others.iter().filter(|of| is_ended(of)).count()), (40, 0));
+        assert!(is_ended(&mallorys[0]) && !is_ended(&mallorys[31]), "the oldest end first");
     }
 
     #[test]

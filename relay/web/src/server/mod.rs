@@ -20,6 +20,7 @@ use listen::Listener;
 pub use listen::{BindError, Listeners, bind};
 use nodeglass_access::peer::{Peer, SockDiag};
 use nodeglass_access::proxies::Proxies;
+use nodeglass_access::subordinate_uids::SubordinateUids;
 use rustix::io::Errno;
 use std::convert::Infallible;
 use std::fs::File;
@@ -63,8 +64,8 @@ pub async fn serve(
     proxies: Arc<Proxies>,
     shutdown: watch::Receiver<bool>,
 ) {
-    let (limiter, rejecting) =
-        (Arc::new(ConnectionLimiter::new(proxies)), Arc::new(Semaphore::new(MAX_REJECTING)));
+    let limiter = Arc::new(ConnectionLimiter::new(proxies, SubordinateUids::of_this_machine()));
+    let rejecting = Arc::new(Semaphore::new(MAX_REJECTING));
     let kernel = Arc::new(SockDiag::default());
     if let Err(error) = kernel.prepare() {
         tracing::warn!(%error, "sock_diag is not available, so peers cannot be identified");
