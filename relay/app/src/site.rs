@@ -2,6 +2,7 @@
 
 use super::terminal::Terminal;
 use nodeglass_access::people::People;
+use nodeglass_access::proxies::Proxy;
 use nodeglass_access::trust::Trust;
 use nodeglass_config::Config;
 use nodeglass_fleet::{Event, Host};
@@ -30,6 +31,9 @@ pub(super) fn people(
 ) -> Arc<Site> {
     let trust = Trust::new(config.trust_uid.clone());
     let admins = config.admin_users.iter().map(Text::new).collect();
+    if let Some(warning) = config.proxy_user_header.as_ref().and_then(|_| warning(&config.trusted_proxy)) {
+        terminal.warn(&warning.into());
+    }
     let site = Site::new(People::default(), Arc::new(config.proxies()), trust).with_admins(admins);
     if !config.account_visibility {
         return Arc::new(site);
@@ -42,6 +46,15 @@ pub(super) fn people(
     let commands = commands.clone().with_limits(members::TIME_LIMIT, members::MAX_BYTES);
     tokio::spawn(members::follow(commands, cluster.clone(), sender));
     Arc::new(site.with_members(followed))
+}
+
+/// Returns the warning about proxies that name visitors, if one is trusted by its address: every user of that machine can act
+/// as the proxy.
+fn warning(proxies: &[Proxy]) -> Option<&'static str> {
+    let is_another_machine = proxies.iter().any(|proxy| matches!(proxy, Proxy::Address(_)));
+    is_another_machine.then_some(
+        "--trusted-proxy has an address: every user of that machine can be anyone to this relay, so let only the proxy run there",
+    )
 }
 
 /// Watches the nodes with GPUs, also while no job runs there, until the fleet ends.
@@ -70,5 +83,17 @@ pub(super) async fn follow_nodes(mut commands: Commands, events: mpsc::Sender<Ev
             () = sleep(wait) => {}
             () = events.closed() => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t27_a_proxy_that_every_user_of_its_machine_can_imitate_is_warned_of() {
+        let address = Proxy::Address([10, 0, 0, 5].into());
+        assert!(warning(&[Proxy::User(33), address]).is_some_and(|why| why.contains("every user")));
+        assert_eq!(warning(&[Proxy::User(33)]), None);
     }
 }
