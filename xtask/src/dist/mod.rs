@@ -177,6 +177,8 @@ fn build(flags: &[&str], profile: &str) -> Result<Vec<Programs>> {
     if let Some(commit) = output_of("git", &["rev-parse", "HEAD"]).filter(|_| profile == "release") {
         command.env("NODEGLASS_COMMIT", commit);
     }
+    // Names of functions are a fifth of the relay. Not in the profile: that of the page inherits it, and must keep them.
+    command.env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     run(command.arg("--target-dir").arg(&folder))?;
     Ok(MACHINES
         .map(|machine| Programs { machine, folder: folder.join(rust_target(machine)).join(profile) })
