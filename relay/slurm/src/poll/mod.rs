@@ -224,6 +224,7 @@ impl<C: Client> Slurm<C> {
         for id in missing.into_iter().take(DOUBTED_JOBS) {
             self.requests += SCONTROL_REQUESTS;
             match self.client.run(Program::Scontrol, &scontrol::job_args(Some(id))).await {
+                Ok(output) if list.has_rest_of(scontrol::array_of_pending(&output.out, id)) => {}
                 Ok(output) if scontrol::is_active(&output.out, id) == Some(true) => {
                     let why = format!("squeue left out job {id}, which scontrol still shows");
                     return Err(self.keep_last(&why));

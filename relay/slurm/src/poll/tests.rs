@@ -267,6 +267,22 @@ async fn f12_a_list_that_is_cut_off_anywhere_ends_no_job() {
 }
 
 #[tokio::test]
+async fn f30_a_requeued_task_is_listed_with_the_pending_rest_of_its_array() {
+    let others: String = (1..9).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
+    let rest = record(30, 2001, "PENDING", "")
+        .replace("30\u{1f}30\u{1f}30\u{1f}N/A", "30\u{1f}30_[1,6-9]\u{1f}30\u{1f}1,6-9");
+    let task = |state| Ok(out(&block(9, state).replace("JobId=9", "JobId=9 ArrayJobId=30 ArrayTaskId=1")));
+    assert_eq!(second(listed(&(others.clone() + &rest)), task("PENDING")).await, Ok(9));
+    assert!(
+        second(listed(&(others.clone() + &rest)), task("RUNNING"))
+            .await
+            .unwrap_err()
+            .contains("left out job 9")
+    );
+    assert!(second(listed(&others), task("PENDING")).await.unwrap_err().contains("left out job 9"));
+}
+
+#[tokio::test]
 async fn an_empty_list_is_accepted_only_if_scontrol_agrees() {
     assert_eq!(second(listed(""), invalid()).await, Ok(0));
     assert_eq!(second(listed(""), Ok(out(&block(1, "COMPLETED")))).await, Ok(0));

@@ -29,11 +29,21 @@ pub fn job_args(id: Option<JobId>) -> Vec<String> {
 
 /// Returns whether scontrol reports that a job has not ended; `None` if it does not state the job's state.
 pub fn is_active(out: &[u8], id: JobId) -> Option<bool> {
+    Some(!matches!(state(&String::from_utf8_lossy(out), id)?, JobState::Ended(_)))
+}
+
+/// Returns the array of a task that waits, as one that was requeued: squeue lists it with the pending rest of the array.
+pub fn array_of_pending(out: &[u8], id: JobId) -> Option<JobId> {
     let text = String::from_utf8_lossy(out);
+    let line = text.lines().find(|line| block_start(line) == Some(id))?;
+    let array = line.split_whitespace().find_map(|word| word.strip_prefix("ArrayJobId="))?;
+    (state(&text, id)? == JobState::Pending).then(|| array.parse().ok())?
+}
+
+fn state(text: &str, id: JobId) -> Option<JobState> {
     let block = text.lines().skip_while(|line| block_start(line) != Some(id));
     let state = block.map(str::trim).find_map(|line| line.strip_prefix("JobState="))?;
-    let state = state.split_whitespace().next()?;
-    Some(!matches!(job_state(state, true), JobState::Ended(_)))
+    Some(job_state(state.split_whitespace().next()?, true))
 }
 
 /// scontrol's arguments for the configuration.

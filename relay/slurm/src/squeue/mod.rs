@@ -77,6 +77,14 @@ pub struct List {
 }
 
 impl List {
+    /// Returns whether it has the pending rest of an array.
+    pub fn has_rest_of(&self, array: Option<JobId>) -> bool {
+        let rest = array.map(|job| Parent::Array { job, task: None });
+        rest.is_some() && self.jobs.iter().any(|job| job.part_of == rest)
+    }
+}
+
+impl List {
     fn add(&mut self, job: Job, is_of_other: bool) {
         if is_of_other {
             self.of_others.insert(job.id);
