@@ -177,10 +177,7 @@ impl Authenticator {
                     return Err(CloseReason::NotByProxy { other_user: visitor != ProxiedUser::Unnamed });
                 }
                 let user = peer.uid().and_then(user::name_of);
-                tracing::warn!(
-                    peer = ?peer,
-                    "another user presented the owner's key and was rejected; restart the relay for a new key"
-                );
+                tracing::warn!(?peer, "{}", misuse(peer));
                 Err(CloseReason::NotTheOwner { user })
             }
             Credential::Share(state) => {
@@ -358,6 +355,18 @@ impl Credential {
             Self::Share(state) => state.verifier.clone(),
             Self::Tab(_, key) | Self::Unknown(key) => key.verifier(),
         }
+    }
+}
+
+/// Returns what to log about a peer that presented the owner's key and is not the owner.
+fn misuse(peer: Peer) -> &'static str {
+    match peer {
+        // As after a relay that was suspended: a client that has waited in vain is no thief.
+        Peer::Unknown => {
+            "a connection presented the owner's key and was rejected: the kernel does not report its user, since it is closed \
+             already or comes from a container (--trust-uid unknown accepts those)"
+        }
+        _ => "another user presented the owner's key and was rejected; restart the relay for a new key",
     }
 }
 

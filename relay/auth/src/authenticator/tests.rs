@@ -338,3 +338,9 @@ fn t02_a_token_that_another_user_presents_counts_as_a_failure_and_not_as_a_use()
     let error = authenticator.tokens().create("y", None, &unknown, 0).unwrap_err();
     assert!(matches!(error, TokenError::NoSuchUser(_)), "{error}");
 }
+
+#[test]
+fn a_connection_whose_user_is_not_known_is_not_called_another_users() {
+    assert!(!misuse(Peer::Unknown).contains("another user"));
+    assert!(misuse(MALLORY).starts_with("another user"));
+}
