@@ -324,7 +324,7 @@ fn kills() -> u32 {
 const WRITES: [[&str; 3]; 4] = [
     ["token create N", "token list", "token revoke N"],
     ["note N --cluster", "note --list", ""],
-    ["share create --everything --label N", "share list", "share revoke all"],
+    ["share create --everything --label N", "share list", "share revoke --all"],
     [SILENCE, "findings silences", "findings silence --job N --end"],
 ];
 
