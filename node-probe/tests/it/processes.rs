@@ -48,7 +48,7 @@ fn an_own_process_has_all_facts_without_secrets() {
 #[test]
 fn a_real_process_can_play_a_training_job() {
     let _job = Waiting::new(&["train.py", "--gpus=1", "--gpu-mem=3G"]);
-    let node = Node::new(&json!({"train_processes": true, "gpus": [{}, {"uuid": "GPU-b"}]}));
+    let node = Node::new(&json!({"train_processes": true, "fresh_ms": 100, "gpus": [{}, {"uuid": "GPU-b"}]}));
     let mut probe = node.start(&[]);
     let list = probe.processes(|list| list.processes.iter().any(|process| process.facts.pid == _job.0.id()));
     let process = list.processes.iter().find(|process| process.facts.pid == _job.0.id()).unwrap();
