@@ -42,7 +42,7 @@ pub struct Silences(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     list: Mutex<Vec<Silence>>,
-    /// What the file held when it was last read or written. `None` until it could be read.
+    /// Content of the file when it was last read or written. `None` until it could be read.
     file: Mutex<Option<Content>>,
     /// Held during a change, so that file and fleet get changes in their order.
     changing: tokio::sync::Mutex<()>,

@@ -80,7 +80,7 @@ pub(super) struct History {
     pub(super) archive: Arc<OnceLock<Archive>>,
     /// History of earlier relays, not read yet.
     pub(super) unread: Option<StoredHistory>,
-    /// What opens the archive later, if it cannot be opened now.
+    /// Attempts to open the archive, if it cannot be opened now.
     pub(super) later: Option<LaterHistory>,
     /// The jobs that earlier relays saw end.
     pub(super) ended: Vec<EndedJob>,
@@ -125,7 +125,7 @@ impl History {
     }
 }
 
-/// Where the history of this host is stored, and how.
+/// Directory and limits of the history of this host.
 #[derive(Debug)]
 struct HistoryPlace {
     /// Space on disk in bytes.
@@ -134,7 +134,7 @@ struct HistoryPlace {
     budget: usize,
     host: Text,
     clock: Clock,
-    /// Whose jobs are watched.
+    /// Description of whose jobs are watched.
     watches: String,
 }
 

@@ -361,7 +361,7 @@ impl Credential {
 /// Returns what to log about a peer that presented the owner's key and is not the owner.
 fn misuse(peer: Peer) -> &'static str {
     match peer {
-        // As after a relay that was suspended: a client that has waited in vain is no thief.
+        // A client that gave up while the relay was suspended, for one.
         Peer::Unknown => {
             "a connection presented the owner's key and was rejected: the kernel does not report its user, since it is closed \
              already or comes from a container (--trust-uid unknown accepts those)"
