@@ -1,6 +1,6 @@
 -- nodeglass, unpacked from its archive into ROOT/nodeglass/VERSION, where ROOT is /opt/apps unless NODEGLASS_ROOT says otherwise.
 help([[
-Shows every GPU of your SLURM jobs in a browser tab: run `relay` on the login node, and open the link that it prints.
+Shows every GPU of your SLURM jobs in a browser tab: run `nodeglass` on the login node, and open the link that it prints.
 ]])
 whatis("Name: nodeglass")
 whatis("Version: @VERSION@")

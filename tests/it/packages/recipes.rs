@@ -150,7 +150,7 @@ fn the_modulefile_puts_the_relay_on_the_path_in_lmod() -> Result<()> {
     fs::create_dir(root.path().join("nodeglass"))?;
     fs::rename(&release.unpacked, root.path().join("nodeglass").join(env!("CARGO_PKG_VERSION")))?;
     let mut shell = Command::new("sh");
-    shell.args(["-euc", ". \"$0\"; module load nodeglass; relay --version; echo \"$LOADEDMODULES\""]);
+    shell.args(["-euc", ". \"$0\"; module load nodeglass; nodeglass --version; echo \"$LOADEDMODULES\""]);
     shell.arg(init).env("MODULEPATH", release.recipe("lmod")).env("NODEGLASS_ROOT", root.path());
     let home = tempfile::tempdir()?;
     let printed = output(shell.env("HOME", home.path()))?;

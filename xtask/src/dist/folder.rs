@@ -27,6 +27,7 @@ pub(super) fn fill(of: &Programs, all: &[Programs], out: &Path) -> Result<PathBu
         let from = of.folder.join(program);
         fs::copy(&from, folder.join(program)).with_context(|| format!("copy {}", from.display()))?;
     }
+    std::os::unix::fs::symlink("relay", folder.join("nodeglass"))?;
     for machine in MACHINES.into_iter().filter(|machine| *machine != of.machine) {
         let name = format!("node-probe-{machine}");
         let built = all.iter().find(|other| other.machine == machine);
@@ -57,6 +58,8 @@ pub(super) fn archive(folder: &Path) -> Result<PathBuf> {
     run(Command::new("tar")
         .current_dir(parent)
         .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
+        // The time of a link is its own.
+        .arg(format!("--mtime=@{}", epoch()?))
         .args(["--exclude", UNIT, "--use-compress-program=gzip -n", "-cf"])
         .arg(&file)
         .arg(name))?;
