@@ -23,7 +23,7 @@ pub enum Change {
     /// Changed cells, or nodes sampled without change.
     Readings(Readings),
     /// The relay's status.
-    Relay(RelayStatus),
+    Relay(Box<RelayStatus>),
     /// The whole job list.
     Jobs(Vec<Job>),
     /// The whole audit log.

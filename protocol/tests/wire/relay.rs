@@ -152,7 +152,7 @@ fn responses_of_the_relay() {
 #[test]
 fn every_kind_of_change() {
     let changes = vec![
-        Change::Relay(status()),
+        Change::Relay(Box::new(status())),
         Change::Jobs(vec![job()]),
         Change::Nodes(vec![node_name()]),
         Change::Head { node: 0, head: Box::new(node().head) },

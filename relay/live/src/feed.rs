@@ -335,7 +335,7 @@ impl TopicFeed {
             let status = self.viewer.status(fleet);
             if sent.relay != status {
                 sent.relay = status;
-                out.push(Change::Relay(sent.relay.clone()));
+                out.push(Change::Relay(Box::new(sent.relay.clone())));
             }
         }
         if changes.jobs {
