@@ -300,7 +300,7 @@ pub fn TimeAxis() -> impl IntoView {
             // Labels at both ends stay inside.
             let shift = match before {
                 0 => "translateX(-100%)",
-                before if before == span_s => "none",
+                before if before * 20 >= span_s * 19 => "none",
                 _ => "translateX(-50%)",
             };
             let text = if range.is_live() {
