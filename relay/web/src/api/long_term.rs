@@ -162,12 +162,13 @@ fn nodes(series: &[Series], query: &RangeQuery, first: u64) -> Vec<NodeRange> {
 fn points<F: Field>(series: &Series, first: u64) -> Vec<(u64, Summary)> {
     let Some(field) = F::from_name(&series.metric) else { return Vec::new() };
     let cell = |value: u64| Cell::steps(u32::try_from(field.scale().steps(value)).unwrap_or(u32::MAX));
-    let extremes = series.min.iter().zip(&series.max);
-    let point = |(slot, (mean, (min, max))): (u64, (&Option<u64>, (&Option<u64>, &Option<u64>)))| {
-        let mean = cell((*mean)?);
-        Some((slot, Summary { mean, min: min.map_or(mean, cell), max: max.map_or(mean, cell) }))
+    let point = |(slot, step): (u64, usize)| {
+        let value = |values: &[Option<u64>]| values.get(step).copied().flatten().map(cell);
+        let mean = value(&series.mean)?;
+        let or_mean = |values: &[Option<u64>]| value(values).unwrap_or(mean);
+        Some((slot, Summary { mean, min: or_mean(&series.min), max: or_mean(&series.max) }))
     };
-    (first..).zip(series.mean.iter().zip(extremes)).filter_map(point).collect()
+    (first..).zip(0..series.mean.len()).filter_map(point).collect()
 }
 
 /// Reads the series of some fields within the time limit.
