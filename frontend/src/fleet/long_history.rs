@@ -41,7 +41,7 @@ pub struct LoadRequest {
 
 impl LoadRequest {
     /// Start, in ms of the relay's clock.
-    pub fn from_ms(&self) -> u64 {
+    pub fn start_ms(&self) -> u64 {
         self.from_ms
     }
 

@@ -121,7 +121,7 @@ impl Time {
             let missing = |store: TopicStore| Some((store.long_history().missing(&window, now_ms)?, store));
             let next = stores.filter_map(missing).next();
             let Some((request, store)) = next.filter(|_| window.is_long()) else { return };
-            let is_old = time.is_old(request.from_ms());
+            let is_old = time.is_old(request.start_ms());
             let is_loading = loading[usize::from(is_old)];
             if is_loading.get() {
                 return;
