@@ -260,6 +260,7 @@ impl Cut {
                 | RecordedEvent::Hosts { .. }
                 | RecordedEvent::Capture { .. }
                 | RecordedEvent::Cluster(_)
+                | RecordedEvent::Clusters(_)
                 | RecordedEvent::Launcher(_),
             )
             | None => Vec::new(),
