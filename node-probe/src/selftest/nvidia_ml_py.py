@@ -32,6 +32,7 @@ COUNTERS = {
     "nvlink_rx_bytes_s": (n.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS, 1024, 64),
     "nvlink_tx_bytes_s": (n.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ALL_LINKS, 1024, 64),
     "power_capped_pct": (n.NVML_FI_DEV_PERF_POLICY_POWER, 0, 1e-7, 64),
+    "thermal_capped_pct": (n.NVML_FI_DEV_PERF_POLICY_THERMAL, 0, 1e-7, 64),
 }
 COMPUTE_MODES = ["default", "exclusive thread", "prohibited", "exclusive process"]
 VIRTUALIZATION = ["none", "pass_through", "vgpu_guest", "vgpu_host", "vsga_host"]
@@ -234,7 +235,8 @@ class Rates:
         for name, kind in ("pcie_rx_bytes_s", n.NVML_PCIE_UTIL_RX_BYTES), ("pcie_tx_bytes_s", n.NVML_PCIE_UTIL_TX_BYTES):
             measured = lambda kind=kind: n.nvmlDeviceGetPcieThroughput(self.gpu, kind) * 1024
             rates[name] = gpm[name] if gpm[name] is not None else first(measured)
-        rates.setdefault("power_capped_pct", None)
+        for share in "power_capped_pct", "thermal_capped_pct":
+            rates.setdefault(share, None)
         return rates
 
     def processes(self):

@@ -23,7 +23,7 @@ const LINKS: &str = "nvlinks_up";
 /// Readings of a process that the driver has; the others are Linux's.
 pub const OF_PROCESSES: [&str; 5] = ["gpu_mem_bytes", "sm_pct", "mem_bw_pct", "enc_pct", "dec_pct"];
 /// Means over the time since the last read of the same client.
-const OWN_WINDOW: [&str; 17] = [
+const OWN_WINDOW: [&str; 18] = [
     "graphics_active_pct",
     "sm_active_pct",
     "sm_occupancy_pct",
@@ -37,6 +37,7 @@ const OWN_WINDOW: [&str; 17] = [
     "nvlink_rx_bytes_s",
     "nvlink_tx_bytes_s",
     "power_capped_pct",
+    "thermal_capped_pct",
     "sm_pct",
     "mem_bw_pct",
     // Of a process; those of a GPU have the driver's window.

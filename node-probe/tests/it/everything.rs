@@ -49,7 +49,7 @@ fn every_reading_changes_with_the_driver() {
         "card": "h100", "util": 91, "mem_util": 42, "mem_total_mib": 80000, "mem_used_mib": 70000, "mem_reserved_mib": 500,
         "temp": 61, "thermal": {"mem": 77}, "power_mw": 650000, "power_limit_mw": 690000,
         "power": {"instant": 655000, "energy_mj": 5000000}, "sm_clock": 1755, "mem_clock": 2600,
-        "clocks": {"graphics": 1750, "video": 1500}, "throttle": 4, "ecc_uncorrected": 3, "ecc_corrected": 17,
+        "clocks": {"graphics": 1750, "video": 1500}, "throttle": 36, "ecc_uncorrected": 3, "ecc_corrected": 17,
         "p_state": 1, "fan": 66, "engines": {"encoder": 11, "decoder": 12, "jpeg": 13, "ofa": 14},
         "pcie": {"rx_kib_s": 3000000, "tx_kib_s": 2000000}, "nvlink": {"rx_kib_s": 90000000, "tx_kib_s": 80000000},
         "gpm": {"graphics": 88, "sm": 81, "occupancy": 33, "tensor": 55, "dram": 44, "fp64": 1, "fp32": 22, "fp16": 7},
@@ -60,7 +60,7 @@ fn every_reading_changes_with_the_driver() {
         "util_pct": 91, "mem_util_pct": 42, "mem_used_bytes": 70000_u64 << 20, "mem_total_bytes": 80000_u64 << 20,
         "mem_reserved_bytes": 500 << 20, "temp_c": 61, "mem_temp_c": 77, "power_mw": 650000,
         "power_instant_mw": 655000, "power_limit_mw": 690000, "sm_clock_mhz": 1755, "mem_clock_mhz": 2600,
-        "graphics_clock_mhz": 1750, "video_clock_mhz": 1500, "throttle_reasons": 4, "ecc_uncorrected": 3,
+        "graphics_clock_mhz": 1750, "video_clock_mhz": 1500, "throttle_reasons": 36, "ecc_uncorrected": 3,
         "ecc_corrected": 17, "p_state": 1, "fan_pct": 66, "enc_pct": 11, "dec_pct": 12, "jpg_pct": 13, "ofa_pct": 14,
         "graphics_active_pct": 88, "sm_active_pct": 81, "sm_occupancy_pct": 33, "tensor_active_pct": 55,
         "dram_active_pct": 44, "fp64_active_pct": 1, "fp32_active_pct": 22, "fp16_active_pct": 7,
@@ -79,8 +79,8 @@ fn every_reading_changes_with_the_driver() {
                 let value = value.as_u64().unwrap();
                 assert!(value.abs_diff(rate) < rate / 4, "{name} {value} {rate}");
             }
-            // `throttle` 4 is the power limit.
-            (None, None) if name == "power_capped_pct" => {
+            // `throttle` 36 is the power limit and the temperature.
+            (None, None) if name == "power_capped_pct" || name == "thermal_capped_pct" => {
                 assert!((90..=100).contains(&value.as_u64().unwrap()), "{name} {value}");
             }
             (None, None) if OF_OTHERS.iter().any(|field| field.metric().reading == name) => {

@@ -2,7 +2,7 @@
 
 use crate::cluster::activity::{Activity, activity, drawn_w, memory_bytes, warmth_c};
 use crate::cluster::schedule::Run;
-use crate::cluster::workload::{HW_POWER_BRAKE, HW_SLOWDOWN, POWER_CAP, Workload};
+use crate::cluster::workload::{HW_POWER_BRAKE, HW_SLOWDOWN, HW_THERMAL, POWER_CAP, SW_THERMAL, Workload};
 use crate::gpu::energy;
 use crate::gpu::if_any;
 use crate::gpu::{traffic, vendor};
@@ -133,6 +133,8 @@ fn board(scenario: &Scenario, node: usize, unit: &Unit, workload: &Workload, t_m
     };
     let temp_c = workload.hot_c.unwrap_or_else(|| warmth_c(scenario, node, unit, t_ms));
     let rng = scenario.rng.at(node as u64).at(unit.gpu as u64);
+    let share_held_by =
+        |reasons| if slowed_by.is_none() && workload.throttle & reasons != 0 { 100 } else { 0 };
     // Instantaneous power varies more than the one-second average.
     let instant_w = power_w * (1.0 + 0.07 * (rng.unit(61, t_ms.div_euclid(100)) - 0.5));
     let video = model.video_mhz as f64 * sm_mhz as f64 / model.sm_max_mhz as f64;
@@ -150,10 +152,8 @@ fn board(scenario: &Scenario, node: usize, unit: &Unit, workload: &Workload, t_m
         video_clock_mhz: Reading::Value((video / 15.0) as u64 * 15),
         mem_clock_mhz: if_any(model.mem_mhz > 0, model.mem_mhz),
         throttle_reasons: Reading::Value(slowed_by.map_or(workload.throttle, |(_, bits)| bits)),
-        power_capped_pct: if_any(
-            on_card,
-            if slowed_by.is_none() && workload.throttle & POWER_CAP != 0 { 100 } else { 0 },
-        ),
+        power_capped_pct: if_any(on_card, share_held_by(POWER_CAP)),
+        thermal_capped_pct: if_any(on_card, share_held_by(SW_THERMAL | HW_THERMAL)),
         ecc_uncorrected: if_any(model.ecc, uncorrected(script, unit.gpu, t_ms)),
         fan_pct: if_any(model.fan, temp_c.saturating_sub(10).min(100)),
         enc_pct: if_any(on_card, 0),

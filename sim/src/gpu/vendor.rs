@@ -97,6 +97,7 @@ pub(crate) fn readings(vendor: Vendor, all: GpuSample) -> GpuSample {
         host_mem_used_bytes: Reading::Value(64 << 20),
         power_instant_mw: all.power_instant_mw,
         power_capped_pct: all.power_capped_pct,
+        thermal_capped_pct: all.thermal_capped_pct,
         mem_clock_mhz: all.mem_clock_mhz,
         nvlink_rx_bytes_s: all.nvlink_rx_bytes_s,
         nvlink_tx_bytes_s: all.nvlink_tx_bytes_s,

@@ -187,11 +187,12 @@ impl Device for AmdDevice {
                 return sample;
             }
         }
-        let (throttle, capped) = self.throttle(&metrics);
+        let throttling = self.throttling(&metrics);
         let [rx, tx] = [&metrics.xgmi_read_kb, &metrics.xgmi_write_kb].map(|links| kilobytes(links));
         GpuSample {
-            throttle_reasons: throttle,
-            power_capped_pct: capped,
+            throttle_reasons: throttling.reasons,
+            power_capped_pct: throttling.power_pct,
+            thermal_capped_pct: throttling.thermal_pct,
             nvlink_rx_bytes_s: self.xgmi[0].rate(rx, mono_ns),
             nvlink_tx_bytes_s: self.xgmi[1].rate(tx, mono_ns),
             ecc_corrected: self.errors.corrected.clone(),
@@ -285,11 +286,12 @@ impl AmdDevice {
         reader.take(table.map(gpu_metrics::parse)).value().cloned().flatten()
     }
 
-    /// Returns the throttle reasons, and the share of time in which the power limit applied.
-    fn throttle(&mut self, metrics: &GpuMetrics) -> (Reading<u64>, Reading<u64>) {
+    fn throttling(&mut self, metrics: &GpuMetrics) -> Throttling {
         match metrics.throttle {
-            None => (UNSUPPORTED, UNSUPPORTED),
-            Some(Throttle::Status(status)) => (Reading::Value(reasons(status)), UNSUPPORTED),
+            None => Throttling::all(UNSUPPORTED),
+            Some(Throttle::Status(status)) => {
+                Throttling { reasons: Reading::Value(reasons(status)), ..Throttling::all(UNSUPPORTED) }
+            }
             Some(residency @ Throttle::Residency { .. }) => self.residency.since_last(residency),
         }
     }
@@ -390,6 +392,23 @@ fn reasons(status: u64) -> u64 {
     when(POWER_LIMITS, reason::POWER) | when(TEMPERATURES, reason::THERMAL) | when(PROCHOT, reason::HARDWARE)
 }
 
+/// The reasons for reduced clocks since the last reading, with their shares of the time.
+#[derive(Debug, PartialEq)]
+struct Throttling {
+    /// The reasons that applied.
+    reasons: Reading<u64>,
+    /// Share of time in which the power limit applied, %.
+    power_pct: Reading<u64>,
+    /// Share of time in which the limit of the hottest part applied, %.
+    thermal_pct: Reading<u64>,
+}
+
+impl Throttling {
+    fn all(reading: Reading<u64>) -> Self {
+        Self { reasons: reading.clone(), power_pct: reading.clone(), thermal_pct: reading }
+    }
+}
+
 /// Throttle residencies at the last reading.
 #[derive(Debug, Default)]
 struct ResidencyShares {
@@ -397,10 +416,9 @@ struct ResidencyShares {
 }
 
 impl ResidencyShares {
-    /// Returns the reasons that applied since the last reading, and the share of the power limit in %.
-    fn since_last(&mut self, now: Throttle) -> (Reading<u64>, Reading<u64>) {
+    fn since_last(&mut self, now: Throttle) -> Throttling {
         let (Some(last), now) = (self.last.replace(now), now) else {
-            return (Reading::NotYet, Reading::NotYet);
+            return Throttling::all(Reading::NotYet);
         };
         let (
             Throttle::Residency { cycles, prochot, power, thermal },
@@ -412,12 +430,12 @@ impl ResidencyShares {
             },
         ) = (now, last)
         else {
-            return (Reading::NotYet, Reading::NotYet);
+            return Throttling::all(Reading::NotYet);
         };
         // The counters have 32 bits and wrap around.
         let elapsed = u64::from(cycles.wrapping_sub(last_cycles));
         if elapsed == 0 {
-            return (Reading::NotYet, Reading::NotYet);
+            return Throttling::all(Reading::NotYet);
         }
         let is_hot = thermal != last_thermal;
         let reasons = [
@@ -427,8 +445,13 @@ impl ResidencyShares {
         ];
         let mask =
             reasons.into_iter().filter(|(applies, _)| *applies).fold(0, |mask, (_, reason)| mask | reason);
-        let share = u64::from(power.wrapping_sub(last_power)) * 100 / elapsed;
-        (Reading::Value(mask), Reading::Value(share.min(100)))
+        let share = |now: u32, last: u32| (u64::from(now.wrapping_sub(last)) * 100 / elapsed).min(100);
+        let hottest = thermal.iter().zip(last_thermal).map(|(now, last)| share(*now, last)).max();
+        Throttling {
+            reasons: Reading::Value(mask),
+            power_pct: Reading::Value(share(power, last_power)),
+            thermal_pct: Reading::Value(hottest.unwrap_or(0)),
+        }
     }
 }
 
@@ -448,15 +471,17 @@ mod tests {
     #[test]
     fn residencies_count_since_the_last_reading() {
         let at = |cycles, power, hot| Throttle::Residency { cycles, prochot: 0, power, thermal: [0, 0, hot] };
+        let of = |reasons, power, thermal| Throttling {
+            reasons: Reading::Value(reasons),
+            power_pct: Reading::Value(power),
+            thermal_pct: Reading::Value(thermal),
+        };
         let mut shares = ResidencyShares::default();
-        assert_eq!(shares.since_last(at(1_000, 500, 0)), (Reading::NotYet, Reading::NotYet));
-        assert_eq!(shares.since_last(at(2_000, 750, 0)), (Reading::Value(reason::POWER), Reading::Value(25)));
-        assert_eq!(
-            shares.since_last(at(3_000, 750, 1)),
-            (Reading::Value(reason::THERMAL), Reading::Value(0))
-        );
-        assert_eq!(shares.since_last(at(3_000, 750, 1)).0, Reading::NotYet);
-        shares.since_last(at(u32::MAX - 99, 750, 1));
-        assert_eq!(shares.since_last(at(100, 850, 1)), (Reading::Value(reason::POWER), Reading::Value(50)));
+        assert_eq!(shares.since_last(at(1_000, 500, 0)), Throttling::all(Reading::NotYet));
+        assert_eq!(shares.since_last(at(2_000, 750, 0)), of(reason::POWER, 25, 0));
+        assert_eq!(shares.since_last(at(3_000, 750, 100)), of(reason::THERMAL, 0, 10));
+        assert_eq!(shares.since_last(at(3_000, 750, 100)), Throttling::all(Reading::NotYet));
+        shares.since_last(at(u32::MAX - 99, 750, 100));
+        assert_eq!(shares.since_last(at(100, 850, 100)), of(reason::POWER, 50, 0));
     }
 }

@@ -26,6 +26,12 @@ pub const FIELDS: &[FieldReading] = &[
         |sample| &mut sample.power_capped_pct,
         Conversion::ShareOfTime,
     ),
+    // Likewise for the temperature.
+    of_gpu(
+        field_id::NVML_FI_DEV_PERF_POLICY_THERMAL,
+        |sample| &mut sample.thermal_capped_pct,
+        Conversion::ShareOfTime,
+    ),
 ];
 
 /// Number of readings that are filled by field values.

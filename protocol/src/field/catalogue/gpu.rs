@@ -268,4 +268,8 @@ catalogue! {
     FanRpm: fan_rpm = Metric::gauge("fan_rpm", Unit::One, Temperature, "Fan speed",
         "speed of the fastest fan, in revolutions a minute").label("Fan, rpm").short("Fan rpm").column("fanrpm")
         .max();
+    /// Rate of `NVML_FI_DEV_PERF_POLICY_THERMAL` (field 75), or of AMD's thermal residencies: share of time, %.
+    ThermalCapped: thermal_capped_pct = Metric::percent("thermal_capped_pct", Clocks, "Held by temperature",
+        "share of time in which the temperature reduced the clocks").short("Hot")
+        .with_history();
 }

@@ -125,6 +125,9 @@ class GpuReadings:
     tensor_active_pct: Optional[int] = None
     """Tensor cores: share of cycles in which the tensor cores were active (GPM), in %"""
 
+    thermal_capped_pct: Optional[int] = None
+    """Held by temperature: share of time in which the temperature reduced the clocks, in %"""
+
     throttle_reasons: Optional[int] = None
     """Clocks held down: active throttle reasons, as a bit mask, as a bit mask"""
 
