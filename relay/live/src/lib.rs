@@ -376,7 +376,7 @@ impl Hub {
     }
 }
 
-/// What the report of a job's usage is made of.
+/// Inputs of the report of a job's usage.
 #[derive(Debug)]
 pub struct UsageInputs {
     /// Its sums, while it runs; the sums of an ended job are stored.

@@ -38,7 +38,7 @@ const CHANGED_NOTES_LIMIT: Duration = Duration::from_secs(2);
 /// Maximum number of changes of notes that wait for the disk; further ones stay with their sender.
 const MAX_WAITING_NOTES: usize = 16_384;
 
-/// Where jobs are stored.
+/// Location of the database of jobs.
 #[derive(Clone, Debug)]
 pub enum Location {
     /// `jobs.db` in the user's state directory.

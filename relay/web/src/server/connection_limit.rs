@@ -166,9 +166,9 @@ impl ConnectionLimiter {
         }
     }
 
-    /// Evicts the oldest connection of the other user who has most, if that is more than `peer` would
-    /// have with one more. Of unauthenticated ones, as many suffice: they last for a moment, and whoever acts as many
-    /// users may have one of each.
+    /// Evicts the oldest connection of the other user with the most, if those are more than `peer` would
+    /// have with one more. Among unauthenticated connections an equal number suffices: they last for a moment, and a person
+    /// with many uids may have one of each.
     fn evict(&self, state: &mut LimiterState, peer: Peer, is_authenticated: bool) -> bool {
         let count =
             |slots: &[Slot]| slots.iter().filter(|slot| slot.is_authenticated == is_authenticated).count();
