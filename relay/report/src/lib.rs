@@ -11,6 +11,7 @@ mod summary;
 mod tail;
 mod text;
 mod totals;
+mod tracked;
 mod units;
 mod usage;
 
@@ -21,7 +22,6 @@ use nodeglass_protocol::finding::{Finding, FindingTrait};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::note::{self, MAX_PER_JOB, Note};
 use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
-use nodeglass_protocol::report::MAX_FINDINGS;
 pub use nodeglass_protocol::report::NodeFault;
 pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 pub use text::{markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
+use tracked::Tracked;
 pub use units::aligned;
 pub use usage::usage;
 
@@ -61,6 +62,9 @@ pub struct JobRecord {
     /// Findings during its run, by time.
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// When its first sample was taken, in s since 1970: what a finding lost before is not part of the sums.
+    #[serde(default)]
+    pub observed_from_s: Option<i64>,
 }
 
 /// Cost of a GPU hour and emissions of a kWh, as configured.
@@ -87,15 +91,6 @@ pub struct JobReports {
     restored: Vec<JobRecord>,
     has_list: bool,
     factors: Factors,
-}
-
-/// A running job.
-#[derive(Debug)]
-struct Tracked {
-    job: Job,
-    application: Option<&'static str>,
-    /// By their start.
-    findings: Vec<Finding>,
 }
 
 /// A node with running jobs.
@@ -159,6 +154,7 @@ impl JobRecord {
             factors: Factors::default(),
             accounting: None,
             findings: Vec::new(),
+            observed_from_s: None,
         }
     }
 
@@ -225,36 +221,6 @@ impl JobRecord {
     }
 }
 
-impl Tracked {
-    /// Adds a finding, or updates it while it lasts.
-    fn add(&mut self, finding: &Finding) {
-        let same = |known: &&mut Finding| {
-            known.key == finding.key && (known.ended_ms.is_none() || known.since_ms == finding.since_ms)
-        };
-        match self.findings.iter_mut().find(same) {
-            Some(known) => known.clone_from(finding),
-            None => self.findings.push(finding.clone()),
-        }
-        self.findings.sort_by_key(|finding| finding.since_ms);
-        let over = self.findings.len().saturating_sub(MAX_FINDINGS);
-        self.findings.drain(..over);
-    }
-
-    /// Adds what an earlier relay found. What lasted when it ended is over, unless it is found again.
-    fn restore(&mut self, earlier: Vec<Finding>, known_until_ms: u64) {
-        for finding in earlier {
-            if !self
-                .findings
-                .iter()
-                .any(|known| known.key == finding.key && known.since_ms <= finding.since_ms)
-            {
-                let ended_ms = finding.ended_ms.or(Some(known_until_ms.max(finding.since_ms)));
-                self.add(&Finding { ended_ms, ..finding });
-            }
-        }
-    }
-}
-
 impl JobReports {
     /// Sets what GPU hours and energy cost from now on.
     pub fn set_factors(&mut self, factors: Factors) {
@@ -271,6 +237,7 @@ impl JobReports {
         relay_ms: impl Fn(i64) -> u64,
         picture_of: impl Fn(&NodeName) -> Option<&'a NodePicture>,
     ) {
+        self.date_observations(wall_s, relay_ms(wall_s));
         let listed: BTreeMap<JobId, &Job> = jobs.iter().map(|job| (job.id, job)).collect();
         let runs_on =
             |old: &Job| listed.get(&old.id).is_some_and(|job| job.is_active() && job.start == old.start);
@@ -293,9 +260,6 @@ impl JobReports {
             if self.jobs.len() >= MAX_JOBS && !self.jobs.contains_key(&job.id) {
                 continue;
             }
-            let known = self.jobs.remove(&job.id);
-            let (application, findings) =
-                known.map_or((None, Vec::new()), |known| (known.application, known.findings));
             for name in &job.nodes {
                 let node = self.nodes.entry(name.clone()).or_default();
                 if !node.jobs.iter().any(|known| known.job == job.id) {
@@ -303,7 +267,8 @@ impl JobReports {
                     node.jobs.push(JobOnNode::new(job.id, totals));
                 }
             }
-            self.jobs.insert(job.id, Tracked { job: job.clone(), application, findings });
+            let known = self.jobs.entry(job.id);
+            known.or_insert_with(|| Tracked::new(job)).job.clone_from(job);
         }
         self.has_list = true;
         self.record_unobserved(jobs, wall_s);
@@ -330,6 +295,19 @@ impl JobReports {
                 let (factors, job) = (self.factors.clone(), job.clone());
                 self.finished.push(JobRecord { factors, is_final: true, ..JobRecord::of(job, wall_s) });
             }
+        }
+    }
+
+    /// States since when jobs are observed; `now_ms` of the relay's clock is `wall_s`.
+    fn date_observations(&mut self, wall_s: i64, now_ms: u64) {
+        for on_node in self.nodes.values().flat_map(|node| &node.jobs) {
+            let (Some(joined_ms), Some(tracked)) = (on_node.joined_ms, self.jobs.get_mut(&on_node.job))
+            else {
+                continue;
+            };
+            let age_s = i64::try_from(now_ms.saturating_sub(joined_ms) / 1_000).unwrap_or(i64::MAX);
+            let from_s = wall_s.saturating_sub(age_s);
+            tracked.observed_from_s = Some(tracked.observed_from_s.map_or(from_s, |known| known.min(from_s)));
         }
     }
 
@@ -498,6 +476,8 @@ impl JobReports {
             tracked.application = tracked.application.or(known);
             let known_until_ms = u64::try_from(record.at_s).unwrap_or_default() * 1_000;
             tracked.restore(record.findings, known_until_ms);
+            // Records of earlier versions do not state it.
+            tracked.observed_from_s = Some(record.observed_from_s.unwrap_or(i64::MIN));
             for earlier in record.nodes {
                 let node = self.nodes.entry(earlier.node.clone()).or_default();
                 match node.jobs.iter_mut().find(|known| known.job == record.job.id) {
@@ -542,6 +522,7 @@ impl JobReports {
             application: tracked.application.map(str::to_owned),
             nodes: on_nodes.map(|job| job.totals.clone()).collect(),
             findings: tracked.findings.clone(),
+            observed_from_s: tracked.observed_from_s,
             factors: self.factors.clone(),
             ..JobRecord::of(tracked.job.clone(), wall_s)
         }

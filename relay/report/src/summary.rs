@@ -138,11 +138,18 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
     }
 }
 
-/// GPU hours of the collective hangs that were found.
+/// GPU hours of the collective hangs that were found, since the first sample.
 fn hung_hours(record: &JobRecord) -> f64 {
-    let at_ms = u64::try_from(record.at_s).unwrap_or(0).saturating_mul(1_000);
+    let ms = |wall_s: i64| u64::try_from(wall_s).unwrap_or(0).saturating_mul(1_000);
+    let (at_ms, from_ms) = (ms(record.at_s), record.observed_from_s.map_or(0, ms));
     let hangs = record.findings.iter().filter(|finding| finding.kind == FindingKind::CollectiveHang);
-    hangs.map(|hang| hang.wasted_gpu_hours(at_ms)).fold(0.0, |all, hours| all + hours)
+    let hours = hangs.map(|hang| {
+        let end_ms = hang.ended_ms.unwrap_or(at_ms);
+        let [all_ms, observed_ms] =
+            [hang.since_ms, hang.since_ms.max(from_ms)].map(|since_ms| end_ms.saturating_sub(since_ms));
+        hang.wasted_gpu_hours(at_ms) * (share(observed_ms as f64, all_ms as f64) / 100.0)
+    });
+    hours.sum()
 }
 
 fn gpu_report(node: &NodeTotals, gpu: &GpuTotals) -> GpuReport {

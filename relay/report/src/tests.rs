@@ -478,6 +478,31 @@ fn what_was_found_during_the_run_is_in_the_report_with_its_end() {
 }
 
 #[test]
+fn a_hang_takes_of_the_used_hours_what_was_observed_of_it() {
+    let mut reports = reports(2);
+    // The relay starts ten minutes after the job, while it hangs.
+    for second in 600..=1_800u64 {
+        reports.record(&node(second * 1_000, &[(100, 400), (100, 400)]));
+    }
+    let kind = FindingKind::CollectiveHang;
+    let hang = Finding { kind, wasted_gpus: 2, ..finding("h", 1_300_000, Some(1_900_000)) };
+    reports.record_findings(&[hang]);
+    let hours = |report: &Report| (report.totals.gpu_hours_hung, report.totals.gpu_hours_used);
+    let expected = (2.0 * 300.0 / 3_600.0, 2.0 * 900.0 / 3_600.0);
+    let is_expected = |(hung, used): (f64, f64)| (hung - expected.0).abs() + (used - expected.1).abs() < 1e-6;
+    reports.set_jobs(&[job(2)], 2_800, relay_ms, |_| None);
+    let running = reports.of(JobId(7), 2_800).unwrap();
+    assert!(is_expected(hours(&running.clone().report())), "{:?}", hours(&running.report()));
+
+    let stored = reports.of(JobId(7), 2_800).unwrap();
+    let mut second = super::JobReports::default();
+    second.restore(vec![stored]);
+    second.set_jobs(&[job(2)], 2_900, relay_ms, |_| None);
+    let report = ended(&mut second, 2, 2_900);
+    assert!(is_expected(hours(&report)), "{:?}", hours(&report));
+}
+
+#[test]
 fn findings_survive_a_restart_of_the_relay() {
     let mut first = reports(2);
     first.record_findings(&[finding("a", 1_060_000, Some(1_120_000)), finding("b", 1_200_000, None)]);
