@@ -25,6 +25,17 @@ pub struct Figure {
     pub number: Option<f64>,
     /// Fraction of what was allocated, to draw as a bar, with the CSS class of its hue.
     pub bar: Option<(f64, &'static str)>,
+    /// Whether it is of the whole run, however much of it was observed.
+    pub is_of_whole_run: bool,
+}
+
+/// Largest difference of the observed shares of two runs, in percentage points, with which what was observed of them is
+/// compared.
+const COMPARABLE_POINTS: f64 = 5.0;
+
+/// Returns whether as much was observed of a run as of another one.
+pub fn is_observed_alike(a: &Report, b: &Report) -> bool {
+    (a.observed_pct - b.observed_pct).abs() <= COMPARABLE_POINTS
 }
 
 /// Figures that belong together.
@@ -71,8 +82,9 @@ fn gpus(report: &Report) -> Vec<Figure> {
         |label: &'static str, hours: f64| Figure::new(label, format!("{} h", precise(hours)), Some(hours));
     let used = spent.pct_of_observed(spent.used).map(|pct| (pct / 100.0, "hue-busy"));
     let mut figures = vec![
-        Figure::new("Number", text::grouped(u64::from(totals.gpus)), Some(f64::from(totals.gpus))),
-        hours("GPU hours allocated", spent.allocated),
+        Figure::new("Number", text::grouped(u64::from(totals.gpus)), Some(f64::from(totals.gpus)))
+            .of_whole_run(),
+        hours("GPU hours allocated", spent.allocated).of_whole_run(),
         hours("GPU hours observed", spent.observed.min(spent.allocated)),
         Figure { bar: used, ..hours("GPU hours used", spent.used) },
         hours("GPU hours idle", spent.idle),
@@ -105,7 +117,7 @@ fn gpus(report: &Report) -> Vec<Figure> {
     figures.extend(totals.co2_kg.map(|kg| Figure::new("CO₂", carbon(kg), Some(kg))));
     figures.extend(totals.cost.as_ref().map(|cost| {
         let number = Some(cost.amount);
-        Figure::new("Cost", money(cost.amount, cost.currency.as_str()), number)
+        Figure::new("Cost", money(cost.amount, cost.currency.as_str()), number).of_whole_run()
     }));
     figures.extend(totals.throttled.iter().map(|Throttled { reason, seconds }| Figure {
         note: "sum over the GPUs".to_owned(),
@@ -175,6 +187,7 @@ fn job(report: &Report) -> Vec<Figure> {
         note: limit,
         bar: share.map(|limit_s| (report.elapsed_s as f64 / limit_s as f64, "hue-host")),
         ..Figure::new("Run time", text::duration(report.elapsed_s), Some(report.elapsed_s as f64))
+            .of_whole_run()
     };
     let observed = Figure {
         note: "of the run time".to_owned(),
@@ -199,7 +212,7 @@ fn accounting(report: &Report) -> Vec<Figure> {
     };
     let memory = stated.max_rss_bytes.map(|peak| Figure {
         note: "MaxRSS: most of one task".to_owned(),
-        ..Figure::new("Task memory", bytes(peak), Some(peak as f64))
+        ..Figure::new("Task memory", bytes(peak), Some(peak as f64)).of_whole_run()
     });
     let reason = stated.reason.as_ref().map(|reason| Figure::new("Reason", reason.to_string(), None));
     [Figure::new("State", stated.state.to_string(), None), exit]
@@ -240,7 +253,11 @@ pub fn difference(number: Option<f64>, base: Option<f64>) -> String {
 
 impl Figure {
     fn new(label: impl Into<Cow<'static, str>>, value: String, number: Option<f64>) -> Self {
-        Self { label: label.into(), value, note: String::new(), number, bar: None }
+        Self { label: label.into(), value, note: String::new(), number, bar: None, is_of_whole_run: false }
+    }
+
+    fn of_whole_run(self) -> Self {
+        Self { is_of_whole_run: true, ..self }
     }
 }
 
@@ -319,6 +336,21 @@ pub mod tests {
             lacks_notes: false,
             findings: Vec::new(),
         }
+    }
+
+    #[test]
+    fn runs_of_which_different_parts_were_observed_are_compared_as_a_whole_alone() {
+        let of = |observed_pct| {
+            let totals =
+                Totals { gpus: 2, gpu_hours_allocated: 2.0, energy_kwh: Some(1.0), ..Totals::default() };
+            Report { observed_pct, totals, ..report_with(&[]) }
+        };
+        assert!(is_observed_alike(&of(99.0), &of(95.0)));
+        assert!(!is_observed_alike(&of(99.0), &of(34.0)));
+        let shown = figures(&of(34.0));
+        let whole = shown.iter().flat_map(|group| &group.figures).filter(|figure| figure.is_of_whole_run);
+        let labels: Vec<_> = whole.map(|figure| figure.label.clone()).collect();
+        assert_eq!(labels, ["Number", "GPU hours allocated", "Run time"]);
     }
 
     #[test]

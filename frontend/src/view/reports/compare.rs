@@ -4,7 +4,7 @@ use super::load::{Loading, load};
 use super::overlay::Overlay;
 use super::parts::{Add, label_of};
 use crate::describe::comparison::difference_sentence;
-use crate::describe::report::{Figures, difference, figures, state_text};
+use crate::describe::report::{Figures, difference, figures, is_observed_alike, state_text};
 use crate::domain::compared::{Compared, has_started, heading};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text::ABSENT;
@@ -12,6 +12,7 @@ use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::report::{MAX_JOBS, Report, ReportAnswer, ReportQuery};
+use nodeglass_rules::number::percent;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -143,6 +144,10 @@ fn missing(page: &Page, jobs: &[JobId], reports: &[Report]) -> Option<String> {
 /// The figures of the reports; they are of whole runs, which is said where parts are compared.
 fn table(page: &Page, reports: &[Report], has_parts: bool) -> AnyView {
     let columns: Vec<Vec<Figures>> = reports.iter().map(figures).collect();
+    let is_unlike = |report| reports.first().is_some_and(|first| !is_observed_alike(report, first));
+    let unlike: Vec<bool> = reports.iter().map(is_unlike).collect();
+    let notice =
+        unlike.contains(&true).then(|| view! { <p class="usage__sum">{observed_differently(reports)}</p> });
     let heads = reports.iter().map(|report| {
         let href = page.href(&Route::Job(report.job, JobTab::Report));
         view! {
@@ -155,7 +160,7 @@ fn table(page: &Page, reports: &[Report], has_parts: bool) -> AnyView {
     });
     let heads = heads.collect_view();
     let rows = labels(&columns).into_iter().map(|(title, labels)| {
-        let rows = labels.into_iter().map(|label| row(&columns, title, label)).collect_view();
+        let rows = labels.into_iter().map(|label| row(&columns, &unlike, title, label)).collect_view();
         let width = (reports.len() + 1).to_string();
         view! {
             <tbody>
@@ -166,6 +171,7 @@ fn table(page: &Page, reports: &[Report], has_parts: bool) -> AnyView {
     });
     view! {
         <h2 class="caption"><b>{if has_parts { "Figures of the whole runs" } else { "Figures" }}</b></h2>
+        {notice}
         <div class="report__table compare" role="region" aria-label="Figures of the jobs" tabindex="0">
             <table class="plain">
                 <thead><tr><th scope="col">"Figure"</th> {heads}</tr></thead>
@@ -174,6 +180,15 @@ fn table(page: &Page, reports: &[Report], has_parts: bool) -> AnyView {
         </div>
     }
     .into_any()
+}
+
+/// Explains why few of the figures are compared.
+fn observed_differently(reports: &[Report]) -> String {
+    let shares = reports.iter().map(|report| format!("{} of {}", percent(report.observed_pct), report.label));
+    let shares = shares.collect::<Vec<_>>().join(", ");
+    format!(
+        "Only figures of whole runs are compared, because different parts of them were observed: {shares}."
+    )
 }
 
 /// The labels of all figures of any job, in order, by group.
@@ -193,16 +208,17 @@ fn labels(columns: &[Vec<Figures>]) -> Vec<(&'static str, Vec<Cow<'static, str>>
     all
 }
 
-fn row(columns: &[Vec<Figures>], title: &str, label: Cow<'static, str>) -> AnyView {
+fn row(columns: &[Vec<Figures>], unlike: &[bool], title: &str, label: Cow<'static, str>) -> AnyView {
     let of = |column: &Vec<Figures>| {
         let group = column.iter().find(|group| group.title == title)?;
         let found: Vec<_> = group.figures.iter().filter(|figure| figure.label == label).collect();
         let value = found.iter().map(|figure| figure.value.clone()).collect::<Vec<_>>().join(", ");
-        found.first().map(|figure| (value, figure.number))
+        found.first().map(|figure| (value, figure.number, figure.is_of_whole_run))
     };
-    let base = columns.first().and_then(of).and_then(|(_, number)| number);
-    let cells = columns.iter().enumerate().map(|(at, column)| {
-        let (value, number) = of(column).unwrap_or_else(|| (ABSENT.to_owned(), None));
+    let base = columns.first().and_then(of).and_then(|(_, number, _)| number);
+    let cells = columns.iter().zip(unlike).enumerate().map(|(at, (column, is_unlike))| {
+        let (value, number, is_of_whole_run) = of(column).unwrap_or_else(|| (ABSENT.to_owned(), None, false));
+        let number = number.filter(|_| is_of_whole_run || !is_unlike);
         let than_first = (at > 0).then(|| view! { <small>{difference(number, base)}</small> });
         view! { <td class="num">{than_first} " " {value}</td> }
     });
