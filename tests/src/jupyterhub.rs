@@ -5,6 +5,7 @@ use crate::process::Process;
 use crate::promql::free_address;
 use crate::{skip, test_tools};
 use anyhow::{Context, Result};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -32,11 +33,11 @@ pub struct JupyterHub {
 }
 
 /// A mount namespace that ends with the hub: its users exist there, and can read the folders in the last arguments, although
-/// these are below the home of the user of this test.
+/// these are below the folders in `CLOSED`, one on a line, which only the user of this test may enter.
 const NAMESPACE: &str = r#"
-home=$1 passwd=$2 group=$3 mounts=$4 python=$5 config=$6; shift 6
+passwd=$1 group=$2 mounts=$3 python=$4 config=$5; shift 5
 n=0; for path; do n=$((n + 1)); mkdir "$mounts/$n"; mount --bind "$path" "$mounts/$n"; done
-if [ $n -gt 0 ]; then mount -t tmpfs -o mode=755 none "$home"; fi
+echo "$CLOSED" | while read -r path; do [ -z "$path" ] || mount -t tmpfs -o mode=755 none "$path"; done
 n=0; for path; do n=$((n + 1)); mkdir -p "$path"; mount --bind "$mounts/$n" "$path"; done
 mount --bind "$passwd" /etc/passwd; mount --bind "$group" /etc/group
 exec "$python" -m jupyterhub -f "$config"
@@ -80,14 +81,14 @@ impl JupyterHub {
         let authority = free_address()?;
         std::fs::write(at.join("config.py"), configuration(&authority, &jupyter, &proxy)?)?;
 
-        let home = std::env::var_os("HOME").map(PathBuf::from).context("HOME")?;
         let mut command = Command::new(unshare);
-        command.args(["--mount", "sh", "-euc", NAMESPACE, "sh"]).arg(&home);
+        command.args(["--mount", "sh", "-euc", NAMESPACE, "sh"]);
         command.args(["passwd", "group", "mounts"].map(|name| at.join(name)));
         command.arg(&jupyter).arg(at.join("config.py"));
         // Also the Python from which that of Jupyter was made.
         let programs = [&jupyter, &jupyter.canonicalize()?, &proxy, &node.canonicalize()?];
-        command.args(closed(&home, &programs.map(PathBuf::as_path))?);
+        let (closed, folders) = closed(&programs.map(PathBuf::as_path))?;
+        command.args(folders).env("CLOSED", closed).env("HOME", at.join("state"));
         command.env("PYTHONPATH", packages).env("TMPDIR", at.join("tmp")).current_dir(at.join("state"));
         let mut process = Process::start(&mut command)?;
         process.wait_for("its address", |line| line.contains("JupyterHub is now running").then_some(()))?;
@@ -143,10 +144,18 @@ fn configuration(authority: &str, jupyter: &Path, proxy: &Path) -> Result<String
     ))
 }
 
-/// The folders of these programs below the home of the user of this test, which may be closed to others.
-fn closed(home: &Path, programs: &[&Path]) -> Result<Vec<PathBuf>> {
-    let prefix = |program: &Path| program.ancestors().nth(2).map(Path::to_owned).context("the folder of bin");
-    let mut folders = programs.iter().map(|program| prefix(program)).collect::<Result<Vec<_>>>()?;
-    folders.retain(|folder| folder.starts_with(home));
-    Ok(folders)
+/// The folders that other users may not enter, one on a line, and the folders of these programs below them.
+fn closed(programs: &[&Path]) -> Result<(String, Vec<PathBuf>)> {
+    let (mut closed, mut folders) = (BTreeSet::new(), BTreeSet::new());
+    for program in programs {
+        let folder = program.ancestors().nth(2).context("the folder of bin")?;
+        let mut above: Vec<_> = folder.ancestors().collect();
+        above.reverse();
+        let is_closed = |path: &&Path| path.metadata().is_ok_and(|about| about.mode() & 0o1 == 0);
+        if let Some(path) = above.into_iter().find(is_closed) {
+            closed.insert(path.display().to_string());
+            folders.insert(folder.to_owned());
+        }
+    }
+    Ok((Vec::from_iter(closed).join("\n"), Vec::from_iter(folders)))
 }
