@@ -158,6 +158,26 @@ fn old_segments_and_those_beyond_the_cap_are_deleted_fine_ones_first() {
     assert!(!fine.exists() && coarse.exists());
 }
 
+#[test]
+fn the_cap_holds_within_the_hour_of_a_segment() {
+    let (_folder, dir) = scratch();
+    let cap = 100_000;
+    let mut writer = SegmentWriter::new(dir.clone(), cap, WALL_MS - CLOCK_STARTS_AT_MS);
+    let (mut written, mut wall_ms) = (0, WALL_MS);
+    let stored = || segments(dir.path()).unwrap().iter().map(|segment| segment.bytes).sum::<u64>();
+    for slot in (FIRST..).step_by(6) {
+        let before = stored();
+        wall_ms += 1;
+        writer.store(excerpt(slot..slot + 6), wall_ms).unwrap();
+        written += stored().saturating_sub(before);
+        assert!(stored() < cap + cap / 4, "{} of {cap}", stored());
+        if written > 5 * cap {
+            break;
+        }
+    }
+    assert!(wall_ms - WALL_MS < 3_600_000 && stored() > cap / 2, "{} of {cap}", stored());
+}
+
 #[tokio::test]
 async fn f24_a_directory_that_cannot_be_written_is_reported_and_the_relay_lives_on() {
     let (_folder, dir) = scratch();

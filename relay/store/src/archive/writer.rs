@@ -23,6 +23,8 @@ use tokio::sync::watch;
 const QUEUE: usize = 32;
 /// Maximum length of the frames that wait while the disk fails, in bytes; the oldest is dropped first.
 const MAX_WAITING: usize = 8 << 20;
+/// A segment is continued up to this part of the space, because only whole segments that are complete are deleted.
+const SEGMENT_SHARE: u64 = 8;
 /// Name of the file that the relay which stores holds locked.
 const LOCK: &str = "lock";
 /// Interval of renewing the list of runs; after a crash, a downtime seems to begin that much earlier.
@@ -351,9 +353,14 @@ impl SegmentWriter {
     /// Appends a frame, to a new segment if the current one of its kind is long enough at `wall_ms`. After an error, the
     /// segment ends as before.
     fn append(&mut self, kind: Kind, bytes: &[u8], wall_ms: u64) -> io::Result<()> {
+        let max_bytes = self.cap / SEGMENT_SHARE;
         self.open.retain(|(segment, file)| {
             let age_ms = u128::from(wall_ms.saturating_sub(segment.wall_ms));
-            let is_usable = age_ms < kind.length().as_millis() && regular_file::is_at(file, &segment.path);
+            // No two segments begin in one millisecond.
+            let is_complete = segment.bytes >= max_bytes && age_ms > 0;
+            let is_usable = !is_complete
+                && age_ms < kind.length().as_millis()
+                && regular_file::is_at(file, &segment.path);
             segment.kind != kind || is_usable
         });
         if !self.open.iter().any(|(segment, _)| segment.kind == kind) {
