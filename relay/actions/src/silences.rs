@@ -10,23 +10,16 @@ use nodeglass_protocol::finding::{FindingKind, Silence, SilenceRequest};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::request::Response;
 use nodeglass_rules::text;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Name of the file in the state directory.
 const FILE: &str = "silences.json";
-/// Name of the file that is locked during a change,
+/// Name of the file that is locked during a change.
 const LOCK: &str = "silences.lock";
-/// how often that is tried, and the time between two attempts.
-const LOCK_TRIES: u32 = 100;
-const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// Name of an unreadable file after it is renamed.
 const DAMAGED: &str = "silences.json.damaged";
 /// Maximum size of the file in bytes; what the relay writes is far smaller.
@@ -176,18 +169,10 @@ fn merged(before: &[Silence], file: &[Silence], list: &[Silence]) -> Vec<Silence
     merged
 }
 
-/// Excludes changes by other relays, also on other hosts, until the file is dropped.
+/// Excludes changes by other relays until the file is dropped.
 fn lock(dir: &StateDir) -> io::Result<File> {
-    let file = File::open(dir.private_file(LOCK).map_err(io::Error::other)?)?;
-    for _ in 0..LOCK_TRIES {
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => thread::sleep(LOCK_RETRY),
-            // Not every network file system has locks; a change is still a single rename there.
-            Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => return Ok(file),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(io::Error::other(format!("another relay of yours holds {LOCK}")))
+    let busy = || io::Error::other("another relay of yours is changing the silences");
+    dir.lock(LOCK).map_err(io::Error::other)?.ok_or_else(busy)
 }
 
 /// Returns what a change has done.

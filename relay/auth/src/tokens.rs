@@ -9,8 +9,6 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::{LEN, Verifier};
 use nodeglass_protocol::live::ticket::Ticket;
 use nodeglass_protocol::share::ShareId;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -18,8 +16,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 /// Maximum number of tokens of a user.
 pub const MAX_TOKENS: usize = 64;
@@ -29,10 +25,6 @@ const MAX_NAME: usize = 64;
 const FILE: &str = "tokens.json";
 /// Name of the file whose lock a change holds.
 const LOCK_FILE: &str = "tokens.lock";
-/// Maximum time for which a change waits for changes of other relays.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval of attempts to lock.
-const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// Maximum length of the file, in bytes; [`MAX_TOKENS`] tokens take less than a tenth.
 const MAX_BYTES: u64 = 1 << 20;
 /// Longest lifetime, in days.
@@ -315,7 +307,10 @@ impl Tokens {
     /// Excludes changes by other relays, also on other hosts, and reads the file as they left it.
     fn lock(&self) -> Result<(Option<File>, MutexGuard<'_, Option<Version>>), TokenError> {
         self.prepare()?;
-        let lock = self.dir.as_ref().map(lock_file).transpose()?;
+        let lock = match &self.dir {
+            Some(dir) => Some(dir.lock(LOCK_FILE)?.ok_or(TokenError::Busy)?),
+            None => None,
+        };
         let mut file = self.file();
         // What is cached of a network file system is current once its lock is held.
         *file = None;
@@ -459,21 +454,6 @@ impl TokenUser {
 
 fn login_name(uid: u32) -> Text {
     user::name_of(uid).unwrap_or_else(|| uid.to_string().into())
-}
-
-/// Locks the changes of a directory's tokens until the file is dropped.
-fn lock_file(dir: &StateDir) -> Result<File, TokenError> {
-    let file = File::open(dir.private_file(LOCK_FILE)?)?;
-    let started = Instant::now();
-    loop {
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if started.elapsed() < LOCK_TIMEOUT => sleep(LOCK_RETRY),
-            Err(Errno::WOULDBLOCK) => return Err(TokenError::Busy),
-            // Not every network file system has locks; a change is still a single rename there.
-            Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => return Ok(file),
-            Err(error) => return Err(io::Error::from(error).into()),
-        }
-    }
 }
 
 fn version(found: &fs::Metadata) -> Version {

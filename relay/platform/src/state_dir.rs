@@ -2,11 +2,19 @@
 
 use crate::clock::Clock;
 use crate::regular_file;
-use rustix::fs::OFlags;
-use std::fs::{self, DirBuilder, OpenOptions};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Maximum time of waiting for a lock.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval between two attempts to lock a file.
+const LOCK_RETRY: Duration = Duration::from_millis(20);
 
 /// A directory that only its owner can access.
 #[derive(Clone, Debug)]
@@ -117,6 +125,26 @@ impl StateDir {
         file.and_then(|file| regular_file::check(&file)).map_err(io_at(&path))?;
         check_private(&path)?;
         Ok(path)
+    }
+
+    /// Locks a file in it, which is created if missing, until the returned one is dropped. Excludes other relays, also on
+    /// other hosts. Blocks for up to five seconds; `None` if another relay holds the lock for longer.
+    ///
+    /// # Errors
+    /// [`StateDirError`].
+    pub fn lock(&self, name: &str) -> Result<Option<File>, StateDirError> {
+        let path = self.private_file(name)?;
+        let file = File::open(&path).map_err(io_at(&path))?;
+        let started = Instant::now();
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) if started.elapsed() < LOCK_TIMEOUT => sleep(LOCK_RETRY),
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                // Not every network file system has locks; a change is still a single rename there.
+                Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => return Ok(Some(file)),
+                Err(error) => return Err(io_at(&path)(error.into())),
+            }
+        }
     }
 
     /// Renames a damaged SQLite database in it, and what belongs to it, to a name with the time of day. Returns the new
