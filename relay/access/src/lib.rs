@@ -3,8 +3,8 @@
 //! [`peer`] identifies the connecting user, so that one user's attempts cannot lock out another and [`trust`] can reject a
 //! stolen key; [`hosts`] lists the accepted host names and [`proxies`] the trusted proxies, which may serve the page below a
 //! [`base_path`]; [`key_file`] lets the owner read the link again, in the [`runtime_dir`]. [`safe_path`] rejects what others
-//! could have written, [`user`] looks up users, [`people`] does so for visitors, [`subordinate_uids`] knows which uids are the same
-//! user's, and [`cache_buster`] makes links of each start differ.
+//! could have written, [`user`] looks up users, [`people`] those who visit, [`subordinate_uids`] maps the uids that one user was granted to a
+//! single one, and [`cache_buster`] makes links of each start differ.
 
 pub mod base_path;
 pub mod cache_buster;

@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Maximum time for which the relay waits until a text is written;
+/// Maximum time for which the relay waits for a text to be written.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// and number of texts that wait for a terminal meanwhile.
+/// Maximum number of texts that wait for a terminal that does not take them.
 const MAX_WAITING: usize = 16;
 
 /// Whether to use colour, which only repeats what the text says.
@@ -263,7 +263,7 @@ pub fn overview(running: &[Running], now_s: u64, local: fn(u64) -> LocalTime) ->
 }
 
 /// Lets a thread write a text while the relay runs, and waits for it [`PATIENCE`] at most: a terminal that is paused, or
-/// a pipe that nobody reads, must not stop the relay. Texts that exceed [`MAX_WAITING`] meanwhile are dropped.
+/// a pipe that nobody reads, must not stop the relay. Texts beyond [`MAX_WAITING`] are dropped.
 fn show(write: fn(String), text: String) {
     static THREAD: OnceLock<Option<DiskThread<Shown>>> = OnceLock::new();
     let start =
