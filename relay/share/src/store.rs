@@ -6,8 +6,8 @@ use nodeglass_platform::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::{Key, LEN, Verifier};
 use nodeglass_protocol::share::{Share, ShareId};
-use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
-use std::path::PathBuf;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row, params};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Shares of one host's relay, in SQLite. Rows of other hosts are left alone, as login nodes may share
@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub struct Store {
     database: Mutex<Connection>,
+    path: PathBuf,
     host: Text,
 }
 
@@ -25,8 +26,13 @@ pub enum StoreError {
     #[error("shares cannot be stored: {0}")]
     StateDir(#[from] StateDirError),
     /// SQLite failed.
-    #[error("shares cannot be stored: {0}")]
-    Database(#[from] rusqlite::Error),
+    #[error("shares cannot be stored: {}: {source}{}", path.display(), remedy(source, path))]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: rusqlite::Error,
+    },
     /// A later build has written the file.
     #[error(
         "{} was written by a newer nodeglass (schema {found}, this build knows {SCHEMA_VERSION}); update, or start \
@@ -44,8 +50,20 @@ pub enum StoreError {
 impl StoreError {
     /// Returns whether the file is not a readable database.
     fn is_damage(&self) -> bool {
-        let Self::Database(error) = self else { return false };
-        matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+        let Self::Database { source, .. } = self else { return false };
+        matches!(source.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+    }
+}
+
+/// Returns what helps, if that is known, as the end of a sentence.
+fn remedy(error: &rusqlite::Error, path: &Path) -> String {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => format!(
+            "; another program uses it (`fuser {}` names it on this host): end it, or start without --persist-shares",
+            path.display()
+        ),
+        Some(ErrorCode::ReadOnly) => "; make it writable, or start without --persist-shares".to_owned(),
+        _ => String::new(),
     }
 }
 
@@ -84,26 +102,16 @@ impl Store {
 
     fn try_open(dir: &StateDir, host: Text) -> Result<Self, StoreError> {
         let path = dir.private_file(FILE)?;
+        let in_file = |source| StoreError::Database { path: path.clone(), source };
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-        let database = Connection::open_with_flags(&path, flags)?;
-        let found: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let database = Connection::open_with_flags(&path, flags).map_err(in_file)?;
+        let found: i64 =
+            database.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(in_file)?;
         if found > SCHEMA_VERSION {
             return Err(StoreError::Newer { path, found });
         }
-        // The home may be on NFS, which does not support write-ahead logging.
-        database.pragma_update(None, "journal_mode", "DELETE")?;
-        database.pragma_update(None, "secure_delete", true)?;
-        let health: String = database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-        if health != "ok" {
-            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-            return Err(rusqlite::Error::SqliteFailure(code, Some(health)).into());
-        }
-        if found < SCHEMA_VERSION {
-            drop_older_schema(&database)?;
-        }
-        database.execute_batch(SCHEMA)?;
-        database.pragma_update(None, "user_version", SCHEMA_VERSION)?;
-        Ok(Self { database: Mutex::new(database), host })
+        prepare(&database, found).map_err(in_file)?;
+        Ok(Self { database: Mutex::new(database), path, host })
     }
 
     /// Loads the unexpired shares of this host. Unreadable ones stay closed.
@@ -145,7 +153,7 @@ impl Store {
         let share = serde_json::to_string(&open.share).unwrap_or_default();
         let expires_ms = i64::try_from(open.share.terms.expires_ms).unwrap_or(i64::MAX);
         let (stored, server) = open.verifier.expose();
-        self.database().execute(
+        self.change(
             "INSERT OR REPLACE INTO shares (host, id, stored, server, seal, uid, share, expires_ms) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
@@ -158,8 +166,7 @@ impl Store {
                 share,
                 expires_ms
             ],
-        )?;
-        Ok(())
+        )
     }
 
     /// Deletes a share.
@@ -167,17 +174,39 @@ impl Store {
     /// # Errors
     /// [`StoreError::Database`].
     pub fn delete(&self, id: &ShareId) -> Result<(), StoreError> {
-        self.database().execute(
+        self.change(
             "DELETE FROM shares WHERE host = ?1 AND id = ?2",
             params![self.host.as_str(), id.as_str()],
-        )?;
-        Ok(())
+        )
+    }
+
+    /// Executes a statement that changes the file.
+    fn change(&self, statement: &str, parameters: impl Params) -> Result<(), StoreError> {
+        let changed = self.database().execute(statement, parameters);
+        changed.map(drop).map_err(|source| StoreError::Database { path: self.path.clone(), source })
     }
 
     // SQLite transactions keep the database consistent even if a thread panicked.
     fn database(&self) -> MutexGuard<'_, Connection> {
         self.database.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Checks a database of the schema version `found`, and updates it.
+fn prepare(database: &Connection, found: i64) -> rusqlite::Result<()> {
+    // The home may be on NFS, which does not support write-ahead logging.
+    database.pragma_update(None, "journal_mode", "DELETE")?;
+    database.pragma_update(None, "secure_delete", true)?;
+    let health: String = database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if health != "ok" {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+        return Err(rusqlite::Error::SqliteFailure(code, Some(health)));
+    }
+    if found < SCHEMA_VERSION {
+        drop_older_schema(database)?;
+    }
+    database.execute_batch(SCHEMA)?;
+    database.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 
 /// Drops the table of a build that stored keys: anyone who could read the file could open the shares.
@@ -316,6 +345,26 @@ mod tests {
         store.save(&open("kept", u64::MAX / 4, None).0).unwrap();
         drop(store);
         assert_eq!(ids(&Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap()), ["kept"]);
+    }
+
+    #[test]
+    fn a_file_that_another_program_locks_is_named_with_what_helps() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+        let store = Store::open(&dir, "login1".into()).unwrap();
+        store.save(&open("kept", u64::MAX / 4, None).0).unwrap();
+        let other = Connection::open(&store.path).unwrap();
+        other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        store.database().busy_timeout(std::time::Duration::ZERO).unwrap();
+        let refused = store.delete(&ShareId::new("kept").unwrap()).unwrap_err().to_string();
+        let path = store.path.display();
+        assert!(
+            refused.contains(&format!("{path}: database is locked; another program uses it")),
+            "{refused}"
+        );
+        assert!(refused.ends_with("end it, or start without --persist-shares"), "{refused}");
+        other.execute_batch("COMMIT").unwrap();
+        assert_eq!(ids(&store), ["kept"]);
     }
 
     #[test]
