@@ -74,7 +74,7 @@ pub fn failure(job: &Job) -> Option<Failure> {
     let exit = job.exit.as_ref().and_then(|exit| Exit::parse(exit.as_str()));
     let known = |severity, label: &str, why: &str| (severity, label.to_owned(), why.to_owned());
     let (severity, label, why) = match how.as_str() {
-        "CANCELLED" | "COMPLETED" | "REVOKED" => return None,
+        "CANCELLED" | "COMPLETED" | "REQUEUED" | "REVOKED" => return None,
         _ if exit == Some(Exit::OutOfMemory) || how.as_str() == "OUT_OF_MEMORY" => {
             known(Severity::Error, "out of memory", "It exceeded its requested memory (--mem).")
         }

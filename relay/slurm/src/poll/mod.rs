@@ -20,7 +20,7 @@ use nodeglass_protocol::{
     job::{Job, JobState},
 };
 pub use schedule::PollSchedule;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
 pub use trigger::{PollReason, PollTrigger};
@@ -52,6 +52,8 @@ const NODE_PATIENCE: Duration = Duration::from_secs(300);
 /// Up to this many jobs that a list omits are queried one by one before the list is accepted.
 const DOUBTED_JOBS: usize = 3;
 
+/// State of the run of a task that was requeued and waits with the rest of its array.
+const REQUEUED: &str = "REQUEUED";
 /// Jobs that had ended at most this long before the first list are shown: the user may have just submitted them.
 const RECENT: Duration = Duration::from_secs(300);
 
@@ -69,7 +71,7 @@ pub struct Slurm<C = Commands> {
     /// Jobs of the first list that had ended long before it, which are not shown.
     former: HashSet<JobId>,
     /// Jobs of the last list that had not ended.
-    open: BTreeSet<JobId>,
+    open: BTreeMap<JobId, Job>,
     /// Jobs of the last list that belong to other users than the relay's.
     of_others: HashSet<JobId>,
     /// Requests made by the last poll.
@@ -107,7 +109,7 @@ impl<C: Client> Slurm<C> {
             cluster_tries: 0,
             listed: false,
             former: HashSet::new(),
-            open: BTreeSet::new(),
+            open: BTreeMap::new(),
             of_others: HashSet::new(),
             requests: 0,
             nodes_queried: None,
@@ -150,9 +152,9 @@ impl<C: Client> Slurm<C> {
         self.requests += SQUEUE_REQUESTS;
         let result = self.client.run(Program::Squeue, &squeue::args(&self.selection, &delimiter)).await;
         let output = result.map_err(|error| self.sentence(&error))?;
-        let list = squeue::read(&output.out, &self.selection, &delimiter);
+        let mut list = squeue::read(&output.out, &self.selection, &delimiter);
         self.refuse_if_no_list(&output, &list)?;
-        self.refuse_if_jobs_are_missing(&output, &list).await?;
+        let requeued = self.refuse_if_jobs_are_missing(&output, &list).await?;
         if list.refused > 0 || list.noise || has_error(&output) {
             tracing::warn!(
                 refused = list.refused,
@@ -162,7 +164,12 @@ impl<C: Client> Slurm<C> {
         }
         self.listed = true;
         let open = list.jobs.iter().filter(|job| !matches!(job.state, JobState::Ended(_)));
-        self.open = open.map(|job| job.id).collect();
+        let open = open.map(|job| (job.id, job.clone())).collect();
+        let before = std::mem::replace(&mut self.open, open);
+        // Once more, as ended: squeue does not list them by themselves before they start again.
+        let ended = before.into_values().filter(|job| requeued.contains(&job.id));
+        list.jobs.extend(ended.map(|job| Job { state: JobState::Ended(REQUEUED.into()), ..job }));
+        list.of_others.extend(self.of_others.iter().filter(|id| requeued.contains(id)));
         self.of_others = list.of_others;
         Ok(list.jobs)
     }
@@ -204,17 +211,19 @@ impl<C: Client> Slurm<C> {
     }
 
     /// A job that has just ended is listed for as long as SLURM remembers it (`MinJobAge`). One that is
-    /// missing altogether was either forgotten at once, or the list is incomplete: scontrol decides.
+    /// missing altogether was either forgotten at once, or the list is incomplete: scontrol decides. Returns those that
+    /// were requeued and wait with the rest of their array.
     async fn refuse_if_jobs_are_missing(
         &mut self,
         output: &Output,
         list: &squeue::List,
-    ) -> Result<(), JobsError> {
-        let mut missing = self.open.clone();
+    ) -> Result<Vec<JobId>, JobsError> {
+        let mut missing: Vec<JobId> = self.open.keys().copied().collect();
         let listed: HashSet<JobId> = list.jobs.iter().map(|job| job.id).collect();
         missing.retain(|id| !listed.contains(id) && !list.not_selected.contains(id));
+        let mut requeued = Vec::new();
         if missing.is_empty() {
-            return Ok(());
+            return Ok(requeued);
         }
         if has_error(output) {
             return Err(
@@ -224,7 +233,9 @@ impl<C: Client> Slurm<C> {
         for id in missing.into_iter().take(DOUBTED_JOBS) {
             self.requests += SCONTROL_REQUESTS;
             match self.client.run(Program::Scontrol, &scontrol::job_args(Some(id))).await {
-                Ok(output) if list.has_rest_of(scontrol::array_of_pending(&output.out, id)) => {}
+                Ok(output) if list.has_rest_of(scontrol::array_of_pending(&output.out, id)) => {
+                    requeued.push(id);
+                }
                 Ok(output) if scontrol::is_active(&output.out, id) == Some(true) => {
                     let why = format!("squeue left out job {id}, which scontrol still shows");
                     return Err(self.keep_last(&why));
@@ -234,7 +245,7 @@ impl<C: Client> Slurm<C> {
                 Err(error) => return Err(self.sentence(&error)),
             }
         }
-        Ok(())
+        Ok(requeued)
     }
 
     /// Drops jobs that had ended long before the first list. One that starts and ends between two lists is kept: it may

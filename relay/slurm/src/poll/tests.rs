@@ -230,6 +230,10 @@ fn block(id: u32, state: &str) -> String {
 
 /// The result of a second poll of a source with jobs 1 to 9, for which scontrol prints `blocks`.
 async fn second(answer: Output, blocks: CommandResult) -> Result<usize, String> {
+    second_list(answer, blocks).await.map(|jobs| jobs.len())
+}
+
+async fn second_list(answer: Output, blocks: CommandResult) -> Result<Vec<Job>, String> {
     let all: String = (1..10).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
     let answers = [Ok(listed(&all)), Ok(answer)];
     let script = Script {
@@ -239,7 +243,7 @@ async fn second(answer: Output, blocks: CommandResult) -> Result<usize, String> 
     };
     let mut slurm = Slurm::detect_with(script, Selection::own(2001)).await.unwrap();
     assert_eq!(slurm.jobs().await.unwrap().len(), 9);
-    slurm.jobs().await.map(|jobs| jobs.len()).map_err(|error| error.to_string())
+    slurm.jobs().await.map_err(|error| error.to_string())
 }
 
 fn invalid() -> CommandResult {
@@ -272,13 +276,13 @@ async fn f30_a_requeued_task_is_listed_with_the_pending_rest_of_its_array() {
     let rest = record(30, 2001, "PENDING", "")
         .replace("30\u{1f}30\u{1f}30\u{1f}N/A", "30\u{1f}30_[1,6-9]\u{1f}30\u{1f}1,6-9");
     let task = |state| Ok(out(&block(9, state).replace("JobId=9", "JobId=9 ArrayJobId=30 ArrayTaskId=1")));
-    assert_eq!(second(listed(&(others.clone() + &rest)), task("PENDING")).await, Ok(9));
-    assert!(
-        second(listed(&(others.clone() + &rest)), task("RUNNING"))
-            .await
-            .unwrap_err()
-            .contains("left out job 9")
-    );
+    let jobs = second_list(listed(&(others.clone() + &rest)), task("PENDING")).await.unwrap();
+    let state = |id| jobs.iter().find(|job| job.id == JobId(id)).map(|job| job.state.clone());
+    // Its run has ended, and how is known.
+    assert_eq!((jobs.len(), state(9)), (10, Some(JobState::Ended("REQUEUED".into()))));
+    assert_eq!(state(30), Some(JobState::Pending));
+    let why = second(listed(&(others.clone() + &rest)), task("RUNNING")).await.unwrap_err();
+    assert!(why.contains("left out job 9"), "{why}");
     assert!(second(listed(&others), task("PENDING")).await.unwrap_err().contains("left out job 9"));
 }
 

@@ -279,7 +279,7 @@ pub async fn jobs(
 }
 
 /// SLURM's states of jobs. A later version may add one, so a state that a job has is accepted too.
-const JOB_STATES: [&str; 21] = [
+const JOB_STATES: [&str; 22] = [
     "BOOT_FAIL",
     "CANCELLED",
     "COMPLETED",
@@ -294,6 +294,7 @@ const JOB_STATES: [&str; 21] = [
     "PENDING",
     "PREEMPTED",
     "RECONFIG_FAIL",
+    "REQUEUED",
     "RESIZING",
     "REVOKED",
     "RUNNING",
