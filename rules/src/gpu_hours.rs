@@ -3,6 +3,8 @@
 use crate::number::{percent, precise};
 use nodeglass_protocol::report::{Totals, UsageSums};
 
+/// Fewer hours than this are not mentioned as a part, as in the cost of a finding.
+const LEAST: f64 = 0.05;
 /// Hours of unknown utilisation are mentioned from this share of the observed ones: a GPU has none in its first moments.
 const UNKNOWN_SHARE: f64 = 0.01;
 
@@ -15,6 +17,8 @@ pub struct GpuHours {
     pub observed: f64,
     /// Part of the observed ones: the integral of utilisation, without hangs.
     pub used: f64,
+    /// Part of the used ones that findings state as lost to GPUs slower than their peers.
+    pub slowed: f64,
     /// Part of the observed ones with a known utilisation that were not used.
     pub unused: f64,
     /// Part of the observed ones at 5 % utilisation or less.
@@ -32,6 +36,7 @@ macro_rules! hours_of {
                     allocated: sums.gpu_hours_allocated,
                     observed: sums.gpu_hours_observed,
                     used: sums.gpu_hours_used,
+                    slowed: sums.gpu_hours_slowed,
                     unused: sums.gpu_hours_unused,
                     idle: sums.gpu_hours_idle,
                     hung: sums.gpu_hours_hung,
@@ -85,8 +90,8 @@ impl GpuHours {
         format!("{observed} of {allocated} GPU hours were observed ({})", percent(pct))
     }
 
-    /// Returns what became of the observed hours: `64.4 used, 18.7 unused (9.5 idle, 6.2 lost to hangs, 3.0 partly busy)`,
-    /// and how many had no utilisation; `None` if none were observed.
+    /// Returns what became of the observed hours: `64.4 used (8.5 of them lost to slow GPUs), 18.7 unused (9.5 idle, 6.2
+    /// lost to hangs, 3 partly busy)`, and how many had no utilisation; `None` if none were observed.
     pub fn spent(&self) -> Option<String> {
         if self.observed <= 0.0 {
             return None;
@@ -94,7 +99,7 @@ impl GpuHours {
         let parts = [(self.idle, "idle"), (self.hung, "lost to hangs"), (self.partly_busy(), "partly busy")];
         let parts: Vec<String> = parts
             .iter()
-            .filter(|(part, _)| *part >= 0.05)
+            .filter(|(part, _)| *part >= LEAST)
             .map(|(part, what)| format!("{} {what}", precise(*part)))
             .collect();
         let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
@@ -103,7 +108,12 @@ impl GpuHours {
             true => format!(", {} of unknown utilisation", precise(unknown)),
             false => String::new(),
         };
-        Some(format!("{} used, {} unused{parts}{unknown}", precise(self.used), precise(self.unused)))
+        let slowed = match self.slowed >= LEAST {
+            true => format!(" ({} of them lost to slow GPUs)", precise(self.slowed)),
+            false => String::new(),
+        };
+        let [used, unused] = [self.used, self.unused].map(precise);
+        Some(format!("{used} used{slowed}, {unused} unused{parts}{unknown}"))
     }
 
     /// Returns both in one sentence without a full stop: `83.1 of 2,511 GPU hours were observed (3 %): 64.4 used, …`.
@@ -121,8 +131,15 @@ mod tests {
 
     #[test]
     fn what_was_not_observed_is_neither_used_nor_unused() {
-        let hours =
-            GpuHours { allocated: 2_511.0, observed: 83.1, used: 64.4, unused: 18.7, idle: 9.5, hung: 6.2 };
+        let hours = GpuHours {
+            allocated: 2_511.0,
+            observed: 83.1,
+            used: 64.4,
+            unused: 18.7,
+            idle: 9.5,
+            hung: 6.2,
+            ..GpuHours::default()
+        };
         assert_eq!(
             hours.sentence(),
             "83.1 of 2,511 GPU hours were observed (3 %): 64.4 used, 18.7 unused (9.5 idle, 6.2 lost to hangs, 3 partly busy)"
@@ -134,12 +151,22 @@ mod tests {
 
     #[test]
     fn hours_of_unknown_utilisation_are_neither_used_nor_unused() {
-        let hours = GpuHours { allocated: 5.0, observed: 4.0, used: 1.0, unused: 0.5, idle: 0.5, hung: 0.0 };
+        let (allocated, observed, used, unused, idle) = (5.0, 4.0, 1.0, 0.5, 0.5);
+        let hours = GpuHours { allocated, observed, used, unused, idle, ..GpuHours::default() };
         assert_eq!((hours.of_unknown_use(), hours.partly_busy()), (2.5, 0.0));
         assert_eq!(
             hours.sentence(),
             "4 of 5 GPU hours were observed (80 %): 1 used, 0.5 unused (0.5 idle), 2.5 of unknown utilisation"
         );
+    }
+
+    #[test]
+    fn hours_lost_to_slow_gpus_are_a_part_of_the_used_ones() {
+        let hours =
+            GpuHours { allocated: 30.0, observed: 30.0, used: 27.0, unused: 3.0, ..GpuHours::default() };
+        let slowed = |slowed| GpuHours { slowed, ..hours }.spent().unwrap();
+        assert_eq!(slowed(8.5), "27 used (8.5 of them lost to slow GPUs), 3 unused (3 partly busy)");
+        assert_eq!(slowed(0.04), "27 used, 3 unused (3 partly busy)", "findings do not state it either");
     }
 
     #[test]

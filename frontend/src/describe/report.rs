@@ -89,6 +89,10 @@ fn gpus(report: &Report) -> Vec<Figure> {
         Figure { bar: used, ..hours("GPU hours used", spent.used) },
         hours("GPU hours idle", spent.idle),
     ];
+    if spent.slowed > 0.0 {
+        let note = "of those used".to_owned();
+        figures.insert(4, Figure { note, ..hours("GPU hours lost to slow GPUs", spent.slowed) });
+    }
     if spent.hung > 0.0 {
         figures.push(hours("GPU hours lost to hangs", spent.hung));
     }
@@ -351,6 +355,18 @@ pub mod tests {
         let whole = shown.iter().flat_map(|group| &group.figures).filter(|figure| figure.is_of_whole_run);
         let labels: Vec<_> = whole.map(|figure| figure.label.clone()).collect();
         assert_eq!(labels, ["Number", "GPU hours allocated", "Run time"]);
+    }
+
+    #[test]
+    fn hours_lost_to_slow_gpus_are_beside_those_used() {
+        let totals = Totals { gpus: 2, gpu_hours_used: 9.0, gpu_hours_slowed: 8.5, ..Totals::default() };
+        let shown = gpus(&Report { totals, ..report_with(&[]) });
+        let used = shown.iter().position(|figure| figure.label == "GPU hours used").unwrap();
+        let lost = &shown[used + 1];
+        assert_eq!(
+            (lost.label.as_ref(), lost.value.as_str(), lost.note.as_str()),
+            ("GPU hours lost to slow GPUs", "8.5 h", "of those used")
+        );
     }
 
     #[test]

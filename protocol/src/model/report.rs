@@ -151,6 +151,8 @@ pub struct Totals {
     pub gpu_hours_used: f64,
     /// GPU time of collective hangs, in h: busy by its utilisation, and lost.
     pub gpu_hours_hung: f64,
+    /// Part of `gpu_hours_used` that findings state as lost to GPUs slower than their peers, in h: the others waited for them.
+    pub gpu_hours_slowed: f64,
     /// Observed time at 5 % utilisation or less, in h.
     pub gpu_hours_idle: f64,
     /// Observed time with a known utilisation that was not used, in h: `gpu_hours_idle`, `gpu_hours_hung`, and what busy GPUs
@@ -346,6 +348,8 @@ pub struct UsageSums {
     pub gpu_hours_unused: f64,
     /// See [`Totals::gpu_hours_hung`]; a part of the unused ones.
     pub gpu_hours_hung: f64,
+    /// See [`Totals::gpu_hours_slowed`]; a part of the used ones.
+    pub gpu_hours_slowed: f64,
     /// See [`Totals::gpu_hours_idle`]; a part of the unused ones.
     pub gpu_hours_idle: f64,
     /// See [`Totals::energy_kwh`].
@@ -406,6 +410,8 @@ pub struct JobUsage {
     pub gpu_hours_unused: f64,
     /// See [`Totals::gpu_hours_hung`]; a part of the unused ones.
     pub gpu_hours_hung: f64,
+    /// See [`Totals::gpu_hours_slowed`]; a part of the used ones.
+    pub gpu_hours_slowed: f64,
     /// Mean utilisation in %.
     pub util_pct: Option<f64>,
     /// See [`Report::observed_pct`].
@@ -425,6 +431,7 @@ impl UsageSums {
         self.gpu_hours_used += gpu_hours_used;
         self.gpu_hours_unused += report.totals.gpu_hours_unused;
         self.gpu_hours_hung += report.totals.gpu_hours_hung;
+        self.gpu_hours_slowed += report.totals.gpu_hours_slowed;
         self.gpu_hours_idle += report.totals.gpu_hours_idle;
         let sum = |all: Option<f64>, part: Option<f64>| part.map(|part| all.unwrap_or(0.0) + part).or(all);
         self.energy_kwh = sum(self.energy_kwh, report.totals.energy_kwh);

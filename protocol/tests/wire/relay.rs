@@ -327,6 +327,7 @@ fn usage_of_jobs() -> Usage {
         gpu_hours_used: 0.47,
         gpu_hours_unused: 0.5,
         gpu_hours_hung: 0.1,
+        gpu_hours_slowed: 0.2,
         util_pct: Some(50.0),
         observed_pct: 97.2,
     };

@@ -3,12 +3,13 @@
 use super::JobRecord;
 use super::totals::{GpuTotals, Integral, NodeTotals, THROTTLE_REASONS};
 use nodeglass_protocol::Text;
-use nodeglass_protocol::finding::FindingKind;
+use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::job::{JobState, TimeLimit};
 use nodeglass_protocol::report::{Cost, GpuReport, Report, Throttled, Totals, UTIL_BINS};
 use nodeglass_rules::gpu_hours::GpuHours;
 use nodeglass_rules::health::slurm_state;
 use nodeglass_rules::throttle::REASONS;
+use std::ops::Range;
 
 /// Milliseconds of an hour.
 const HOUR_MS: f64 = 3_600_000.0;
@@ -83,12 +84,14 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
     let of_nodes = |of: fn(&NodeTotals) -> &Integral| integral(nodes.iter().map(of)).total();
     // A GPU that waits in a collective operation reads 100 %.
     let busy_h = util.sum / 100.0 / HOUR_MS;
-    let hung_h = hung_hours(record).min(busy_h);
+    let lost = LostHours::of(record);
+    let hung_h = lost.hung.min(busy_h);
     let used_h = (busy_h - hung_h).max(0.0);
     let spent = GpuHours {
         allocated: allocated_h,
         observed: hours(|gpu| gpu.observed_ms),
         used: used_h,
+        slowed: lost.slowed.min(used_h),
         // MIG instances report no utilisation, which is not the same as none.
         unused: (hours(|gpu| gpu.util.known_ms) - used_h).max(0.0),
         idle: hours(|gpu| gpu.idle_ms),
@@ -106,6 +109,7 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
         gpu_hours_observed: spent.observed,
         gpu_hours_used: spent.used,
         gpu_hours_hung: spent.hung,
+        gpu_hours_slowed: spent.slowed,
         gpu_hours_idle: spent.idle,
         gpu_hours_unused: spent.unused,
         util_pct: util.mean(),
@@ -138,18 +142,41 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
     }
 }
 
-/// GPU hours of the collective hangs that were found, since the first sample.
-fn hung_hours(record: &JobRecord) -> f64 {
-    let ms = |wall_s: i64| u64::try_from(wall_s).unwrap_or(0).saturating_mul(1_000);
-    let (at_ms, from_ms) = (ms(record.at_s), record.observed_from_s.map_or(0, ms));
-    let hangs = record.findings.iter().filter(|finding| finding.kind == FindingKind::CollectiveHang);
-    let hours = hangs.map(|hang| {
-        let end_ms = hang.ended_ms.unwrap_or(at_ms);
-        let [all_ms, observed_ms] =
-            [hang.since_ms, hang.since_ms.max(from_ms)].map(|since_ms| end_ms.saturating_sub(since_ms));
-        hang.wasted_gpu_hours(at_ms) * (share(observed_ms as f64, all_ms as f64) / 100.0)
-    });
-    hours.sum()
+/// GPU hours that findings state as lost although the GPUs were busy, since the first sample.
+struct LostHours {
+    /// In collective hangs.
+    hung: f64,
+    /// To GPUs slower than their peers, outside of hangs.
+    slowed: f64,
+}
+
+impl LostHours {
+    fn of(record: &JobRecord) -> Self {
+        let ms = |wall_s: i64| u64::try_from(wall_s).unwrap_or(0).saturating_mul(1_000);
+        let (at_ms, from_ms) = (ms(record.at_s), record.observed_from_s.map_or(0, ms));
+        let of = |kind| record.findings.iter().filter(move |finding| finding.kind == kind);
+        let span = |finding: &Finding, from_ms: u64| {
+            let from_ms = finding.since_ms.max(from_ms);
+            from_ms..finding.ended_ms.unwrap_or(at_ms).max(from_ms)
+        };
+        let length = |span: &Range<u64>| span.end.saturating_sub(span.start);
+        // A finding states its cost as a whole: of that, the share of its time counts.
+        let cost = |finding: &Finding, counted_ms: u64| {
+            let all_ms = length(&span(finding, 0));
+            finding.wasted_gpu_hours(at_ms) * (share(counted_ms as f64, all_ms as f64) / 100.0)
+        };
+        let hangs: Vec<_> = of(FindingKind::CollectiveHang).map(|hang| (hang, span(hang, from_ms))).collect();
+        let outside_of_hangs_ms = |slow: &Range<u64>| {
+            let both =
+                hangs.iter().map(|(_, hang)| length(&(slow.start.max(hang.start)..slow.end.min(hang.end))));
+            both.fold(length(slow), u64::saturating_sub)
+        };
+        let slow = of(FindingKind::Straggler);
+        Self {
+            hung: hangs.iter().map(|(hang, span)| cost(hang, length(span))).sum(),
+            slowed: slow.map(|slow| cost(slow, outside_of_hangs_ms(&span(slow, from_ms)))).sum(),
+        }
+    }
 }
 
 fn gpu_report(node: &NodeTotals, gpu: &GpuTotals) -> GpuReport {

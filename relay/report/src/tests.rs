@@ -503,6 +503,49 @@ fn a_hang_takes_of_the_used_hours_what_was_observed_of_it() {
 }
 
 #[test]
+fn what_slow_gpus_cost_is_stated_as_a_part_of_the_used_hours_and_a_hang_is_not_counted_again() {
+    let mut reports = reports(4);
+    for second in 0..=3_600u64 {
+        reports.record(&node(second * 1_000, &[(100, 400), (100, 400), (100, 400), (60, 300)]));
+    }
+    let slow = Finding { wasted_gpus: 2, ..finding("s", 1_600_000, Some(3_400_000)) };
+    let kind = FindingKind::CollectiveHang;
+    // For ten minutes of the half hour in which three GPUs wait for the fourth, the job hangs.
+    let hang = Finding { kind, wasted_gpus: 4, ..finding("h", 2_800_000, Some(3_400_000)) };
+    let stated_hours = slow.wasted_gpu_hours(0);
+    reports.record_findings(&[slow.clone()]);
+    let alone = reports.of(JobId(7), 4_600).unwrap().report().totals;
+    assert_eq!((alone.gpu_hours_slowed, stated_hours), (1.0, 1.0), "as the finding states");
+    reports.record_findings(&[hang]);
+    let report = ended(&mut reports, 4, 4_600);
+    let totals = &report.totals;
+    let close = |hours: f64, expected: f64| (hours - expected).abs() < 1e-9;
+    assert!(close(totals.gpu_hours_slowed, 2.0 * 1_200.0 / 3_600.0), "{totals:?}");
+    assert!(close(totals.gpu_hours_hung, 4.0 * 600.0 / 3_600.0), "{totals:?}");
+    assert!(close(totals.gpu_hours_used, 3.6 - totals.gpu_hours_hung), "{totals:?}");
+    assert!(close(totals.gpu_hours_used + totals.gpu_hours_unused, totals.gpu_hours_allocated), "{totals:?}");
+    let expected =
+        "2.93 used (0.67 of them lost to slow GPUs), 1.07 unused (0.67 lost to hangs, 0.4 partly busy)";
+    for text in [text(&report, None), markdown(&report, None)] {
+        assert!(text.contains(expected), "{text}");
+    }
+    let usage = usage(&[report.clone(), report.clone()], 30);
+    assert!(close(usage.total.gpu_hours_slowed, 2.0 * totals.gpu_hours_slowed));
+    assert!(close(usage.jobs[0].gpu_hours_slowed, totals.gpu_hours_slowed));
+    // It is never more than what was used.
+    let costly = Finding { wasted_gpus: 400, ..slow };
+    let record = JobRecord { findings: vec![costly], ..reports_of_an_idle_job() };
+    assert_eq!(record.report().totals.gpu_hours_slowed, 0.0);
+}
+
+/// The record of an hour in which two GPUs did nothing.
+fn reports_of_an_idle_job() -> JobRecord {
+    let mut reports = reports(2);
+    (0..=3_600u64).for_each(|second| reports.record(&node(second * 1_000, &[(0, 60), (0, 60)])));
+    reports.of(JobId(7), 4_600).unwrap()
+}
+
+#[test]
 fn findings_survive_a_restart_of_the_relay() {
     let mut first = reports(2);
     first.record_findings(&[finding("a", 1_060_000, Some(1_120_000)), finding("b", 1_200_000, None)]);

@@ -59,6 +59,7 @@ fn job(report: &Report) -> JobUsage {
         gpu_hours_used: report.totals.gpu_hours_used,
         gpu_hours_unused: report.totals.gpu_hours_unused,
         gpu_hours_hung: report.totals.gpu_hours_hung,
+        gpu_hours_slowed: report.totals.gpu_hours_slowed,
         util_pct: report.totals.util_pct,
         observed_pct: report.observed_pct,
     }

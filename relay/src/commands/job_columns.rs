@@ -28,7 +28,7 @@ pub(super) enum Value {
 }
 
 /// All columns, in their order.
-pub(super) const COLUMNS: [Column; 39] = [
+pub(super) const COLUMNS: [Column; 41] = [
     column("job", |report| whole(report.job.0)),
     column("label", |report| text(&report.label)),
     column("name", |report| text(&report.name)),
@@ -49,6 +49,8 @@ pub(super) const COLUMNS: [Column; 39] = [
     column("gpu_hours_allocated", |report| number(report.totals.gpu_hours_allocated)),
     column("gpu_hours_observed", |report| number(report.totals.gpu_hours_observed)),
     column("gpu_hours_used", |report| number(report.totals.gpu_hours_used)),
+    column("gpu_hours_slowed", |report| number(report.totals.gpu_hours_slowed)),
+    column("gpu_hours_unused", |report| number(report.totals.gpu_hours_unused)),
     column("gpu_hours_hung", |report| number(report.totals.gpu_hours_hung)),
     column("gpu_hours_idle", |report| number(report.totals.gpu_hours_idle)),
     column("util_pct", |report| number(report.totals.util_pct?)),

@@ -17,9 +17,11 @@ pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> Strin
     if reports.is_empty() {
         return "No jobs in this time.\n".to_owned();
     }
-    let header = ["Job", "Name", "State", "Started", "Run time", "GPUs", "GPU h", "Util.", "Observed"];
+    let header =
+        ["Job", "Name", "State", "Started", "Run time", "GPUs", "GPU h", "Unused", "Util.", "Observed"];
     let now = time(nodeglass_platform::clock::Clock::wall_ms() / 1_000);
     let hours = ColumnFormat::of(reports.iter().map(|report| report.totals.gpu_hours_allocated));
+    let unused = ColumnFormat::of(reports.iter().map(|report| report.totals.gpu_hours_unused));
     let row = |report: &Report| {
         let state = match (report.is_final, report.state.as_str()) {
             (false, _) => "not ended",
@@ -35,6 +37,7 @@ pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> Strin
             text::exact_span(report.elapsed_s),
             report.totals.gpus.to_string(),
             hours.write(report.totals.gpu_hours_allocated),
+            unused.write(report.totals.gpu_hours_unused),
             report.totals.util_pct.map_or_else(dash, |util| format!("{util:.0} %")),
             format!("{:.0} %", report.observed_pct),
         ]
@@ -140,6 +143,7 @@ fn sums(first: &str, rows: &[(String, &UsageSums)]) -> String {
         [
             sums.gpu_hours_observed,
             sums.gpu_hours_used,
+            sums.gpu_hours_slowed,
             sums.gpu_hours_unused,
             sums.gpu_hours_idle,
             sums.gpu_hours_hung,
@@ -157,8 +161,18 @@ fn sums(first: &str, rows: &[(String, &UsageSums)]) -> String {
         row.push(sums.energy_kwh.map_or_else(dash, |kwh| energy.write(kwh * factor)));
         row
     };
-    let header =
-        [first, "Jobs", "GPU h", "Observed", "Used", "Unused", "Idle", "Hung", &format!("Energy {unit}")];
+    let header = [
+        first,
+        "Jobs",
+        "GPU h",
+        "Observed",
+        "Used",
+        "Slowed",
+        "Unused",
+        "Idle",
+        "Hung",
+        &format!("Energy {unit}"),
+    ];
     table(&header, rows.iter().map(row), 1)
 }
 
@@ -205,18 +219,21 @@ mod tests {
         ];
         let totals = &mut reports[1].totals;
         (totals.gpu_hours_observed, totals.gpu_hours_used, totals.gpu_hours_unused) = (1.0, 0.25, 0.75);
-        (totals.gpu_hours_idle, totals.gpu_hours_hung) = (0.25, 0.4);
+        (totals.gpu_hours_idle, totals.gpu_hours_hung, totals.gpu_hours_slowed) = (0.25, 0.4, 0.1);
         let text = usage(&nodeglass_report::usage(&reports, 30), LocalTime::utc);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         let has = |row: &[&str]| rows.iter().any(|found| found.ends_with(row) || found.starts_with(row));
         assert!(
             has(&["2024-01-08", "1", "1.00", "0.00"])
-                && has(&["2024-01-01", "2", "2.00", "1.00", "0.25", "0.75"]),
+                && has(&["2024-01-01", "2", "2.00", "1.00", "0.25", "0.10", "0.75"]),
             "{text}"
         );
-        assert!(has(&["train", "2", "2.00", "1.00", "0.25", "0.75"]) && has(&["bio", "1", "1.00"]), "{text}");
         assert!(
-            text.contains("\n1 of 3 GPU hours were observed (33 %): 0.25 used, 0.75 unused (0.25 idle, 0.4 lost to hangs, 0.1 partly busy)\n2 jobs were not observed"),
+            has(&["train", "2", "2.00", "1.00", "0.25", "0.10", "0.75"]) && has(&["bio", "1", "1.00"]),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n1 of 3 GPU hours were observed (33 %): 0.25 used (0.1 of them lost to slow GPUs), 0.75 unused (0.25 idle, 0.4 lost to hangs, 0.1 partly busy)\n2 jobs were not observed"),
             "{text}"
         );
         assert!(has(&["2", "train-11", "0.75"]) && !has(&["3", "train-12"]), "{text}");

@@ -207,6 +207,12 @@ fn hours(report: &Report) -> AnyView {
         ("used", "Used", spent.used, "the integral of utilisation over time, without hangs"),
         ("part", "Partly busy", spent.partly_busy(), "time above 5 % utilisation, minus the time used"),
         (
+        (
+            "slowed",
+            "Of these lost to slow GPUs",
+            spent.slowed,
+            "as findings state: the other GPUs waited for them",
+        ),
             "hung",
             "Lost to a hang",
             spent.hung,
@@ -219,7 +225,9 @@ fn hours(report: &Report) -> AnyView {
     let format =
         ColumnFormat::of([spent.used, spent.partly_busy(), spent.hung, spent.idle, spent.of_unknown_use()]);
     let bars = parts.iter().map(|(class, _, hours, _)| {
-        view! { <i class=format!("hours__{class}") style:--share=text::share(hours / allocated)></i> }
+        // The lost hours are a part of the used ones.
+        let own = if *class == "used" { hours - spent.slowed } else { *hours };
+        view! { <i class=format!("hours__{class}") style:--share=text::share(own / allocated)></i> }
     });
     let bars = bars.collect_view();
     let legend = parts.iter().filter(|(_, _, hours, _)| *hours > 0.0).map(|(class, label, hours, help)| {

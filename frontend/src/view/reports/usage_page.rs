@@ -241,6 +241,7 @@ fn hours_of(job: &JobUsage) -> GpuHours {
         allocated: job.gpu_hours_allocated,
         observed: job.gpu_hours_observed,
         used: job.gpu_hours_used,
+        slowed: job.gpu_hours_slowed,
         unused: job.gpu_hours_unused,
         hung: job.gpu_hours_hung,
         ..GpuHours::default()
@@ -250,6 +251,7 @@ fn hours_of(job: &JobUsage) -> GpuHours {
 fn job_table(page: &Page, label: &'static str, jobs: &[JobUsage]) -> AnyView {
     let formats = Formats::of(&jobs.iter().map(hours_of).collect::<Vec<_>>());
     let some_hung = jobs.iter().any(|job| job.gpu_hours_hung > 0.0);
+    let some_slowed = jobs.iter().any(|job| job.gpu_hours_slowed > 0.0);
     let rows = jobs.iter().map(|job| {
         let (href, hours) = (page.href(&Route::Job(job.job, JobTab::Report)), hours_of(job));
         view! {
@@ -262,6 +264,7 @@ fn job_table(page: &Page, label: &'static str, jobs: &[JobUsage]) -> AnyView {
                 <td class="num">{job.gpus}</td>
                 <td class="num">{formats.allocated.write(hours.allocated)}</td>
                 {parts_cells(&hours, formats)}
+                {some_slowed.then(|| view! { <td class="num">{formats.parts.write(hours.slowed)}</td> })}
                 {some_hung.then(|| view! { <td class="num">{formats.parts.write(hours.hung)}</td> })}
                 <td class="gauge">{meter("Mean utilisation", "hue-busy", job.util_pct.map(|util| util / 100.0))} <span class="num">{text::or_absent(job.util_pct.map(|util| format!("{} %", util.round() as u64)))}</span></td>
             </tr>
@@ -280,6 +283,7 @@ fn job_table(page: &Page, label: &'static str, jobs: &[JobUsage]) -> AnyView {
                     <th scope="col" class="num">"GPUs"</th>
                     <th scope="col" class="num">"GPU hours"</th>
                     {parts_heads()}
+                    {some_slowed.then(|| view! { <th scope="col" class="num" title="A part of the used hours: other GPUs waited for these">"Lost to slow GPUs"</th> })}
                     {some_hung.then(|| view! { <th scope="col" class="num" title="A part of the unused hours">"Lost to hangs"</th> })}
                     <th scope="col">"Mean utilisation"</th>
                 </tr></thead>

@@ -354,6 +354,11 @@ class Totals:
     gpu_hours_observed: float
     """Part of it for which there are samples, in h."""
 
+    gpu_hours_slowed: float
+    """Part of `gpu_hours_used` that findings state as lost to GPUs slower than their peers, in h: the
+    others waited for them.
+    """
+
     gpu_hours_unused: float
     """Observed time with a known utilisation that was not used, in h: `gpu_hours_idle`, `gpu_hours_hung`,
     and what busy GPUs had left.
@@ -542,6 +547,9 @@ class JobUsage:
     gpu_hours_observed: float
     """See `Totals::gpu_hours_observed`."""
 
+    gpu_hours_slowed: float
+    """See `Totals::gpu_hours_slowed`; a part of the used ones."""
+
     gpu_hours_unused: float
     """See `Totals::gpu_hours_unused`."""
 
@@ -591,6 +599,9 @@ class UsageSums:
 
     gpu_hours_observed: float
     """See `Totals::gpu_hours_observed`. All that follows is of these hours."""
+
+    gpu_hours_slowed: float
+    """See `Totals::gpu_hours_slowed`; a part of the used ones."""
 
     gpu_hours_unused: float
     """See `Totals::gpu_hours_unused`."""
