@@ -205,14 +205,14 @@ fn hours(report: &Report) -> AnyView {
     let spent = GpuHours::from(totals);
     let parts = [
         ("used", "Used", spent.used, "the integral of utilisation over time, without hangs"),
-        ("part", "Partly busy", spent.partly_busy(), "time above 5 % utilisation, minus the time used"),
-        (
         (
             "slowed",
             "Of these lost to slow GPUs",
             spent.slowed,
             "as findings state: the other GPUs waited for them",
         ),
+        ("part", "Partly busy", spent.partly_busy(), "time above 5 % utilisation, minus the time used"),
+        (
             "hung",
             "Lost to a hang",
             spent.hung,
