@@ -143,7 +143,9 @@ impl HistoryPlace {
         let (now_ms, wall_ms) = (self.clock.now_ms(), Clock::wall_ms());
         // Login nodes may share a home.
         let dir = StateDir::open()?.dir("history")?.dir(self.host.as_str())?;
-        let archive = Archive::open(dir.clone(), self.cap, wall_ms.saturating_sub(now_ms), &self.watches)?;
+        let clock = self.clock;
+        let wall_ahead_ms = move || u64::try_from(clock.wall_ahead_ms()).unwrap_or(0);
+        let archive = Archive::open(dir.clone(), self.cap, wall_ahead_ms, &self.watches)?;
         Ok((StoredHistory { dir, budget: self.budget, now_ms, wall_ms }, archive))
     }
 }

@@ -131,6 +131,11 @@ pub(super) fn trim(dir: &Path, cap: u64, wall_ms: u64) {
     }
 }
 
+/// The end of the job that ended last, in ms since 1970.
+pub(super) fn newest_ms(dir: &Path) -> Option<u64> {
+    files(dir).ok()?.last().map(|file| file.ended_s.saturating_mul(1_000))
+}
+
 /// Named by its end and its number.
 fn file_name(job: &Job) -> String {
     format!("{PREFIX}{:015}-{}{SUFFIX}", job.ended.unwrap_or(0).max(0), job.id)

@@ -137,8 +137,8 @@ fn f24_an_excerpt_that_the_disk_refused_is_stored_with_the_next_one() {
 #[test]
 fn f27_two_relays_do_not_store_in_one_directory() {
     let (_folder, dir) = scratch();
-    let _first = Archive::open(dir.clone(), 1 << 30, 0, "").unwrap();
-    assert!(matches!(Archive::open(dir, 1 << 30, 0, ""), Err(ArchiveError::Locked(_))));
+    let _first = Archive::open(dir.clone(), 1 << 30, || 0, "").unwrap();
+    assert!(matches!(Archive::open(dir, 1 << 30, || 0, ""), Err(ArchiveError::Locked(_))));
 }
 
 #[test]
@@ -152,10 +152,57 @@ fn old_segments_and_those_beyond_the_cap_are_deleted_fine_ones_first() {
     for path in [&old, &fine, &coarse] {
         fs::write(path, vec![0; 40_000]).unwrap();
     }
-    drop(Archive::open(dir.clone(), 1 << 30, 0, "").unwrap());
+    drop(Archive::open(dir.clone(), 1 << 30, || 0, "").unwrap());
     assert!(!old.exists() && fine.exists() && coarse.exists());
-    drop(Archive::open(dir.clone(), 60_000, 0, "").unwrap());
+    drop(Archive::open(dir.clone(), 60_000, || 0, "").unwrap());
     assert!(!fine.exists() && coarse.exists());
+}
+
+#[test]
+fn f08_what_a_clock_ahead_makes_look_old_is_kept_until_it_could_be_set() {
+    let (_folder, dir) = scratch();
+    let day_ms = 86_400_000;
+    let ahead_ms = nodeglass_platform::clock::Clock::wall_ms();
+    for age_ms in [8 * day_ms, 8 * day_ms + 7_200_000] {
+        store(&dir, ahead_ms - age_ms, 0..6);
+    }
+    store_ended(&dir, "", ended_job(1, ahead_ms - 8 * day_ms));
+    let count = || {
+        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = names.map(|name| name.into_string().unwrap());
+        names.filter(|name| name.ends_with(".seg") || name.ends_with(".end")).count()
+    };
+    let archive = Archive::open(dir.clone(), 1 << 30, || 0, "").unwrap();
+    archive.store(excerpt(0..6));
+    drop(archive);
+    assert_eq!(count(), 4);
+    // Of a clock that is right after all, it is deleted a day later.
+    let mut writer = SegmentWriter::new(dir.clone(), 1 << 30, 0);
+    fs::remove_file(segments(dir.path()).unwrap().last().unwrap().path.clone()).unwrap();
+    writer.begin_aging(ahead_ms);
+    writer.trim(ahead_ms + day_ms - 1);
+    assert_eq!(count(), 3);
+    writer.trim(ahead_ms + day_ms);
+    assert!(segments(dir.path()).unwrap().is_empty());
+}
+
+#[test]
+fn f08_slots_are_stored_at_their_time_by_a_clock_that_was_set_since_the_start() {
+    let (_folder, dir) = scratch();
+    let start_ms = nodeglass_platform::clock::Clock::wall_ms() - 7_200_000;
+    let ahead_ms = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let clock = ahead_ms.clone();
+    let set =
+        |wall_ms: u64| ahead_ms.store(wall_ms - CLOCK_STARTS_AT_MS, std::sync::atomic::Ordering::Relaxed);
+    // A day behind at the start.
+    set(start_ms - 86_400_000);
+    let wall_ahead_ms = move || clock.load(std::sync::atomic::Ordering::Relaxed);
+    let archive = Archive::open(dir.clone(), 1 << 30, wall_ahead_ms, "").unwrap();
+    set(start_ms);
+    archive.store(excerpt(FIRST..FIRST + 6));
+    drop(archive);
+    let found = restored(&dir, start_ms + 60_000);
+    assert_eq!(found, (FIRST..FIRST + 6).map(|slot| (slot - 6, value(slot))).collect::<Vec<_>>());
 }
 
 #[test]
@@ -181,7 +228,7 @@ fn the_cap_holds_within_the_hour_of_a_segment() {
 #[tokio::test]
 async fn f24_a_directory_that_cannot_be_written_is_reported_and_the_relay_lives_on() {
     let (_folder, dir) = scratch();
-    let archive = Archive::open(dir.clone(), 1 << 30, 0, "").unwrap();
+    let archive = Archive::open(dir.clone(), 1 << 30, || 0, "").unwrap();
     let mut state = archive.state();
     // The thread has begun, and looks after the directory again in a minute.
     while !dir.path().join("runs").exists() {
@@ -204,7 +251,7 @@ async fn f24_a_directory_that_cannot_be_written_is_reported_and_the_relay_lives_
 fn f24_a_directory_or_a_segment_that_a_user_deletes_is_created_again() {
     let (_folder, dir) = scratch();
     let wall_ms = nodeglass_platform::clock::Clock::wall_ms();
-    let archive = Archive::open(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS, "").unwrap();
+    let archive = Archive::open(dir.clone(), 1 << 30, move || wall_ms - CLOCK_STARTS_AT_MS, "").unwrap();
     let segment = || segments(dir.path()).ok().and_then(|found| found.into_iter().next());
     let stored = |slots| {
         archive.store(excerpt(slots));
@@ -220,7 +267,7 @@ fn f24_a_directory_or_a_segment_that_a_user_deletes_is_created_again() {
     fs::remove_dir_all(dir.path()).unwrap();
     stored(FIRST + 12..FIRST + 18);
     assert!(
-        matches!(Archive::open(dir.clone(), 1 << 30, 0, ""), Err(ArchiveError::Locked(_))),
+        matches!(Archive::open(dir.clone(), 1 << 30, || 0, ""), Err(ArchiveError::Locked(_))),
         "locked again"
     );
     drop(archive);
@@ -256,7 +303,7 @@ async fn f24_an_ended_job_that_the_disk_refused_is_stored_with_the_next_excerpt(
     let path = ended_file(&dir, 7);
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    let archive = Archive::open(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS, "").unwrap();
+    let archive = Archive::open(dir.clone(), 1 << 30, move || wall_ms - CLOCK_STARTS_AT_MS, "").unwrap();
     let mut state = archive.state();
     archive.store_jobs(vec![job.clone()]);
     state.changed().await.unwrap();
@@ -274,7 +321,7 @@ async fn f24_an_ended_job_that_the_disk_refused_is_stored_with_the_next_excerpt(
 fn f24_more_jobs_that_end_together_than_the_queue_has_places_are_all_stored() {
     let (_folder, dir) = scratch();
     let wall_ms = nodeglass_platform::clock::Clock::wall_ms();
-    let archive = Archive::open(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS, "").unwrap();
+    let archive = Archive::open(dir.clone(), 1 << 30, move || wall_ms - CLOCK_STARTS_AT_MS, "").unwrap();
     archive.store_jobs((1..=50).map(|id| ended_job(id, wall_ms - 3_600_000)).collect());
     assert_eq!(archive.lost(), 0);
     drop(archive);
@@ -288,7 +335,7 @@ fn ended_jobs_are_shown_by_the_next_relay_that_watches_the_same() {
     // The relay before started three hours ago, this one now.
     let (first, second) = (now_ms - 3 * 3_600_000, now_ms);
     let archive = |wall_ms: u64, watches: &str| {
-        Archive::open(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS, watches).unwrap()
+        Archive::open(dir.clone(), 1 << 30, move || wall_ms - CLOCK_STARTS_AT_MS, watches).unwrap()
     };
     let before = archive(first, "alice's jobs");
     before.store_jobs(vec![ended_job(7, first), ended_job(8, first)]);

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -27,6 +28,9 @@ const MAX_WAITING: usize = 8 << 20;
 const SEGMENT_SHARE: u64 = 8;
 /// Name of the file that the relay which stores holds locked.
 const LOCK: &str = "lock";
+/// Age of the newest stored data from which the system clock may be ahead, and the time after which it is trusted all
+/// the same.
+const CLOCK_DOUBT: Duration = Duration::from_secs(24 * 3_600);
 /// Interval of renewing the list of runs; after a crash, a downtime seems to begin that much earlier.
 const RUN_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -85,21 +89,27 @@ pub enum ArchiveError {
 }
 
 impl Archive {
-    /// Locks a directory and stores excerpts in it, at most about `cap` bytes. `wall_ahead_ms` is the time of day
-    /// minus the relay's clock; `watches` tells ended jobs apart that relays with other settings saw.
+    /// Locks a directory and stores excerpts in it, at most about `cap` bytes. `wall_ahead_ms` returns the time of day
+    /// minus the relay's clock, which changes if the system clock is set; `watches` tells ended jobs apart that relays
+    /// with other settings saw.
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn open(dir: StateDir, cap: u64, wall_ahead_ms: u64, watches: &str) -> Result<Self, ArchiveError> {
+    pub fn open(
+        dir: StateDir,
+        cap: u64,
+        wall_ahead_ms: impl Fn() -> u64 + Send + 'static,
+        watches: &str,
+    ) -> Result<Self, ArchiveError> {
         let lock = DirLock::acquire(dir.clone())?;
         let (state, _) = watch::channel(Ok(()));
         let runs = Runs::begin(&dir, wall_ms());
         let downtimes = runs.downtimes();
-        let jobs = ended::load(&dir, watches, wall_ms(), wall_ahead_ms);
-        let mut writer = SegmentWriter::new(dir, cap, wall_ahead_ms);
+        let jobs = ended::load(&dir, watches, wall_ms(), wall_ahead_ms());
+        let mut writer = SegmentWriter::new(dir, cap, wall_ahead_ms());
         let (reported, watches, lost) = (state.clone(), watches.to_owned(), writer.lost.clone());
         let thread = DiskThread::start("history", QUEUE, move |items| {
-            writer.run(&items, &reported, lock, runs, &watches);
+            writer.run(&items, &reported, lock, runs, &watches, wall_ahead_ms);
         })?;
         Ok(Self { queue: Queue::Thread(thread), state, downtimes, jobs, lost })
     }
@@ -221,14 +231,16 @@ pub struct SegmentWriter {
     /// Ended jobs that could not be written yet.
     waiting_jobs: VecDeque<PackedJob>,
     lost: LossCount,
+    /// Set if the system clock may be ahead.
+    doubt: Option<Doubt>,
 }
 
 impl SegmentWriter {
     /// Writes to a directory, which holds at most about `cap` bytes. `wall_ahead_ms` is the time of day minus the
     /// relay's clock.
     pub fn new(dir: StateDir, cap: u64, wall_ahead_ms: u64) -> Self {
-        let (open, waiting, waiting_jobs, lost) = Default::default();
-        Self { dir, cap, wall_ahead_ms, open, waiting, waiting_jobs, lost }
+        let (open, waiting, waiting_jobs, lost, doubt) = Default::default();
+        Self { dir, cap, wall_ahead_ms, open, waiting, waiting_jobs, lost, doubt }
     }
 
     fn run(
@@ -238,13 +250,14 @@ impl SegmentWriter {
         mut lock: DirLock,
         mut runs: Runs,
         watches: &str,
+        wall_ahead_ms: impl Fn() -> u64,
     ) {
-        // The time of day by the relay's clock, which no jump of the system clock moves: what it makes look old must
-        // not be deleted.
+        // The time of day by the relay's clock, which no jump of the system clock moves ahead: what it makes look old must
+        // not be deleted. One that was ahead may be set back.
         let (began, begin_ms) = (Instant::now(), wall_ms());
-        let now_ms = || begin_ms + began.elapsed().as_millis() as u64;
-        self.trim(now_ms());
-        ended::trim(self.dir.path(), self.cap, now_ms());
+        let now_ms = || wall_ms().min(begin_ms + began.elapsed().as_millis() as u64);
+        self.begin_aging(begin_ms);
+        ended::trim(self.dir.path(), self.cap, self.aging_ms(now_ms()));
         let mut recorded = None::<Instant>;
         loop {
             if recorded.is_none_or(|at| at.elapsed() >= RUN_INTERVAL) {
@@ -255,6 +268,7 @@ impl SegmentWriter {
             }
             match items.recv_timeout(RUN_INTERVAL) {
                 Ok(item) => {
+                    self.wall_ahead_ms = wall_ahead_ms();
                     let stored = match lock.keep() {
                         Ok(()) => self.write(item, watches, now_ms()),
                         Err(error) => self.push(item, watches).and(Err(error)),
@@ -308,7 +322,7 @@ impl SegmentWriter {
         while let Some(job) = self.waiting_jobs.front() {
             ended::store(self.dir.path(), job)?;
             self.waiting_jobs.pop_front();
-            ended::trim(self.dir.path(), self.cap, wall_ms);
+            ended::trim(self.dir.path(), self.cap, self.aging_ms(wall_ms));
         }
         Ok(())
     }
@@ -358,7 +372,9 @@ impl SegmentWriter {
             let age_ms = u128::from(wall_ms.saturating_sub(segment.wall_ms));
             // No two segments begin in one millisecond.
             let is_complete = segment.bytes >= max_bytes && age_ms > 0;
+            // A segment of the future was begun before the clock was set back.
             let is_usable = !is_complete
+                && segment.wall_ms <= wall_ms
                 && age_ms < kind.length().as_millis()
                 && regular_file::is_at(file, &segment.path);
             segment.kind != kind || is_usable
@@ -394,18 +410,60 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// Deletes what is too old at the start of a run, unless the system clock may be ahead.
+    pub(super) fn begin_aging(&mut self, wall_ms: u64) {
+        self.doubt = Doubt::of(self.dir.path(), wall_ms);
+        self.trim(wall_ms);
+    }
+
+    /// The time of day by which stored data is too old at `wall_ms`.
+    fn aging_ms(&self, wall_ms: u64) -> u64 {
+        match self.doubt {
+            Some(doubt) if wall_ms < doubt.until_ms => wall_ms.min(doubt.newest_ms),
+            _ => wall_ms,
+        }
+    }
+
     /// Deletes segments that are too old, then the oldest ones that exceed the cap: ten-second segments first.
-    fn trim(&self, wall_ms: u64) {
+    pub(super) fn trim(&self, wall_ms: u64) {
+        let now_ms = self.aging_ms(wall_ms);
         let Ok(found) = segments(self.dir.path()) else { return };
         let mut total: u64 = found.iter().map(|segment| segment.bytes).sum();
         for segment in found {
-            let age_ms = u128::from(wall_ms.saturating_sub(segment.wall_ms));
+            let age_ms = u128::from(now_ms.saturating_sub(segment.wall_ms));
             let is_old = age_ms > (segment.kind.keep() + segment.kind.length()).as_millis();
             let is_open = self.open.iter().any(|(open, _)| open.path == segment.path);
             if (is_old || total > self.cap) && !is_open && std::fs::remove_file(&segment.path).is_ok() {
                 total = total.saturating_sub(segment.bytes);
             }
         }
+    }
+}
+
+/// Doubt about the system clock: the newest stored data is so old that the clock may be ahead. Nothing is deleted for
+/// its age before the relay has run for long enough to have the clock set.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    /// Time of the newest stored data, in ms since 1970.
+    newest_ms: u64,
+    /// End of the doubt, in ms since 1970.
+    until_ms: u64,
+}
+
+impl Doubt {
+    fn of(dir: &Path, wall_ms: u64) -> Option<Self> {
+        let segments = segments(dir).unwrap_or_default();
+        let newest_ms = segments.iter().map(|segment| segment.wall_ms).chain(ended::newest_ms(dir)).max()?;
+        let age_ms = wall_ms.saturating_sub(newest_ms);
+        if u128::from(age_ms) <= CLOCK_DOUBT.as_millis() {
+            return None;
+        }
+        tracing::info!(
+            dir = %dir.display(),
+            "the newest stored history is {} hours old; in case the clock is ahead, nothing is deleted for its age within a day",
+            age_ms / 3_600_000
+        );
+        Some(Self { newest_ms, until_ms: wall_ms.saturating_add(CLOCK_DOUBT.as_millis() as u64) })
     }
 }
 
