@@ -130,6 +130,11 @@ impl<'a> DetectorInput<'a> {
         self.tracker?.cause(kind, subject)
     }
 
+    /// Returns until when findings of these kinds about a job lasted; see [`Tracker::lasted_until_ms`].
+    pub fn lasted_until_ms(&self, kinds: &[FindingKind], job: JobId) -> Option<u64> {
+        self.tracker?.lasted_until_ms(kinds, &job.to_string())
+    }
+
     /// Returns whether the readings of a node are current.
     pub fn is_current(&self, node: &NodePicture) -> bool {
         freshness(node, self.now.relay_ms) == Freshness::Fresh && node.head.driver_stuck_ms.is_none()

@@ -20,6 +20,11 @@ impl Now {
         u64::try_from(self.wall_ahead_ms.saturating_add(relay_ms.cast_signed())).unwrap_or(0)
     }
 
+    /// Converts ms since 1970 to ms of the relay's clock; 0 if it is before that clock's start.
+    pub fn wall_to_relay_ms(self, wall_ms: u64) -> u64 {
+        wall_ms.saturating_add_signed(self.wall_ahead_ms.saturating_neg())
+    }
+
     /// Converts s since 1970 to ms of the relay's clock; 0 if it is before that clock's start.
     pub fn to_relay_ms(self, wall_s: i64) -> u64 {
         u64::try_from(wall_s.saturating_mul(1_000).saturating_sub(self.wall_ahead_ms)).unwrap_or(0)

@@ -1,5 +1,5 @@
 //! Readings that detectors compare: ten minutes of each GPU, host and job in steps of ten seconds, and the peaks of
-//! their memory in two hours.
+//! their memory and the activity of GPUs in each minute of two hours.
 
 use nodeglass_protocol::field::{Field, Row};
 use nodeglass_protocol::picture::{GpuPicture, History, HistorySample, NodePicture};
@@ -10,7 +10,7 @@ use nodeglass_rules::peers::{self, Means};
 pub use nodeglass_rules::peers::{STEP_MS, STEPS};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Length of a long step in ms, of which a leak is recognized.
+/// Length of a long step in ms, of which leaks and GPUs that are mostly idle are recognized.
 pub const LONG_STEP_MS: u64 = 60_000;
 /// Number of long steps that are kept: two hours.
 pub const LONG_STEPS: usize = 120;
@@ -53,6 +53,17 @@ pub struct Step<const N: usize> {
     peak: f32,
 }
 
+/// A long step.
+#[derive(Clone, Copy, Debug)]
+struct Minute {
+    /// Number of the step: the relay's clock / [`LONG_STEP_MS`].
+    number: u32,
+    /// Largest memory in use; NaN if that is unknown.
+    peak: f32,
+    /// Sum of the activity of a GPU, and of how many steps.
+    activity: (f32, u32),
+}
+
 /// The steps of one row.
 #[derive(Clone, Debug)]
 pub struct Series<const N: usize> {
@@ -61,7 +72,9 @@ pub struct Series<const N: usize> {
     counts: [u32; N],
     peak: f32,
     current: u64,
-    long: VecDeque<(u64, f32)>,
+    long: VecDeque<Minute>,
+    /// Activity before this moment is not the job's, in ms of the relay's clock.
+    forgotten_ms: u64,
     /// End of the last step in which the first field was [`USED_PCT`](limits::USED_PCT) or more, in ms of the relay's clock.
     used_ms: Option<u64>,
     /// End of the last step in which a GPU drew more than a busy-wait; see [`works`].
@@ -108,6 +121,7 @@ impl<const N: usize> Default for Series<N> {
             peak: f32::NAN,
             current: 0,
             long: VecDeque::new(),
+            forgotten_ms: 0,
             used_ms: None,
             worked_ms: None,
         }
@@ -159,17 +173,14 @@ impl<const N: usize> Series<N> {
 
     /// Keeps the largest peak of each minute.
     fn note_long(&mut self, step: Step<N>) {
-        if step.peak.is_nan() {
-            return;
-        }
-        let minute = step.number * STEP_MS / LONG_STEP_MS;
+        let number = u32::try_from(step.number * STEP_MS / LONG_STEP_MS).unwrap_or(u32::MAX);
         match self.long.back_mut() {
-            Some((known, peak)) if *known == minute => *peak = peak.max(step.peak),
+            Some(minute) if minute.number == number => minute.peak = minute.peak.max(step.peak),
             _ => {
                 if self.long.len() == LONG_STEPS {
                     self.long.pop_front();
                 }
-                self.long.push_back((minute, step.peak));
+                self.long.push_back(Minute { number, peak: step.peak, activity: (0.0, 0) });
             }
         }
     }
@@ -194,6 +205,7 @@ impl<const N: usize> Series<N> {
         let is_after = |end_ms: &u64| *end_ms > at_ms.saturating_add(STEP_MS);
         self.used_ms = self.used_ms.filter(is_after);
         self.worked_ms = self.worked_ms.filter(is_after);
+        self.forgotten_ms = self.forgotten_ms.max(at_ms);
     }
 
     /// Puts what was recorded before the first step in front.
@@ -205,10 +217,10 @@ impl<const N: usize> Series<N> {
                 self.steps.push_front(step);
             }
         }
-        let first_minute = self.long.front().map_or(u64::MAX, |(minute, _)| *minute);
-        for (minute, peak) in older.long.into_iter().rev().filter(|(minute, _)| *minute < first_minute) {
+        let first = self.long.front().map_or(u32::MAX, |minute| minute.number);
+        for minute in older.long.into_iter().rev().filter(|minute| minute.number < first) {
             if self.long.len() < LONG_STEPS {
-                self.long.push_front((minute, peak));
+                self.long.push_front(minute);
             }
         }
         self.used_ms = self.used_ms.or(older.used_ms);
@@ -217,7 +229,8 @@ impl<const N: usize> Series<N> {
 
     /// The largest memory of each minute, oldest first: its start in ms, and bytes.
     pub fn peaks(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
-        self.long.iter().map(|(minute, peak)| (minute * LONG_STEP_MS, f64::from(*peak)))
+        let known = self.long.iter().filter(|minute| !minute.peak.is_nan());
+        known.map(|minute| (u64::from(minute.number) * LONG_STEP_MS, f64::from(minute.peak)))
     }
 }
 
@@ -231,10 +244,25 @@ pub type JobSeries = Series<{ JOB_FIELDS.len() }>;
 impl GpuSeries {
     /// Adds a sample of `gpu`.
     fn record_gpu(&mut self, at_ms: u64, row: &Row<GpuField>, gpu: &GpuPicture) {
-        let completed = self.record(at_ms, row, &GPU_FIELDS);
-        if let Some(step) = completed.filter(|step| works(step, gpu)) {
+        let Some(step) = self.record(at_ms, row, &GPU_FIELDS) else { return };
+        if works(&step, gpu) {
             self.worked_ms = Some((step.number + 1) * STEP_MS);
         }
+        if let (Some(minute), Some(active)) = (self.long.back_mut(), step.mean(activity(gpu))) {
+            minute.activity = (minute.activity.0 + active, minute.activity.1 + 1);
+        }
+    }
+
+    /// The mean of [`activity`] in each complete minute from `from_ms` to `now_ms`, newest first: its start in ms of the
+    /// relay's clock, and %.
+    pub fn active_minutes(&self, from_ms: u64, now_ms: u64) -> impl Iterator<Item = (u64, f32)> + '_ {
+        let from_ms = from_ms.max(self.forgotten_ms);
+        let minutes = self.long.iter().rev().filter(|minute| minute.activity.1 > 0);
+        minutes
+            .map(|minute| (u64::from(minute.number) * LONG_STEP_MS, minute.activity))
+            .skip_while(move |(at_ms, _)| at_ms + LONG_STEP_MS > now_ms)
+            .take_while(move |(at_ms, _)| *at_ms >= from_ms)
+            .map(|(at_ms, (sum, count))| (at_ms, sum / count as f32))
     }
 
     /// When it was last in use, in ms of the relay's clock, however long ago.
@@ -436,6 +464,20 @@ impl NodeSeries {
     }
 }
 
+impl Step<{ GPU_FIELDS.len() }> {
+    /// The mean of a field; `None` if it was not read.
+    fn mean(&self, field: GpuField) -> Option<f32> {
+        let slot = GPU_FIELDS.iter().position(|known| *known == field)?;
+        Some(self.means[slot]).filter(|mean| !mean.is_nan())
+    }
+}
+
+/// The reading that shows whether a GPU is in use. A MIG instance has no utilisation, but activity of its SMs from Hopper
+/// on.
+pub fn activity(gpu: &GpuPicture) -> GpuField {
+    if gpu.facts.mig.is_some() { GpuField::SmActive } else { GpuField::Util }
+}
+
 /// The power in W up to which a GPU may only wait, and whether its activity shows as well that it does not work. `None`
 /// if its limit is unknown.
 ///
@@ -457,11 +499,7 @@ pub fn does_work(gpu: &GpuPicture, power: Option<f32>, sm_active: Option<f32>) -
 
 /// Returns whether a GPU did more than wait in a step.
 fn works(step: &Step<{ GPU_FIELDS.len() }>, gpu: &GpuPicture) -> bool {
-    let mean = |field| {
-        let slot = GPU_FIELDS.iter().position(|known| *known == field)?;
-        Some(step.means[slot]).filter(|mean| !mean.is_nan())
-    };
-    does_work(gpu, mean(GpuField::Power), mean(GpuField::SmActive))
+    does_work(gpu, step.mean(GpuField::Power), step.mean(GpuField::SmActive))
 }
 
 fn mean(values: impl Iterator<Item = f32>, steps: usize) -> Option<f32> {

@@ -11,6 +11,7 @@ use nodeglass_protocol::{Cell, Field as _, GpuField, GpuUuid, HostField, JobId, 
 
 mod document;
 mod hangs;
+mod mostly_idle;
 mod nodes;
 mod rules;
 mod stragglers;

@@ -2,7 +2,7 @@
 
 use super::rule::Rule;
 use nodeglass_protocol::finding::FindingKind;
-use nodeglass_rules::limits::{ACTIVITY_PCT, CLOCK_PCT, IDLE_PCT};
+use nodeglass_rules::limits::{ACTIVITY_PCT, CLOCK_PCT, IDLE_PCT, MOSTLY_IDLE_PCT};
 use std::fmt;
 use std::str::FromStr;
 
@@ -52,6 +52,10 @@ thresholds! {
     idle_pct = IDLE_PCT in 0..=50, "idle-pct", "utilisation in % up to which a GPU is idle", [UnusedGpus, IdleGpus];
     /// For how long GPUs must be idle, in minutes.
     idle_minutes = 10 in 10..=1440, "idle-minutes", "minutes for which GPUs must be idle", [UnusedGpus, IdleGpus];
+    /// Mean utilisation of a job's GPUs in % up to which they are mostly idle.
+    mostly_idle_pct = MOSTLY_IDLE_PCT in 1..=50, "mostly-idle-pct", "mean utilisation in % up to which GPUs are mostly idle", [MostlyIdle];
+    /// Over how long that mean is taken, in minutes.
+    mostly_idle_minutes = 60 in 30..=110, "mostly-idle-minutes", "minutes over which the mean utilisation is taken", [MostlyIdle];
     /// For how long all GPUs must wait, in minutes.
     hang_minutes = 2 in 1..=9, "hang-minutes", "minutes for which all GPUs must wait", [CollectiveHang];
     /// Minimum deviation of a GPU's SM clock below the median of its peers, in %.
@@ -192,6 +196,7 @@ impl Thresholds {
             FindingKind::GpuMemoryForecast | FindingKind::JobMemoryForecast | FindingKind::HostMemory => {
                 self.forecast_minutes.saturating_sub(default.forecast_minutes)
             }
+            FindingKind::MostlyIdle => self.mostly_idle_minutes.saturating_sub(default.mostly_idle_minutes),
             _ => 0,
         };
         kind.found_within_ms() + u64::from(more_minutes) * 60_000 + self.extra_confirm_ms(kind)

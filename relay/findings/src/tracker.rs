@@ -49,6 +49,8 @@ pub struct Detection {
     pub since: Option<(u64, bool)>,
     /// See [`Finding::wasted_gpus`].
     pub wasted_gpus: usize,
+    /// The GPUs that it costs as a fraction, where whole ones would be too coarse.
+    pub lost_gpus: Option<f64>,
 }
 
 impl Detection {
@@ -69,7 +71,13 @@ impl Detection {
             cause: None,
             since: None,
             wasted_gpus: 0,
+            lost_gpus: None,
         }
+    }
+
+    /// States what it costs as a number of GPUs that need not be whole.
+    pub fn set_lost_gpus(&mut self, gpus: f64) {
+        (self.wasted_gpus, self.lost_gpus) = (gpus.round() as usize, Some(gpus));
     }
 
     fn key(&self) -> String {
@@ -330,6 +338,7 @@ impl Tracker {
         let by_readings = (now.to_wall_ms(at_ms), or_earlier);
         // What an event lists is its latest occurrence.
         let is_event = detection.kind.is_event();
+        let lost_gpus = detection.lost_gpus;
         let since = if is_event { by_readings } else { start(by_readings, known.as_ref(), ended_before_ms) };
         let mut finding = listed(detection, &key, since, found_ms);
         if let Some(ended_ms) = ended_before_ms
@@ -345,18 +354,49 @@ impl Tracker {
             }
             finding.found_ms = earlier.found_ms;
         }
-        let known_waste = match (&known, self.earlier.get(&key)) {
-            (Some(Track { finding, .. }), _) => Some((finding.waste(), finding.wasted_before)),
-            (None, Some(earlier)) => Some((earlier.waste, earlier.wasted_before)),
-            (None, None) => None,
-        };
-        finding.wasted_before =
-            known_waste.and_then(|known| wasted_before(known, finding.wasted_gpus, now.wall_ms()));
+        finding.wasted_before = self.wasted_before(known.as_ref(), &finding, lost_gpus, now);
         let changed = is_confirmed && known.is_none_or(|track| !was_confirmed || track.finding != finding);
         let last_ms = now.relay_ms;
         let track = Track { finding, first_ms, last_ms, is_confirmed, cause, before };
         self.tracks.insert(key, track);
         changed
+    }
+
+    /// Returns what a finding, `known` as it was before, lost until now; see [`Detection::lost_gpus`].
+    fn wasted_before(
+        &self,
+        known: Option<&Track>,
+        finding: &Finding,
+        lost_gpus: Option<f64>,
+        now: Now,
+    ) -> Option<WastedBefore> {
+        let wall_ms = now.wall_ms();
+        let known_waste = match (known, self.earlier.get(finding.key.as_str())) {
+            (Some(Track { finding, .. }), _) => Some((finding.waste(), finding.wasted_before)),
+            (None, Some(earlier)) => Some((earlier.waste, earlier.wasted_before)),
+            (None, None) => None,
+        };
+        let Some(gpus) = lost_gpus else {
+            return known_waste.and_then(|known| wasted_before(known, finding.wasted_gpus, wall_ms));
+        };
+        let from_ms = match (known, known_waste) {
+            (Some(track), _) => now.to_wall_ms(track.last_ms),
+            // It is not known when an earlier relay last saw it.
+            (None, Some(_)) => wall_ms,
+            (None, None) => finding.since_ms,
+        };
+        let before_gpu_ms = known_waste.map_or(0, |(waste, _)| waste.gpu_ms(from_ms));
+        let since_gpu_ms = (gpus * wall_ms.saturating_sub(from_ms) as f64) as u64;
+        // Until it is seen again, it costs nothing more.
+        let until_ms = wall_ms.saturating_add(finding.kind.clear_ms());
+        Some(WastedBefore { gpu_ms: before_gpu_ms.saturating_add(since_gpu_ms), until_ms })
+    }
+
+    /// Returns until when listed findings of these kinds about a subject lasted, in ms since 1970: `u64::MAX` if one lasts,
+    /// `None` if there was none within the last hour.
+    pub fn lasted_until_ms(&self, kinds: &[FindingKind], subject: &str) -> Option<u64> {
+        let listed = |kind: &FindingKind| self.tracks.get(&format!("{}/{subject}", kind.name()))?.listed();
+        kinds.iter().filter_map(listed).map(|finding| finding.ended_ms.unwrap_or(u64::MAX)).max()
     }
 
     /// Returns the cause that was last read for a finding that lasts.
@@ -404,7 +444,10 @@ impl Tracker {
             .flat_map(|finding| finding.jobs.iter().copied())
             .collect();
         let is_listed = |finding: &&Finding| {
-            let is_idle = matches!(finding.kind, FindingKind::IdleGpus | FindingKind::UnusedGpus);
+            let is_idle = matches!(
+                finding.kind,
+                FindingKind::IdleGpus | FindingKind::UnusedGpus | FindingKind::MostlyIdle
+            );
             !(is_idle && finding.is_active() && finding.jobs.iter().any(|job| without_process.contains(job)))
         };
         let mut list: Vec<Finding> = confirmed().filter(is_listed).cloned().collect();

@@ -1,9 +1,9 @@
 //! Jobs whose GPUs do no useful work: unused, idle, without a process, or waiting in a hang.
 
-use super::{bottleneck, of_job};
+use super::{bottleneck, mostly_idle, of_job};
 use crate::input::{DetectorInput, JobGpu, JobGpus, locations};
 use crate::job_log::JobLog;
-use crate::series::{NodeSeries, STEP_MS, WAITING_SM_PCT, waiting_power};
+use crate::series::{NodeSeries, STEP_MS, WAITING_SM_PCT, activity, waiting_power};
 use crate::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::FindingKind;
@@ -38,8 +38,13 @@ const BUSY_CORES_PCT: u64 = 600;
 const OTHERS_PCT: f32 = 20.0;
 
 pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) {
-    const KINDS: [FindingKind; 4] =
-        [FindingKind::UnusedGpus, FindingKind::IdleGpus, FindingKind::NoProcess, FindingKind::CollectiveHang];
+    const KINDS: [FindingKind; 5] = [
+        FindingKind::UnusedGpus,
+        FindingKind::IdleGpus,
+        FindingKind::MostlyIdle,
+        FindingKind::NoProcess,
+        FindingKind::CollectiveHang,
+    ];
     if job.units.is_empty() || !job.is_complete {
         found.unknown(&KINDS, &job.job.id.to_string());
         found.unknown(&bottleneck::KINDS, &job.job.id.to_string());
@@ -49,7 +54,7 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut D
     // Readings of a GPU that jobs share do not show what one of them does; that it is idle holds for all.
     let is_shared = job.units.iter().any(|unit| unit.gpu.owners.len() > 1);
     if is_shared {
-        found.unknown(&[FindingKind::CollectiveHang], &job.job.id.to_string());
+        found.unknown(&[FindingKind::CollectiveHang, FindingKind::MostlyIdle], &job.job.id.to_string());
         found.unknown(&bottleneck::KINDS, &job.job.id.to_string());
     }
     let hang = if is_shared { None } else { hang(input, job, found) };
@@ -60,7 +65,12 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut D
     if !is_shared && seen.iter().all(Option::is_none) {
         bottleneck::detect(input, job, found);
     }
-    found.seen.extend(seen.into_iter().flatten());
+    let [stopped, idle] = seen;
+    let mostly = if is_shared || stopped.is_some() { None } else { mostly_idle::detect(input, job) };
+    // One of them states what an hour costs: the one that is listed already.
+    let is_listed = input.lasted_until_ms(&[FindingKind::MostlyIdle], job.job.id) == Some(u64::MAX);
+    let idle = if is_listed { mostly.or(idle) } else { idle.or(mostly) };
+    found.seen.extend(stopped.into_iter().chain(idle));
 }
 
 /// A job of which GPUs wait in a collective that never completes: all of them, or most of them for some that do nothing.
@@ -252,7 +262,7 @@ fn idle(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     let (count, all) = (idle.len(), job.units.len());
     // An interactive job uses its GPUs now and then; which of them it needs is not known.
     let is_used = |unit: &&JobGpu<'_>| {
-        unit.series.mean(activity(unit), IDLE_STEPS, now_ms).is_some_and(|active| active >= OTHERS_PCT)
+        unit.series.mean(activity(unit.gpu), IDLE_STEPS, now_ms).is_some_and(|active| active >= OTHERS_PCT)
     };
     let used = job.units.iter().filter(is_used).count();
     if count == 0 || count < all && 2 * used < all - count {
@@ -266,7 +276,10 @@ fn idle(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     };
     let has_worked = job.units.iter().any(has_used) || !job.units.iter().all(is_read_from_start);
     let kind = if has_worked && count == all { FindingKind::IdleGpus } else { FindingKind::UnusedGpus };
-    let title = idle_title(&idle, all);
+    let title = match count == all {
+        true => format!("{} idle", whose(count, all)),
+        false => format!("{} idle while the others work: {}", whose(count, all), locations(&idle)),
+    };
     let mut detection = of_job(kind, job, &idle, GpuField::Util, title);
     detection.reason = if count == all { "idle".to_owned() } else { format!("{count} of {all} GPUs idle") };
     detection.evidence.extend(idle_evidence(&idle, now_ms));
@@ -286,49 +299,47 @@ fn idle(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
 
 /// Returns since when a GPU is idle, and whether it may have been earlier.
 fn idle_since(unit: &JobGpu<'_>, idle_pct: f32, now_ms: u64) -> Option<(u64, bool)> {
-    let steps = unit.series.of(activity(unit), IDLE_STEPS, now_ms);
+    let steps = unit.series.of(activity(unit.gpu), IDLE_STEPS, now_ms);
     let (at_ms, _) = run_start(steps, |_, active| active <= idle_pct)?;
     // The steps before are not examined, but the end of the last work is known.
     let is_start = unit.series.used_ms().is_some_and(|used_ms| used_ms.abs_diff(at_ms) <= 2 * STEP_MS);
     Some((at_ms, !is_start))
 }
 
-fn idle_title(idle: &[JobGpu<'_>], all: usize) -> String {
-    let count = idle.len();
-    let whose = match (count, all) {
+/// The subject of a sentence about some GPUs of a job: `All 8 GPUs are`.
+pub(super) fn whose(count: usize, all: usize) -> String {
+    match (count, all) {
         (1, 1) => "The GPU is".to_owned(),
         (2, 2) => "Both GPUs are".to_owned(),
         _ if count == all => format!("All {all} GPUs are"),
         (1, _) => format!("1 of {all} GPUs is"),
         _ => format!("{count} of {all} GPUs are"),
-    };
-    match count == all {
-        true => format!("{whose} idle"),
-        false => format!("{whose} idle while the others work: {}", locations(idle)),
     }
 }
 
 fn idle_evidence(idle: &[JobGpu<'_>], now_ms: u64) -> impl Iterator<Item = String> {
     let active = idle.first().map(|first| {
-        let name = if activity(first) == GpuField::Util { "utilisation" } else { "SM activity" };
-        let active = first.series.mean(activity(first), IDLE_STEPS, now_ms).unwrap_or(0.0);
+        let name = activity_name(first);
+        let active = first.series.mean(activity(first.gpu), IDLE_STEPS, now_ms).unwrap_or(0.0);
         format!("{name} {active:.1} % on average over ten minutes")
     });
-    let held: u64 = idle.iter().filter_map(|unit| unit.value(GpuField::MemUsed)).fold(0, u64::saturating_add);
-    let held =
-        (held >= 1 << 30).then(|| format!("{} GiB of GPU memory held", nodeglass_rules::text::gib(held)));
-    active.into_iter().chain(held)
+    active.into_iter().chain(held(idle))
+}
+
+/// States the memory of GPUs that is in use, if it is much.
+pub(super) fn held(units: &[JobGpu<'_>]) -> Option<String> {
+    let bytes = units.iter().filter_map(|unit| unit.value(GpuField::MemUsed)).fold(0, u64::saturating_add);
+    (bytes >= 1 << 30).then(|| format!("{} GiB of GPU memory held", nodeglass_rules::text::gib(bytes)))
+}
+
+/// The name of the reading that shows whether a GPU is in use.
+pub(super) fn activity_name(unit: &JobGpu<'_>) -> &'static str {
+    if activity(unit.gpu) == GpuField::Util { "utilisation" } else { "SM activity" }
 }
 
 fn is_idle(unit: &JobGpu<'_>, idle_pct: f32, now_ms: u64) -> bool {
     // A notebook runs a cell now and then: it is in use.
-    unit.series.range(activity(unit), IDLE_STEPS, now_ms).is_some_and(|(_, most)| most <= idle_pct)
-}
-
-/// The reading that shows whether a GPU is in use. A MIG instance has no utilisation, but activity of its SMs from Hopper
-/// on.
-fn activity(unit: &JobGpu<'_>) -> GpuField {
-    if unit.gpu.facts.mig.is_some() { GpuField::SmActive } else { GpuField::Util }
+    unit.series.range(activity(unit.gpu), IDLE_STEPS, now_ms).is_some_and(|(_, most)| most <= idle_pct)
 }
 
 /// No process on any GPU of the job, although the lists of processes could be read.
@@ -346,7 +357,7 @@ fn no_process(job: &JobGpus<'_>) -> Option<Detection> {
         return None;
     }
     // Work without a visible process is another pid namespace's.
-    if job.units.iter().any(|unit| unit.value(activity(unit)).is_none_or(|active| active > 0)) {
+    if job.units.iter().any(|unit| unit.value(activity(unit.gpu)).is_none_or(|active| active > 0)) {
         return None;
     }
     let count = job.units.len();

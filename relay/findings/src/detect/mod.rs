@@ -9,6 +9,7 @@ mod jobs;
 mod logs;
 mod memory;
 mod models;
+mod mostly_idle;
 mod nodes;
 mod outside;
 mod peers;
