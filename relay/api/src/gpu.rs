@@ -56,6 +56,9 @@ pub struct Gpu {
     pub limits: Limits,
     /// Jobs that it belongs to.
     pub jobs: Vec<GpuJob>,
+    /// Whether a job of which its node's GPUs are unknown may have it.
+    #[serde(skip)]
+    pub(crate) may_have_job: bool,
     /// Number of processes on it, including processes that are not listed; `null` if they could not be read.
     pub processes: Option<u32>,
     /// Reason why the number of processes is unknown.
@@ -237,7 +240,8 @@ pub struct Link {
 }
 
 impl Gpu {
-    pub(super) fn new(node: &NodePicture, gpu: &GpuPicture, clock: Clock) -> Self {
+    /// `has_unlocated_job` states whether it is unknown which GPUs of the node some job has.
+    pub(super) fn new(node: &NodePicture, gpu: &GpuPicture, has_unlocated_job: bool, clock: Clock) -> Self {
         let facts = &gpu.facts;
         let processes = processes(node, gpu);
         Self {
@@ -262,6 +266,7 @@ impl Gpu {
             unified_memory: facts.unified_memory,
             limits: Limits::new(facts),
             jobs: gpu.owners.iter().map(|owner| GpuJob::new(owner.job, owner.by)).collect(),
+            may_have_job: has_unlocated_job && gpu.owners.is_empty(),
             processes: processes.ok(),
             processes_absent: processes.err(),
             connection: ConnectionState::of(&node.head.link),
@@ -273,9 +278,9 @@ impl Gpu {
         }
     }
 
-    /// Returns whether it is free: [unused](Self::is_unused), and of no job.
+    /// Returns whether it is known to be free: [unused](Self::is_unused), and of no job.
     pub fn is_free(&self) -> bool {
-        self.jobs.is_empty() && self.is_unused()
+        self.jobs.is_empty() && !self.may_have_job && self.is_unused()
     }
 
     /// Returns whether it is known that nothing uses it: its node sends what is due, it has no processes and no memory in use,

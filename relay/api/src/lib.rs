@@ -34,7 +34,8 @@ pub use job::{ArrayTask, HetComponent, Job, JobTotals};
 pub use job_selector::{JobSelector, JobSelectorError, Listed, NotOneJob};
 pub use losses::{ConnectionLosses, Losses, UnstoredRecords};
 pub use node::{ConnectionState, Driver, Node, NodeEvent, NodeJob};
-use nodeglass_protocol::Picture;
+use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use nodeglass_protocol::{JobId, NodeName, Picture};
 pub use notification::{ChannelStatus, RemoteWriteStatus};
 pub use own_load::{AutoExit, LimitedBy, OwnLoad};
 pub use probe::ProbeStatus;
@@ -44,6 +45,7 @@ pub use select::{Fields, UnknownField};
 use serde::{Deserialize, Serialize};
 pub use series::{History, Series};
 pub use silence::{Silence, SilenceChange, silenced_jobs};
+use std::collections::HashMap;
 pub use timestamp::Timestamp;
 pub use token::{CreatedToken, NewToken, Token};
 use utoipa::ToSchema;
@@ -69,17 +71,45 @@ impl Snapshot {
     pub fn new(picture: &Picture, wall_ahead_ms: i64) -> Self {
         let clock = Clock { wall_ahead_ms };
         let nodes = || picture.nodes.iter();
+        let unlocated = UnlocatedJobs::new(picture);
         Self {
             jobs: picture.jobs.iter().map(|job| Job::new(job, picture, clock)).collect(),
             nodes: nodes().map(|node| Node::new(node, picture, clock)).collect(),
             gpus: nodes()
-                .flat_map(|node| node.gpus.iter().map(move |gpu| Gpu::new(node, gpu, clock)))
+                .flat_map(|node| {
+                    let may_have_any = unlocated.are_on(node);
+                    node.gpus.iter().map(move |gpu| Gpu::new(node, gpu, may_have_any, clock))
+                })
                 .collect(),
             processes: nodes()
                 .flat_map(|node| node.processes.iter().map(move |process| Process::new(node, process)))
                 .collect(),
             findings: picture.findings.iter().map(Finding::new).collect(),
         }
+    }
+}
+
+/// The jobs of each node, to find those of which it is unknown which GPUs of the node they have.
+struct UnlocatedJobs<'a> {
+    jobs: HashMap<&'a NodeName, Vec<JobId>>,
+}
+
+impl<'a> UnlocatedJobs<'a> {
+    fn new(picture: &'a Picture) -> Self {
+        let mut jobs = HashMap::<_, Vec<_>>::new();
+        for job in picture.jobs.iter().filter(|job| job.is_active()) {
+            job.nodes.iter().for_each(|node| jobs.entry(node).or_default().push(job.id));
+        }
+        Self { jobs }
+    }
+
+    /// Returns whether such a job is on a node. A job that SLURM says to have no GPU is none.
+    fn are_on(&self, node: &NodePicture) -> bool {
+        let owns = |gpu: &GpuPicture, job| gpu.owners.iter().any(|owner| owner.job == job);
+        let is_located = |job| {
+            node.gpus.iter().any(|gpu| owns(gpu, job)) || node.head.without_gpus.binary_search(&job).is_ok()
+        };
+        self.jobs.get(&node.name).is_some_and(|jobs| !jobs.iter().all(|job| is_located(*job)))
     }
 }
 

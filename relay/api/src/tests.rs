@@ -83,7 +83,18 @@ fn a_gpu_is_free_if_it_is_readable_and_nobody_has_it() {
         is_free(|picture| picture.nodes[0].gpus[1].fault = Some("GPU is lost".into())),
         [false, false]
     );
-    assert_eq!(is_free(|picture| picture.nodes[0].gpus[0].owners.clear()), [false, true]);
+    // Which GPUs the job has is unknown; then it has none; then it has ended. The first one has a process.
+    assert_eq!(is_free(|picture| picture.nodes[0].gpus[0].owners.clear()), [false, false]);
+    let without_gpus = |picture: &mut Picture| {
+        picture.nodes[0].gpus[0].owners.clear();
+        picture.nodes[0].head.without_gpus.push(JobId(17));
+    };
+    assert_eq!(is_free(without_gpus), [false, true]);
+    let ended = |picture: &mut Picture| {
+        picture.nodes[0].gpus[0].owners.clear();
+        picture.jobs[0].state = JobState::Ended("COMPLETED".into());
+    };
+    assert_eq!(is_free(ended), [false, true]);
     let hold = |picture: &mut Picture| {
         let used = GpuField::MemUsed.cell(&Reading::Value(9 << 30));
         picture.nodes[0].gpus[1].row.set(GpuField::MemUsed, used);
