@@ -425,7 +425,7 @@ impl EventLoop {
                 _ = reply.send(own.unwrap_or_default());
             }
             HubRequest::JobsHealth { reply } => _ = reply.send(self.fleet.status().jobs.clone()),
-            HubRequest::Notes { job, viewer, reply } => _ = reply.send(viewer.all_notes(&self.fleet, job)),
+            HubRequest::Notes { job, viewer, reply } => _ = reply.send(self.notes(job, &viewer)),
             HubRequest::Note { request, stored, reply } => _ = reply.send(self.change_note(request, stored)),
             HubRequest::Unwatched { scope, reply } => _ = reply.send(scope::unwatched(&self.fleet, &scope)),
             HubRequest::HasEnded { scope, reply } => _ = reply.send(scope::has_ended(&self.fleet, &scope)),

@@ -4,8 +4,9 @@ use super::EventLoop;
 use nodeglass_fleet::Event;
 use nodeglass_live::ChangedNote;
 use nodeglass_platform::clock::Clock;
-use nodeglass_protocol::Text;
-use nodeglass_protocol::note::{NoteId, NoteRequest};
+use nodeglass_protocol::note::{Note, NoteId, NoteRequest};
+use nodeglass_protocol::{JobId, Text};
+use nodeglass_share::Viewer;
 use nodeglass_store::StoredNotes;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -22,6 +23,15 @@ pub(super) struct NoteSync {
 }
 
 impl EventLoop {
+    /// Returns the notes that a viewer may see, by time, or only those of `job`.
+    pub(super) fn notes(&mut self, job: Option<JobId>, viewer: &Viewer) -> Vec<Note> {
+        // Notes that were read from the disk before the request.
+        while let Ok(event) = self.inputs.events.try_recv() {
+            self.handle_event(event);
+        }
+        viewer.all_notes(&self.fleet, job)
+    }
+
     /// Applies a change of a note that the owner requests, after changes by other relays.
     pub(super) fn change_note(
         &mut self,

@@ -18,7 +18,7 @@ use nodeglass_protocol::finding::FindingSeverity;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::live::{CloseReason, MAX_TOPICS, ServerMessage};
-use nodeglass_protocol::note::{NewNote, NoteEdit, NoteRequest};
+use nodeglass_protocol::note::{NewNote, Note, NoteEdit, NoteId, NoteRequest, NoteSource};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::process::ProcessState;
@@ -462,6 +462,20 @@ async fn the_stored_history_is_entered_while_the_relay_serves() {
     assert_eq!(notices().await, [] as [Text; 0]);
 }
 
+#[tokio::test]
+async fn a_list_of_notes_has_those_that_were_read_from_the_disk_before() {
+    let harness = Harness::open();
+    for count in 1..=20 {
+        let (id, text, source) = (NoteId::from_bits(count), "epoch 1".into(), NoteSource::Api);
+        let note = Note { id, job: None, node: None, rank: None, at_ms: count, text, source };
+        let restored = nodeglass_fleet::Event::RestoredNotes(vec![NoteChange::Put(note)]);
+        // Both are there before the event loop runs again.
+        harness.events.try_send(restored).unwrap();
+        let listed = harness.hub.notes(None, Viewer::Owner).await.unwrap();
+        assert_eq!(listed.len() as u64, count);
+    }
+}
+
 /// Two relays of a cluster on one state directory.
 struct TwoRelays {
     relays: [(Harness, JobStore); 2],
@@ -474,10 +488,8 @@ impl TwoRelays {
         let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
         let relay = async |host: &str| {
             let origin = Origin { cluster: "hpc".into(), host: host.into() };
-            let (restored, is_restored) = oneshot::channel();
-            let pass_on = |_| assert!(restored.send(()).is_ok());
-            let store = JobStore::start(Location::Dir(dir.clone()), origin, pass_on).unwrap();
-            is_restored.await.unwrap();
+            let store = JobStore::start(Location::Dir(dir.clone()), origin, drop).unwrap();
+            store.restored().await;
             let options = Options { sync_notes_ms: 100, ..Options::default() };
             (Harness::storing(options, Some(store.clone())), store)
         };

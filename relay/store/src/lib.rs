@@ -79,6 +79,8 @@ pub struct JobStore {
     lost: LossCount,
     /// Reason why storing fails now.
     problem: watch::Receiver<Option<Text>>,
+    /// Whether what earlier relays stored has been passed on.
+    is_restored: watch::Receiver<bool>,
     /// Reason why jobs that ended while no relay ran may be missing.
     incomplete: Arc<Mutex<Option<Text>>>,
     is_durable: bool,
@@ -154,7 +156,13 @@ impl JobStore {
         let (problems, problem) = watch::channel(None);
         let is_durable = !matches!(place, Location::Memory);
         let (waiting_notes, lost, incomplete) = Default::default();
-        let store = Self { requests, audit, waiting_notes, lost, problem, incomplete, is_durable };
+        let (passed_on, is_restored) = watch::channel(false);
+        let restored = move |stored| {
+            restored(stored);
+            passed_on.send_replace(true);
+        };
+        let store =
+            Self { requests, audit, waiting_notes, lost, problem, is_restored, incomplete, is_durable };
         let worker = Worker::new(place, origin, restored, &store, problems);
         thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver))?;
         Ok(store)
@@ -176,6 +184,16 @@ impl JobStore {
     /// Returns the reason why storing fails now, and each change of it.
     pub fn problem(&self) -> watch::Receiver<Option<Text>> {
         self.problem.clone()
+    }
+
+    /// Waits until what is stored has been passed on after the start; not while it cannot be read.
+    pub async fn restored(&self) {
+        let (mut is_restored, mut problem) = (self.is_restored.clone(), self.problem.clone());
+        // An error means that the thread has ended, so nothing follows.
+        tokio::select! {
+            _ = is_restored.wait_for(|is_restored| *is_restored) => {}
+            _ = problem.wait_for(Option::is_some) => {}
+        }
     }
 
     /// Returns the number of records of ended jobs that were dropped.

@@ -43,6 +43,8 @@ pub async fn list(
         Some(named) => Some(named_job::id(&web, &viewer, &mut charge, &named).await?),
         None => None,
     };
+    // Until then, notes of earlier relays would be missing without a word.
+    timeout(TIMEOUT, web.store.restored()).await.map_err(|_| Problem::late("the database of notes"))?;
     let Ok(Some(mut notes)) = timeout(TIMEOUT, web.hub.notes(job, viewer.clone())).await else {
         return Err(Problem::shutting_down().into());
     };
