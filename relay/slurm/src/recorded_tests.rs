@@ -60,7 +60,8 @@ impl Release {
     fn block(self, id: &str) -> Vec<u8> {
         let start = format!("JobId={id} ");
         let blocks = split(self.jobs, b"\n\n");
-        blocks.into_iter().find(|block| block.starts_with(start.as_bytes())).unwrap_or_default().to_vec()
+        let found = blocks.into_iter().find(|block| block.starts_with(start.as_bytes()));
+        found.map(|block| [block, b"\n\n"].concat()).unwrap_or_default()
     }
 }
 

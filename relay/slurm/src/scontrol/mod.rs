@@ -83,7 +83,7 @@ pub struct Detail {
     pub facts: JobFields,
 }
 
-/// Parses the blocks of users who may have selected jobs; `None` marks an ambiguous block.
+/// Parses the blocks of users who may have selected jobs; `None` marks an ambiguous block, or one that is cut off.
 pub fn read(out: &[u8], selection: &Selection) -> HashMap<JobId, Option<Detail>> {
     let text = String::from_utf8_lossy(out);
     let mut found: HashMap<JobId, Option<Detail>> = HashMap::new();
@@ -98,7 +98,13 @@ pub fn read(out: &[u8], selection: &Selection) -> HashMap<JobId, Option<Detail>>
             block.read(line);
         }
     }
+    let last = block.as_ref().map(|block| block.id);
     settle(&mut found, block, selection, &mut budget);
+    // All releases end each block with an empty line. One that is cut off may lack the GPUs.
+    let cut_off = last.filter(|_| !text.ends_with("\n\n"));
+    if let Some(detail) = cut_off.and_then(|id| found.get_mut(&id)) {
+        *detail = None;
+    }
     found
 }
 

@@ -33,6 +33,18 @@ fn want(text: &str, count: u32) -> (String, Option<u32>) {
 }
 
 #[test]
+fn a_block_that_is_cut_off_is_unknown_and_the_blocks_before_it_are_not() {
+    let whole = read(RECORDED, &Selection::own(ALICE));
+    for end in (0..RECORDED.len()).step_by(7) {
+        let cut = read(&RECORDED[..end], &Selection::own(ALICE));
+        // A block that another one contradicts further on is whole here.
+        for (id, detail) in cut.into_iter().filter(|(id, _)| whole[id].is_some()) {
+            assert!(detail.is_none() || detail == whole[&id], "{id} at byte {end}: {detail:?}");
+        }
+    }
+}
+
+#[test]
 fn the_recorded_blocks_of_22_05_yield_the_indices_on_each_node() {
     let found = read(RECORDED, &Selection::own(ALICE));
     assert_eq!(gpus_of(&found, 2), want("gpu-node-01:1,2 gpu-node-02:0,1", 4));
