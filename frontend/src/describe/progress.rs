@@ -63,6 +63,7 @@ mod tests {
                 rate_per_s: None,
                 advanced_at_ms: 0,
                 end: None,
+                part_end: None,
             })
         };
         assert_eq!(of("epoch", 3.0, 10.0), "epoch 3/10");
@@ -70,7 +71,16 @@ mod tests {
         assert_eq!(of("%", 45.2, 100.0), "45.2 %");
         let epoch = Some(EpochProgress { number: 3.0, done: 236.0, total: 739.0 });
         let (label, done, total) = ("epoch".into(), 2.32, Some(100.0));
-        let known = JobProgress { label, done, total, epoch, rate_per_s: None, advanced_at_ms: 0, end: None };
+        let known = JobProgress {
+            label,
+            done,
+            total,
+            epoch,
+            rate_per_s: None,
+            advanced_at_ms: 0,
+            end: None,
+            part_end: None,
+        };
         assert_eq!(count(&known), "epoch 3/100, 31 %");
         assert_eq!(count(&JobProgress { total: None, ..known.clone() }), "epoch 3, 31 %");
         let step = JobProgress { label: "iter".into(), done: 2_019.0, total: None, epoch: None, ..known };

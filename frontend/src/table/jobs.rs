@@ -341,6 +341,7 @@ mod tests {
             rate_per_s: None,
             advanced_at_ms: 0,
             end: None,
+            part_end: None,
         };
         let bottleneck = Bottleneck { kind: BottleneckKind::MemoryBandwidth, evidence: "".into() };
         let insight = JobInsight { job: job.id, progress: Some(progress), bottleneck: Some(bottleneck) };

@@ -176,6 +176,7 @@ pub fn insight() -> JobInsight {
             rate_per_s: Some(0.5),
             advanced_at_ms: 5_000,
             end: Some(ProgressEnd { earliest_at_ms: 19_000, latest_at_ms: 21_000 }),
+            part_end: Some(ProgressEnd { earliest_at_ms: 6_000, latest_at_ms: 7_000 }),
         }),
         bottleneck: Some(Bottleneck {
             kind: BottleneckKind::Communication,

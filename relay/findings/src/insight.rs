@@ -62,6 +62,7 @@ fn wire(progress: &Progress) -> JobProgress {
         rate_per_s: progress.rate,
         advanced_at_ms: progress.advanced_ms,
         end: progress.end_ms.map(end),
+        part_end: progress.part_end_ms.map(end),
     }
 }
 

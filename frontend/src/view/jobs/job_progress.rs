@@ -7,7 +7,7 @@ use crate::platform;
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::insight::JobProgress;
+use nodeglass_protocol::insight::{JobProgress, ProgressEnd};
 
 /// The progress of a job: what is counted, a bar, and when it will be done; nothing where that is unknown.
 #[component]
@@ -45,7 +45,7 @@ pub fn Progress(
     move || is_known.get().then(|| body().into_any())
 }
 
-/// When the program will be done, marked if that may exceed the time limit of the job.
+/// When the program will be done, marked if that may exceed the time limit of the job; or when a part of it will be.
 fn end_view(
     page: Page,
     id: JobId,
@@ -55,22 +55,31 @@ fn end_view(
     // Formatted to the minute, so that the memo rarely changes.
     let end = Memo::new(move |_| {
         let wall_ahead_ms = wall_ahead_ms(&page);
-        let end = known.with(|known| known.as_ref()?.end)?;
+        let (end, part_end) = known.with(|known| known.as_ref().map(|known| (known.end, known.part_end)))?;
         let at = |at_ms: u64| {
             platform::time_of_day(at_ms.saturating_add_signed(wall_ahead_ms).cast_signed() / 1_000)
         };
-        let severity = page.job(id).map_or(Severity::Ok, |job| progress::severity(end, &job, wall_ahead_ms));
-        Some((if in_list { at(end.latest_at_ms) } else { progress::end(end, at) }, severity))
+        let text = |end: ProgressEnd| if in_list { at(end.latest_at_ms) } else { progress::end(end, at) };
+        let severity =
+            |end| page.job(id).map_or(Severity::Ok, |job| progress::severity(end, &job, wall_ahead_ms));
+        // The end of a part says nothing about the time limit.
+        end.map(|end| (text(end), Some(severity(end)))).or(part_end.map(|end| (text(end), None)))
     });
     move || {
         end.get().map(|(text, severity)| {
             let (class, about) = match severity {
-                Severity::Error => ("num is-bad", "After the time limit of the job"),
-                Severity::Warning => ("num is-warning", "May exceed the time limit of the job"),
-                _ => ("num", "Estimated from the progress in the job's log"),
+                Some(Severity::Error) => ("num is-bad", "After the time limit of the job"),
+                Some(Severity::Warning) => ("num is-warning", "May exceed the time limit of the job"),
+                Some(_) => ("num", "Estimated from the progress in the job's log"),
+                None => ("num", "The bar in the job's log may be a part of the run, such as an epoch"),
             };
-            let mark = if severity == Severity::Ok { "" } else { " ⚠" };
-            let before = if in_list { "≈ " } else { "done ≈ " };
+            let mark = if severity.is_some_and(|severity| severity != Severity::Ok) { " ⚠" } else { "" };
+            let before = match (severity, in_list) {
+                (Some(_), true) => "≈ ",
+                (Some(_), false) => "done ≈ ",
+                (None, true) => "part ≈ ",
+                (None, false) => "this part ends ≈ ",
+            };
             view! { <span class="progress__end" title=about>{before} <span class=class>{text} {mark}</span></span> }.into_any()
         })
     }

@@ -102,6 +102,7 @@ fn a_job_has_the_progress_that_its_log_states_and_its_latest_end() {
             rate_per_s: Some(1.0),
             advanced_at_ms: 2_000,
             end: Some(end),
+            part_end: None,
         };
         picture.insights = vec![JobInsight { job: JobId(17), progress: Some(progress), bottleneck: None }];
     }));

@@ -283,6 +283,25 @@ pub(super) fn step_number(line: &str) -> Option<u64> {
     STEP.as_ref()?.captures(line)?["done"].parse().ok()
 }
 
+/// Returns whether a format is a bar, which programs draw for a part of their work as well as for all of it.
+pub(super) fn is_bar(format: usize) -> bool {
+    FORMATS.get(format).is_some_and(|(label, source)| {
+        matches!(*label, "" | "batch") && (source.contains("?P<left>") || source.contains('█'))
+    })
+}
+
+/// Returns whether a line states a fraction of an epoch, as programs do that count their steps through all epochs:
+/// `{'loss': 1.8231, 'epoch': 0.04}`.
+pub(super) fn has_epoch_fraction(line: &str) -> bool {
+    let is_fraction = |text: &str| {
+        let text = text.trim_start_matches(['\'', '"']);
+        let rest = text.trim_start_matches(|char: char| char.is_ascii_digit());
+        rest.len() < text.len() && rest.starts_with('.')
+    };
+    let mut after = ["'epoch': ", "\"epoch\": "].into_iter().filter_map(|key| line.split_once(key));
+    after.any(|(_, value)| is_fraction(value))
+}
+
 /// The position in [`FORMATS`] of the first that a line matches.
 fn format_of(line: &str) -> Option<(usize, Captures<'_>)> {
     let formats = COMPILED.as_ref()?;

@@ -23,6 +23,8 @@ pub struct ProgressTracker {
     zero_based: Option<f64>,
     /// The total of steps that began again in an epoch.
     epoch_total: Option<f64>,
+    /// Whether a line stated a fraction of an epoch.
+    has_epoch_fractions: bool,
 }
 
 /// When lines are read.
@@ -75,6 +77,14 @@ fn is_step(label: &str) -> bool {
     matches!(label, "step" | "iter" | "iteration" | "update" | "kimg")
 }
 
+/// Returns whether a bar counts the whole run by its name: `steps`, `Training Progress`.
+fn names_run(label: &str) -> bool {
+    let label = label.to_ascii_lowercase();
+    let is_of_run =
+        |word: &str| matches!(word, "step" | "steps" | "epoch" | "epochs" | "progress" | "overall" | "total");
+    label.split_whitespace().any(is_of_run)
+}
+
 /// Returns whether a line states a count.
 pub(super) fn is_count(line: &str) -> bool {
     count::parse(line).is_some_and(|count| !count.is_weak && (count.done.is_some() || count.epoch.is_some()))
@@ -118,6 +128,7 @@ impl ProgressTracker {
         let mut before: Option<Key> = None;
         let lines = lines.map(|line| (line, true)).chain(partial.map(|line| (line, false)));
         for (line, is_whole) in lines {
+            self.has_epoch_fractions |= count::has_epoch_fraction(line);
             let Some(count) = count::parse(line) else { continue };
             self.run_steps = count.run_steps.or(self.run_steps);
             if count.done.is_none() && count.epoch.is_none() {
@@ -245,14 +256,35 @@ impl ProgressTracker {
                 && progress.total.is_some_and(|total| progress.done >= total)
         };
         let current = self.counters.iter().filter(current).filter(is_known);
-        let known: Vec<Progress> =
-            current.map(|counter| counter.progress(now_ms)).filter(|known| !is_over(known)).collect();
+        let known: Vec<(Progress, &Counter)> = current
+            .map(|counter| (counter.progress(now_ms), counter))
+            .filter(|(known, _)| !is_over(known))
+            .collect();
         // The outer one of nested bars has no estimate until its first part is done.
-        let outer = known.iter().find(|progress| !is_auxiliary(progress.label.as_str()));
-        match outer.filter(|outer| outer.done == 0.0 && outer.total.is_some() && outer.end_ms.is_none()) {
-            Some(outer) => Some(outer.clone()),
-            None => known.into_iter().max_by(by_relevance),
+        let outer = known.iter().find(|(progress, _)| !is_auxiliary(progress.label.as_str()));
+        let is_at_start =
+            |outer: &Progress| outer.done == 0.0 && outer.total.is_some() && outer.end_ms.is_none();
+        let (progress, counter) = match outer.filter(|(outer, _)| is_at_start(outer)) {
+            Some(outer) => outer.clone(),
+            None => known.into_iter().max_by(|(a, _), (b, _)| by_relevance(a, b))?,
+        };
+        Some(match self.may_be_part(counter) {
+            true => Progress { end_ms: None, part_end_ms: progress.end_ms, ..progress },
+            false => progress,
+        })
+    }
+
+    /// Returns whether a counter may count a part of the run: no line says that its total is the total of the run. The
+    /// first bar of an epoch looks like the bar of a run.
+    fn may_be_part(&self, counter: &Counter) -> bool {
+        let Key { format, label, total } = &counter.key;
+        if counter.epoch.is_some() {
+            return false;
         }
+        let is_steps_of_run = total.is_some() && *total == self.run_steps;
+        let is_through_epochs = label.is_empty() && self.has_epoch_fractions;
+        let is_bar = format.is_some_and(count::is_bar) || label == "batch";
+        is_auxiliary(label) || is_bar && !names_run(label) && !is_steps_of_run && !is_through_epochs
     }
 }
 
@@ -388,6 +420,35 @@ mod tests {
         let bar = " 45%|####5     | 450/1000 [01:23<01:41,  5.43it/s]";
         tracker.read(["Epoch 3/10"].into_iter(), Some(bar), at(0));
         assert_eq!(tracker.progress(0).unwrap().done, 2.45);
+    }
+
+    #[test]
+    fn the_end_of_a_bar_is_the_end_of_the_run_only_if_the_log_says_so() {
+        let ends = |before: &str, label: &str| {
+            let mut tracker = ProgressTracker::default();
+            for second in 0..200 {
+                let bar = format!("{label} 45%|####5     | {}/1000 [01:23<01:41,  5.43it/s]", 400 + second);
+                tracker.read([before].into_iter(), Some(&bar), at(1_000 * second));
+            }
+            let progress = tracker.progress(199_000).unwrap();
+            assert!(progress.end_ms.is_none() || progress.part_end_ms.is_none());
+            (progress.end_ms.is_some(), progress.part_end_ms.is_some())
+        };
+        for (before, label) in [("", ""), ("", "Train"), ("Epoch 1 loss 0.5", ""), ("", "Loading weights")] {
+            assert_eq!(ends(before, label), (false, true), "{before} {label}");
+        }
+        let through_epochs = "{'loss': 1.8231, 'learning_rate': 1.9e-05, 'epoch': 0.04}";
+        for (before, label) in [
+            (through_epochs, ""),
+            ("{'loss': '1.8', 'epoch': '0.04'}", ""),
+            ("  Total optimization steps = 1,000", ""),
+            ("", "steps:"),
+            ("", "Training Progress:"),
+        ] {
+            assert_eq!(ends(before, label), (true, false), "{before} {label}");
+        }
+        assert_eq!(ends("{'loss': 1.8231, 'epoch': 1}", ""), (false, true), "a whole epoch");
+        assert_eq!(ends(through_epochs, "Evaluating"), (false, true));
     }
 
     #[test]

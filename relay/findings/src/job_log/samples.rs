@@ -64,9 +64,9 @@ fn json(progress: &Progress) -> Value {
             epoch.into_iter().map(|(name, value)| (name.to_owned(), rounded(value))).collect(),
         );
     }
-    fields.extend(
-        progress.end_ms.map(|(earliest_ms, _)| ("left_s", rounded((earliest_ms - 1_000) as f64 / 1_000.0))),
-    );
+    let left = |(earliest_ms, _): (u64, u64)| rounded((earliest_ms as f64 - 1_000.0) / 1_000.0);
+    fields.extend(progress.end_ms.map(|end| ("left_s", left(end))));
+    fields.extend(progress.part_end_ms.map(|end| ("part_left_s", left(end))));
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
@@ -114,6 +114,9 @@ fn the_formats_are_documented() {
         }
         if let Some(left_s) = number("left_s") {
             text += &format!("; ends in {left_s} s");
+        }
+        if let Some(left_s) = number("part_left_s") {
+            text += &format!("; this part ends in {left_s} s");
         }
         Some(text)
     };
