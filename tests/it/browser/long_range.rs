@@ -1,7 +1,7 @@
 //! Ranges beyond a week, which the page shows of a long-term storage.
 
 use crate::remote_write::{get, import};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::{Browser, Scheme};
 use nodeglass_tests::promql::{self, PromServer};
 use nodeglass_tests::relay::TestRelay;
@@ -9,6 +9,7 @@ use nodeglass_tests::{TIMEOUT, skip};
 use std::time::{Duration, Instant};
 
 const LEFT: char = '\u{e012}';
+const HOME: char = '\u{e011}';
 const END: char = '\u{e010}';
 /// The text of the tooltip.
 const TIP: &str = "(document.querySelector('.tip')?.innerText ?? '')";
@@ -17,18 +18,48 @@ const DATES: &str = "(texts => texts.some(text => /^\\d+ [A-Z][a-z]{2}/.test(tex
     texts.every(text => /^\\d+ [A-Z][a-z]{2}( \\d{4})?$|^now$/.test(text)))\
     ([...document.querySelectorAll('.axis span')].map(label => label.innerText))";
 
+/// A job that runs for longer than the relay keeps readings.
+const LONG_RUN: &str = r#"
+cluster = "long"
+user = "alice"
+seed = 1
+still = true
+
+[[node]]
+name = "r1"
+model = "h100"
+gpus = 2
+cpus = 64
+mem_gib = 512
+
+[[job]]
+id = 7
+name = "pretrain"
+account = "lab"
+partition = "gpu"
+submitted = "-31d"
+start = "-30d"
+limit = "60d"
+nodes = "r1"
+gpus = [0, 1]
+behaviour = "steady"
+memory_pct = 50
+args = "python3 train.py"
+"#;
+
 /// An age of some hours.
 const HOURS: &str = "\\d+ h";
 
-/// The labels of the GPUs of a node, once it has samples.
-fn gpus(relay: &TestRelay) -> Result<Vec<String>> {
+/// The labels of the GPUs of a node, once this many have samples.
+fn gpus(relay: &TestRelay, node: &str, count: usize) -> Result<Vec<String>> {
+    let node = format!("node=\"{node}\"");
     let start = Instant::now();
     loop {
         let metrics = get(relay, "/metrics?collect[]=gpu")?;
         let series = metrics.lines().filter_map(|line| line.strip_prefix("DCGM_FI_DEV_GPU_UTIL{"));
         let labels = series.filter_map(|line| line.split_once('}')).map(|(labels, _)| labels.to_owned());
-        let gpus: Vec<_> = labels.filter(|labels| labels.contains("node=\"gpu-h05\"")).collect();
-        if gpus.len() == 8 {
+        let gpus: Vec<_> = labels.filter(|labels| labels.contains(&node)).collect();
+        if gpus.len() == count {
             return Ok(gpus);
         }
         ensure!(start.elapsed() < TIMEOUT, "{gpus:?}");
@@ -62,7 +93,7 @@ async fn a_year_is_read_from_the_storage_and_a_week_does_without_it() -> Result<
     server.wait_for("vector(1)")?;
     let url = format!("http://{}", server.authority());
     let relay = TestRelay::start(&["--demo", "--history-url", &url])?;
-    let gpus = gpus(&relay)?;
+    let gpus = gpus(&relay, "gpu-h05", 8)?;
     import(&server, &gpus.iter().map(String::as_str).collect::<Vec<_>>(), 350, 3_600)?;
 
     browser.resize(1440, 1000).await?;
@@ -110,6 +141,50 @@ async fn a_year_is_read_from_the_storage_and_a_week_does_without_it() -> Result<
     browser.until("no problem", &format!("{problem} === ''")).await?;
     let loaded = "![...document.querySelectorAll('.graph__none')].some(one => one.innerText === 'Loading…')";
     browser.until("the relay's own week", loaded).await?;
+    let complaints = browser.complaints().await?;
+    ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_report_of_a_long_run_has_its_readings_from_the_storage() -> Result<()> {
+    let Some(_) = skip::programs(["victoria-metrics"]) else { return Ok(()) };
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let folder = tempfile::tempdir()?;
+    let server = PromServer::victoria_metrics(folder.path(), promql::free_address()?)?;
+    server.wait_for("vector(1)")?;
+    let scenario = folder.path().join("long.toml");
+    std::fs::write(&scenario, LONG_RUN)?;
+    let url = format!("http://{}", server.authority());
+    let scenario = scenario.to_str().context("a path")?;
+    let relay = TestRelay::start(&["--scenario", scenario, "--history-url", &url])?;
+    let gpus = gpus(&relay, "r1", 2)?;
+    import(&server, &gpus.iter().map(String::as_str).collect::<Vec<_>>(), 40, 3_600)?;
+
+    browser.resize(1440, 1000).await?;
+    browser.open(&relay.link().url).await?;
+    browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
+    browser.open(&relay.link().path("/job/7/report")).await?;
+    browser.until("the graph", "document.querySelector('.curves path')?.getBBox().width > 900").await?;
+    browser.eval("(document.querySelector('.curves').focus(), true)").await?;
+    let readout = "document.querySelector('.curves__readout').innerText";
+    for key in [HOME, END] {
+        browser.press(key).await?;
+        browser.until("a value of the storage", &format!("/40 %/.test({readout})")).await?;
+    }
+    browser.until("the 29th day", &format!("/^\\+29 d/.test({readout})")).await?;
+    for (width, scheme) in [(1440, Scheme::Dark), (1440, Scheme::Light), (390, Scheme::Dark)] {
+        browser.resize(width, 1000).await?;
+        browser.prefer(scheme).await?;
+        browser.photograph(&format!("report-long-run-{width}-{}", scheme.name())).await?;
+    }
+
+    drop(server);
+    browser.open(&relay.link().path("/job/7")).await?;
+    browser.open(&relay.link().path("/job/7/report")).await?;
+    let missing = "document.querySelector('.curves__none')?.innerText ?? ''";
+    browser.until("why there is no graph", &format!("/storage cannot be read/.test({missing})")).await?;
+    browser.photograph("report-long-run-problem").await?;
     let complaints = browser.complaints().await?;
     ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
     Ok(())

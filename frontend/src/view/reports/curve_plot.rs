@@ -2,7 +2,7 @@
 
 use super::curves::{Curves, format_value};
 use super::parts::label_of;
-use crate::chart::{Frame, Range, line, time_ticks, value_ticks};
+use crate::chart::{Frame, line, time_ticks, value_ticks};
 use crate::domain::compared::{Compared, Part};
 use crate::domain::text;
 use crate::platform;
@@ -11,16 +11,20 @@ use leptos::prelude::*;
 use leptos::wasm_bindgen::JsCast as _;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::report::Report;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Shortest time that is shown, in ms.
-const SHORTEST_MS: u64 = 60_000;
+/// Shortest and longest time that is shown, in ms.
+const SPAN_MS: RangeInclusive<u64> = 60_000..=400 * 86_400_000;
 /// Maximum number of labels of the time axis, on a wide page and on a phone.
 const MOMENTS: (usize, usize) = (8, 3);
 /// Step of an arrow key, as a share of the width.
 const KEY_STEP: f64 = 1.0 / 60.0;
 /// The text without a pointer over the readings.
 const READOUT_HELP: &str = "Hover, or focus and use ← →.";
+/// The text in place of lines.
+const MISSING: &str =
+    "No readings of this run are stored: the relay stores those of a week, a long-term storage more.";
 /// The box of the graph.
 const FRAME: Frame = Frame { width: 1_000.0, height: 200.0, pad: 2.0 };
 
@@ -54,7 +58,7 @@ impl CurvePlot {
     ) -> Self {
         let span_ms = Memo::new(move |_| {
             let longest_s = aligned.with(|times| times.iter().flatten().map(|time| time.length_s()).max());
-            longest_s.unwrap_or(0).saturating_mul(1_000).clamp(SHORTEST_MS, Range::WEEK_MS)
+            longest_s.unwrap_or(0).saturating_mul(1_000).clamp(*SPAN_MS.start(), *SPAN_MS.end())
         });
         let full = Memo::new(move |_| {
             let highest = |curves: &Vec<Curves>| {
@@ -89,6 +93,7 @@ impl CurvePlot {
                 <div class="curves__plot" on:pointermove=point on:pointerdown=point on:pointerleave=move |_| cursor.set(None)>
                 <svg viewBox=format!("0 0 {} {}", FRAME.width, FRAME.height) preserveAspectRatio="none" role="img" aria-label="The lines of the jobs; their figures are in the table below">{move || self.lines()}</svg>
                 {hairline}
+                {move || self.missing().map(|text| view! { <p class="curves__none" role="status">{text}</p> })}
                 </div>
                 <div class="curves__moments" aria-hidden="true">{move || self.time_axis(time.width())}</div>
             </div>
@@ -116,6 +121,17 @@ impl CurvePlot {
                 view! { <path class=format!("curve curve--{at}") d=d transform=format!("translate({left})")/> }
             };
             curves.iter().enumerate().map(path).collect_view().into_any()
+        })
+    }
+
+    /// Explains why readings are missing; `None` if some are there, or not loaded yet.
+    fn missing(self) -> Option<String> {
+        self.curves.with(|curves| {
+            if let Some(problem) = curves.iter().find_map(|curves| curves.problem.as_ref()) {
+                return Some(problem.to_string());
+            }
+            let are_missing = !curves.is_empty() && curves.iter().all(Curves::is_empty);
+            are_missing.then(|| MISSING.to_owned())
         })
     }
 

@@ -4,6 +4,7 @@ use crate::describe::bytes;
 use crate::describe::report::run;
 use crate::domain::compared::Part;
 use crate::state::page::Page;
+use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::range::{RangeQuery, Summaries, Summary};
 use nodeglass_protocol::report::Report;
@@ -32,6 +33,8 @@ pub struct Curves {
     pub slot_ms: u64,
     /// The summaries as figures.
     pub summaries: [Option<FieldSummary>; FIELDS.len()],
+    /// Why readings are missing that a long-term storage should have.
+    pub problem: Option<Text>,
 }
 
 /// A field over the whole time that is compared.
@@ -63,6 +66,11 @@ impl Curves {
         Some((from_ms.max(0).unsigned_abs(), to_ms.max(0).unsigned_abs()))
     }
 
+    /// Returns whether no field has a value.
+    pub fn is_empty(&self) -> bool {
+        self.lines.iter().flatten().all(Option::is_none)
+    }
+
     /// Loads the readings of a job's GPUs over `time`.
     pub async fn load(page: &Page, report: &Report, time: Part) -> Self {
         let wall_ahead_ms = page.fleet.wall_ahead_ms();
@@ -85,11 +93,8 @@ impl Curves {
         let own: Vec<_> = gpus.filter(|gpu| report.gpus.iter().any(|own| own.uuid == gpu.uuid)).collect();
         let slot_ms = range.step_ms.max(1);
         let slots = slots_within(from_ms, to_ms, slot_ms);
-        let mut curves = Self {
-            first_ms: (slots.start * slot_ms).cast_signed() - from_ms.cast_signed(),
-            slot_ms,
-            ..Self::default()
-        };
+        let first_ms = (slots.start * slot_ms).cast_signed() - from_ms.cast_signed();
+        let mut curves = Self { first_ms, slot_ms, problem: range.problem, ..Self::default() };
         for (at, (field, _)) in FIELDS.iter().enumerate() {
             let summaries: Vec<_> = own.iter().filter_map(|gpu| gpu.fields.get(at)).collect();
             let measure = |cell: Cell| Some(field.scale().value(u64::from(cell.value()?)) as f32);

@@ -1,6 +1,7 @@
 //! The report of a job: what it did with what it was given, on the screen and on paper.
 
 use super::load::{Loading, load};
+use super::overlay::RunGraph;
 use crate::describe::note::note_text;
 use crate::describe::{finding, report};
 use crate::domain::compared::{self, Compared};
@@ -84,6 +85,7 @@ fn Shown(report: Memo<Option<Report>>) -> impl IntoView {
             <div class="report__bar"><p>{covered}</p> {actions}</div>
             {move || suggested.with(|suggested| advice(suggested))}
             <div class="report__top">{part(hours)} {part(distribution)}</div>
+            <RunGraph report/>
             <div class="facts-columns facts-columns--page">{part(figures)}</div>
             {part(finding_table)}
             {part(note_table)}

@@ -1,4 +1,5 @@
-//! Several jobs or parts of them in one graph, aligned at their start or at a note that each has.
+//! The readings of one job over its run, and several jobs or parts of them in one graph, aligned at their start or at a
+//! note that each has.
 
 use super::curve_plot::CurvePlot;
 use super::curves::{Curves, FIELDS};
@@ -21,10 +22,7 @@ pub fn Overlay(
     reports: Memo<Arc<Vec<Report>>>,
 ) -> impl IntoView {
     let field = RwSignal::new(0_usize);
-    let times = Memo::new(move |_| {
-        reports
-            .with(|reports| compared.with(|all| all.iter().map(|one| time(one, reports)).collect::<Vec<_>>()))
-    });
+    let times = times(compared, reports);
     let alignment = Alignment::new(reports);
     let aligned = alignment.times(compared, times);
     let curves = loaded_curves(compared, reports, aligned);
@@ -38,6 +36,32 @@ pub fn Overlay(
             </div>
             {plot.view()}
             <Parts compared reports times aligned curves/>
+        </section>
+    }
+}
+
+/// The mean of a field over the GPUs of a job, from its start to its end.
+#[component]
+pub fn RunGraph(
+    /// The report of the job, which changes while it runs.
+    report: Memo<Option<Report>>,
+) -> impl IntoView {
+    let field = RwSignal::new(0_usize);
+    let reports =
+        Memo::new(move |_| Arc::new(report.with(|report| report.iter().cloned().collect::<Vec<_>>())));
+    let compared = Memo::new(move |_| {
+        reports.with(|reports| reports.iter().map(|report| Compared::whole(report.job)).collect::<Vec<_>>())
+    });
+    let times = times(compared, reports);
+    let curves = loaded_curves(compared, reports, times);
+    let plot = CurvePlot::new(compared, reports, times, Memo::new(|_| None), curves, field);
+    view! {
+        <section class="card" aria-label="Readings over the run">
+            <div class="overlay-head">
+                <h2>{move || format!("{} over the run, mean of the GPUs", FIELDS[field.get()].1)}</h2>
+                <div role="group" aria-label="Metric" class="usage__days">{field_choices(field)}</div>
+            </div>
+            {plot.view()}
         </section>
     }
 }
@@ -146,7 +170,11 @@ fn loaded_curves(
     curves
 }
 
-/// The time that is compared of a job.
-fn time(one: &Compared, reports: &[Report]) -> Option<Part> {
-    one.time(run(one.job, reports))
+/// Returns the time that is compared of each job.
+fn times(compared: Memo<Vec<Compared>>, reports: Memo<Arc<Vec<Report>>>) -> Memo<Vec<Option<Part>>> {
+    let time = |one: &Compared, reports: &[Report]| one.time(run(one.job, reports));
+    Memo::new(move |_| {
+        reports
+            .with(|reports| compared.with(|all| all.iter().map(|one| time(one, reports)).collect::<Vec<_>>()))
+    })
 }
