@@ -155,9 +155,11 @@ impl CurvePlot {
         let room = percent(ticks.get(1).copied().unwrap_or(span_s));
         let tick = |tick: u64| {
             let is_first = tick == 0;
+            // Its text would pass the edge.
+            let is_last = tick as f64 > 0.96 * span_s as f64;
             let label = if is_first { origin() } else { format!("+{}", text::exact_span(tick)) };
             let room = is_first.then(|| room.clone());
-            view! { <span class="curves__moment" class:is-first=is_first class:is-last=tick == span_s style:left=percent(tick) style:max-width=room>{label}</span> }
+            view! { <span class="curves__moment" class:is-first=is_first class:is-last=is_last style:left=percent(tick) style:max-width=room>{label}</span> }
         };
         ticks.into_iter().map(tick).collect_view().into_any()
     }
