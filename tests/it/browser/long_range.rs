@@ -176,7 +176,8 @@ async fn the_report_of_a_long_run_has_its_readings_from_the_storage() -> Result<
     for (width, scheme) in [(1440, Scheme::Dark), (1440, Scheme::Light), (390, Scheme::Dark)] {
         browser.resize(width, 1000).await?;
         browser.prefer(scheme).await?;
-        let is_settled = "innerWidth > 500 || document.querySelector('nav.jobs').getBoundingClientRect().right <= 0";
+        let is_settled =
+            "innerWidth > 500 || document.querySelector('nav.jobs').getBoundingClientRect().right <= 0";
         browser.until("the list of jobs in its place", is_settled).await?;
         browser.photograph(&format!("report-long-run-{width}-{}", scheme.name())).await?;
     }
