@@ -17,11 +17,11 @@ const END_OF_ALL: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Handle to the thread. Dropping it lets the thread write what is queued, and waits for that: at most two seconds for each
-/// item, and twenty for all.
+/// item or part of one, and twenty for all.
 #[derive(Debug)]
 pub struct DiskThread<T> {
     queue: Option<SyncSender<T>>,
-    taken: Arc<AtomicU64>,
+    progress: Progress,
     thread: JoinHandle<()>,
 }
 
@@ -29,7 +29,22 @@ pub struct DiskThread<T> {
 #[derive(Debug)]
 pub struct Items<T> {
     queue: Receiver<T>,
-    taken: Arc<AtomicU64>,
+    progress: Progress,
+}
+
+/// Shows the thread's progress to the end of the relay, which waits for one that writes.
+#[derive(Clone, Debug, Default)]
+pub struct Progress(Arc<AtomicU64>);
+
+impl Progress {
+    /// Counts a part of an item that was written.
+    pub fn count(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl<T> Items<T> {
@@ -38,16 +53,17 @@ impl<T> Items<T> {
     /// # Errors
     /// As of [`Receiver::recv_timeout`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        self.queue.recv_timeout(timeout).inspect(|_| self.count())
+        self.queue.recv_timeout(timeout).inspect(|_| self.progress.count())
     }
 
     /// Takes all items until the queue is closed and empty.
     pub fn iter(&self) -> impl Iterator<Item = T> {
-        self.queue.iter().inspect(|_| self.count())
+        self.queue.iter().inspect(|_| self.progress.count())
     }
 
-    fn count(&self) {
-        self.taken.fetch_add(1, Ordering::Relaxed);
+    /// The progress, for items that take long.
+    pub fn progress(&self) -> Progress {
+        self.progress.clone()
     }
 }
 
@@ -71,13 +87,13 @@ impl<T: Send + 'static> DiskThread<T> {
         run: impl FnOnce(Items<T>) + Send + 'static,
     ) -> io::Result<Self> {
         let (queue, receiver) = sync_channel(capacity);
-        let taken = Arc::<AtomicU64>::default();
-        let items = Items { queue: receiver, taken: taken.clone() };
+        let progress = Progress::default();
+        let items = Items { queue: receiver, progress: progress.clone() };
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
             priority::lower_io_of_this_thread();
             run(items);
         })?;
-        Ok(Self { queue: Some(queue), taken, thread })
+        Ok(Self { queue: Some(queue), progress, thread })
     }
 
     /// Passes something on.
@@ -97,12 +113,12 @@ impl<T> Drop for DiskThread<T> {
     fn drop(&mut self) {
         self.queue = None;
         let began = Instant::now();
-        let (mut taken, mut took_at) = (self.taken.load(Ordering::Relaxed), began);
-        while !self.thread.is_finished() && took_at.elapsed() < END && began.elapsed() < END_OF_ALL {
+        let (mut progress, mut advanced_at) = (self.progress.get(), began);
+        while !self.thread.is_finished() && advanced_at.elapsed() < END && began.elapsed() < END_OF_ALL {
             thread::sleep(LOOK);
-            let now = self.taken.load(Ordering::Relaxed);
-            if now != taken {
-                (taken, took_at) = (now, Instant::now());
+            let now = self.progress.get();
+            if now != progress {
+                (progress, advanced_at) = (now, Instant::now());
             }
         }
     }
@@ -138,6 +154,24 @@ mod tests {
         (0..2).for_each(|item| thread.pass(item).unwrap());
         drop(thread);
         assert_eq!(all.try_iter().collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn an_item_of_many_parts_is_waited_for_while_its_parts_are_written() {
+        let (written, all) = channel();
+        let slow = move |items: Items<u32>| {
+            for item in items.iter() {
+                for part in 0..2 {
+                    thread::sleep(END * 2 / 3);
+                    items.progress().count();
+                    written.send((item, part)).unwrap();
+                }
+            }
+        };
+        let thread = DiskThread::start("test", 1, slow).unwrap();
+        thread.pass(0).unwrap();
+        drop(thread);
+        assert_eq!(all.try_iter().collect::<Vec<_>>(), [(0, 0), (0, 1)]);
     }
 
     #[test]

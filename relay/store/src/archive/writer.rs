@@ -4,7 +4,7 @@ use super::ended::{self, EndedJob, PackedJob};
 use super::runs::Runs;
 use super::segment::{FORMAT, Kind, Segment, encode, segments};
 use nodeglass_history::{Excerpt, Span};
-use nodeglass_platform::disk_thread::{DiskThread, Items, Refused};
+use nodeglass_platform::disk_thread::{DiskThread, Items, Progress, Refused};
 use nodeglass_platform::frame_file::{MAX_PAYLOAD, push_frame, write_header};
 use nodeglass_platform::loss_count::LossCount;
 use nodeglass_platform::regular_file;
@@ -233,14 +233,15 @@ pub struct SegmentWriter {
     lost: LossCount,
     /// Set if the system clock may be ahead.
     doubt: Option<Doubt>,
+    progress: Progress,
 }
 
 impl SegmentWriter {
     /// Writes to a directory, which holds at most about `cap` bytes. `wall_ahead_ms` is the time of day minus the
     /// relay's clock.
     pub fn new(dir: StateDir, cap: u64, wall_ahead_ms: u64) -> Self {
-        let (open, waiting, waiting_jobs, lost, doubt) = Default::default();
-        Self { dir, cap, wall_ahead_ms, open, waiting, waiting_jobs, lost, doubt }
+        let (open, waiting, waiting_jobs, lost, doubt, progress) = Default::default();
+        Self { dir, cap, wall_ahead_ms, open, waiting, waiting_jobs, lost, doubt, progress }
     }
 
     fn run(
@@ -256,6 +257,7 @@ impl SegmentWriter {
         // not be deleted. One that was ahead may be set back.
         let (began, begin_ms) = (Instant::now(), wall_ms());
         let now_ms = || wall_ms().min(begin_ms + began.elapsed().as_millis() as u64);
+        self.progress = items.progress();
         self.begin_aging(begin_ms);
         ended::trim(self.dir.path(), self.cap, self.aging_ms(now_ms()));
         let mut recorded = None::<Instant>;
@@ -318,10 +320,12 @@ impl SegmentWriter {
                 self.waiting.push_front((kind, bytes));
                 return Err(error);
             }
+            self.progress.count();
         }
         while let Some(job) = self.waiting_jobs.front() {
             ended::store(self.dir.path(), job)?;
             self.waiting_jobs.pop_front();
+            self.progress.count();
             ended::trim(self.dir.path(), self.cap, self.aging_ms(wall_ms));
         }
         Ok(())
