@@ -1,7 +1,10 @@
 //! Outcome of a job: whether it failed, the cause, and a remedy.
 
+use crate::job_names;
 use crate::severity::Severity;
+use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::{LongText, Text};
 
 /// The signal that SLURM reports in the exit code of a job that ran out of memory. No such signal exists.
 const OUT_OF_MEMORY: u32 = 125;
@@ -103,6 +106,39 @@ pub fn failure(job: &Job) -> Option<Failure> {
     };
     let why = job.reason_text.as_ref().map_or(why, ToString::to_string);
     Some(Failure { severity, label, why })
+}
+
+/// Returns how a job failed as a finding, with SLURM's facts as its evidence; `None` unless it ended abnormally at a known
+/// time. A requeued job may fail again: the key has the time of the end.
+pub fn finding(job: &Job) -> Option<Finding> {
+    let Failure { severity, label, why } = failure(job)?;
+    let ended_s = u64::try_from(job.ended?).ok()?;
+    let ended_ms = ended_s.saturating_mul(1_000);
+    let exit = job.exit.as_ref().map(|exit| format!("exit code {exit}"));
+    Some(Finding {
+        key: Text::new(format!("{}/{}/{ended_s}", FindingKind::Failed.name(), job.id)),
+        kind: FindingKind::Failed,
+        severity: match severity {
+            Severity::Error => FindingSeverity::Error,
+            _ => FindingSeverity::Warning,
+        },
+        confidence_pct: 95,
+        jobs: vec![job.id],
+        nodes: Vec::new(),
+        gpus: Vec::new(),
+        title: LongText::new(format!("{} ended: {label}", job_names::first(job))),
+        reason: Text::new(label),
+        evidence: Some(why).filter(|why| !why.is_empty()).into_iter().chain(exit).map(Text::new).collect(),
+        advice: LongText::new(FindingKind::Failed.advice()),
+        since_ms: ended_ms,
+        or_earlier: false,
+        found_ms: ended_ms,
+        ended_ms: None,
+        silenced_until_ms: None,
+        wasted_gpus: 0,
+        capture: None,
+        wasted_before: None,
+    })
 }
 
 #[cfg(test)]

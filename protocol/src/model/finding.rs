@@ -175,19 +175,21 @@ pub struct FindingGpu {
     pub metric: Option<Text>,
 }
 
-/// Compares findings for display: active ones first, warnings and errors before remarks, problems that can still be
-/// solved before failures of ended jobs, then by severity and by the number of wasted GPUs.
+/// Compares findings for display: active ones first, errors of what runs before failures of ended jobs, these before
+/// warnings, and remarks last; then by severity and by the number of wasted GPUs, and failures from the latest on.
 pub fn order(a: &Finding, b: &Finding) -> Ordering {
     let rank = |finding: &Finding| {
-        let severity = Reverse(finding.severity);
+        let is_failure = finding.kind == FindingKind::Failed;
+        let is_error = finding.severity == FindingSeverity::Error;
         (
             !finding.is_active(),
             finding.severity == FindingSeverity::Info,
-            finding.kind == FindingKind::Failed,
-            severity,
+            is_failure || !is_error,
+            !is_failure,
+            Reverse(finding.severity),
             Reverse(finding.wasted_gpus),
             Reverse(finding.ended_ms),
-            finding.since_ms,
+            if is_failure { u64::MAX - finding.since_ms } else { finding.since_ms },
         )
     };
     rank(a).cmp(&rank(b)).then_with(|| a.key.cmp(&b.key))

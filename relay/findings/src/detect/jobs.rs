@@ -7,7 +7,6 @@ use crate::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 use nodeglass_redact::mask;
-use nodeglass_rules::severity::Severity;
 use nodeglass_rules::{job_names, outcome, text};
 
 /// Reasons that SLURM does not resolve by itself: the user must change the job. A hold of the owner is not among them,
@@ -155,25 +154,17 @@ fn too_slow(
 }
 
 fn failed(input: &DetectorInput<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
-    let failure = outcome::failure(job)?;
+    let failure = outcome::finding(job)?;
     let ended_s = u64::try_from(job.ended?).ok()?;
     if ended_s + ENDED_S < wall_s {
         return None;
     }
-    let severity = match failure.severity {
-        Severity::Error => FindingSeverity::Error,
-        _ => FindingSeverity::Warning,
-    };
-    let title = format!("{} ended: {}", job_names::first(job), failure.label);
-    let mut detection = of(job, FindingKind::Failed, title);
-    detection.severity = severity;
+    let mut detection = of(job, FindingKind::Failed, failure.title.to_string());
+    detection.severity = failure.severity;
     // A requeued job may fail again.
     detection.subject = format!("{}/{ended_s}", job.id);
-    detection.reason = failure.label;
-    if !failure.why.is_empty() {
-        detection.evidence.push(failure.why);
-    }
-    detection.evidence.extend(job.exit.as_ref().map(|exit| format!("exit code {exit}")));
+    detection.reason = failure.reason.to_string();
+    detection.evidence.extend(failure.evidence.iter().map(ToString::to_string));
     detection.evidence.extend(input.logs.get(&job.id).map(logs::explanation).unwrap_or_default());
     detection.since = Some((input.now.to_relay_ms(ended_s.cast_signed()), false));
     Some(detection)
