@@ -74,8 +74,8 @@ def test_sizes_and_durations() -> None:
 def gpu(index: int, minor: Optional[int] = None, job: Optional[int] = None, uuid: str = "") -> models.Gpu:
     return models.Gpu(
         connection="live", health=models.Health(pcie=models.PcieLink()), index=index, label=f"GPU {index}",
-        limits=models.Limits(), node="here", processes=0, readings=models.GpuReadings(), unified_memory=False,
-        uuid=uuid or f"GPU-{index}", vendor="nvidia", minor=index if minor is None else minor,
+        limits=models.Limits(), may_have_job=False, node="here", processes=0, readings=models.GpuReadings(),
+        unified_memory=False, uuid=uuid or f"GPU-{index}", vendor="nvidia", minor=index if minor is None else minor,
         jobs=[] if job is None else [models.GpuJob(evidence="process", job=job)],
     )  # fmt: skip
 

@@ -56,9 +56,9 @@ pub struct Gpu {
     pub limits: Limits,
     /// Jobs that it belongs to.
     pub jobs: Vec<GpuJob>,
-    /// Whether a job of which its node's GPUs are unknown may have it.
-    #[serde(skip)]
-    pub(crate) may_have_job: bool,
+    /// Whether a job may have it of which SLURM does not state the GPUs on this node.
+    #[serde(default)]
+    pub may_have_job: bool,
     /// Number of processes on it, including processes that are not listed; `null` if they could not be read.
     pub processes: Option<u32>,
     /// Reason why the number of processes is unknown.

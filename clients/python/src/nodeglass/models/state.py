@@ -306,6 +306,9 @@ class Gpu:
     limits: Limits
     """Limits of its readings."""
 
+    may_have_job: bool
+    """Whether a job may have it of which SLURM does not state the GPUs on this node."""
+
     node: str
     """Its node."""
 
