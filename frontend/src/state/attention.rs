@@ -4,6 +4,7 @@ use crate::domain::attention::{self, Entry, Item, Tracker};
 use crate::domain::route::{Route, around};
 use crate::fleet::{FleetStore, Phase, TopicStore};
 use crate::net::{Feed, LinkState};
+use crate::platform;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
@@ -61,18 +62,39 @@ impl Source {
 }
 
 /// Returns what needs attention, and what did a moment ago; while `held`, nothing changes its place.
-fn found_entries(source: &Source, held: RwSignal<bool>) -> Memo<Arc<Vec<Entry>>> {
+fn found_entries(source: &Source, fleet: &FleetStore, held: RwSignal<bool>) -> Memo<Arc<Vec<Entry>>> {
     let (Source { feed, store, assessment }, tracker) = (source.clone(), Mutex::new(Tracker::default()));
+    let (fleet, visits) = (fleet.clone(), Arc::new(Mutex::new(visits::Known::default())));
+    record_visits(source, &fleet, visits.clone());
     Memo::new(move |_| {
         assessment.track();
         store.jobs().track();
         let mut tracker = lock(&tracker);
         if is_current(&feed, &store) {
-            let found = store.read(|picture| attention::all(&picture.jobs, picture));
+            let now_ms = wall_ms(&fleet);
+            let visits = lock(&visits).earlier(now_ms);
+            let found = store.read(|picture| attention::with_failures(picture, visits, now_ms));
             tracker.update(found, held.get());
         }
         Arc::new(tracker.entries().to_vec())
     })
+}
+
+/// Stores until when the page is visible, for the next visit; nothing while a recording is played.
+fn record_visits(source: &Source, fleet: &FleetStore, visits: Arc<Mutex<visits::Known>>) {
+    let (Source { feed, store, assessment }, fleet) = (source.clone(), fleet.clone());
+    platform::effect(move || {
+        assessment.track();
+        let is_live = is_current(&feed, &store) && store.read(|picture| picture.relay.replay.is_none());
+        if is_live && !platform::is_hidden() {
+            lock(&visits).record(wall_ms(&fleet));
+        }
+    });
+}
+
+/// Returns the cluster's time of day, in ms since 1970.
+fn wall_ms(fleet: &FleetStore) -> u64 {
+    u64::try_from(fleet.wall_s(platform::now_ms())).unwrap_or_default() * 1_000
 }
 
 impl Attention {
@@ -80,7 +102,7 @@ impl Attention {
     pub fn new(fleet: &FleetStore, feed: &Feed, assessment: RwSignal<u64>) -> Self {
         let (held, jobs_held) = (RwSignal::new(false), RwSignal::new(false));
         let source = Source { feed: feed.clone(), store: fleet.overview().clone(), assessment };
-        let all = found_entries(&source, held);
+        let all = found_entries(&source, fleet, held);
         let resolved = source.items(Some(held), attention::resolved);
         let silenced = source.items(None, attention::silenced);
         let dismissed = RwSignal::new(dismissal::load());
@@ -237,6 +259,41 @@ fn job_ids(entries: &[Entry]) -> Vec<JobId> {
         }
     }
     ids
+}
+
+/// The visits of this browser in its storage.
+mod visits {
+    use crate::domain::attention::Visits;
+    use crate::platform;
+
+    const VISITS: &str = "nodeglass-visits";
+    /// Time between two writes, in ms.
+    const EVERY_MS: u64 = 60_000;
+
+    /// What is known of them.
+    #[derive(Debug, Default)]
+    pub struct Known {
+        earlier: Option<Visits>,
+        stored_ms: Option<u64>,
+    }
+
+    impl Known {
+        /// Returns the visits before this one, as they were stored when it began; this one if it is the first.
+        pub fn earlier(&mut self, now_ms: u64) -> Visits {
+            let stored = || platform::load_item(platform::local(), VISITS);
+            *self.earlier.get_or_insert_with(|| {
+                stored().and_then(|text| Visits::parse(&text, now_ms)).unwrap_or(Visits::first(now_ms))
+            })
+        }
+
+        /// Stores that the page is visible, unless it did so a moment ago.
+        pub fn record(&mut self, now_ms: u64) {
+            if self.stored_ms.is_none_or(|at_ms| now_ms >= at_ms.saturating_add(EVERY_MS)) {
+                platform::store_item(platform::local(), VISITS, &self.earlier(now_ms).text(now_ms));
+                self.stored_ms = Some(now_ms);
+            }
+        }
+    }
 }
 
 /// Dismissed items in the browser's storage, one key a line.

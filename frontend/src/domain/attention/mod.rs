@@ -1,10 +1,12 @@
 //! The attention list: the relay's findings as lines, each with its evidence and the place where it is shown.
 
+mod failures;
 mod silence;
 #[cfg(test)]
 pub mod tests;
 mod tracker;
 
+pub use failures::Visits;
 pub use silence::Source;
 pub use tracker::{Entry, Tracker};
 
@@ -109,6 +111,17 @@ const SHOWN_MS: u64 = 3_600_000;
 /// items that affect none of them are left out. Without any job, as without SLURM, every finding of a node is listed.
 pub fn all(jobs: &[Job], picture: &Picture) -> Vec<Item> {
     items(picture, jobs, |finding| finding.is_active() && needs_attention(finding))
+}
+
+/// Returns the attention list of a picture with all of its jobs, and the failures that stay until they are dismissed:
+/// above warnings those since the last visit, and at the end earlier ones. `now_ms` is in ms since 1970.
+pub fn with_failures(picture: &Picture, visits: Visits, now_ms: u64) -> Vec<Item> {
+    let kept = failures::unlisted(picture, visits, now_ms);
+    let listed = picture.findings.iter().filter(|finding| finding.is_active() && needs_attention(finding));
+    let (jobs, listed) = (&picture.jobs, listed.chain(&kept.new).collect());
+    let mut items = sorted(fold(listed, names(jobs)), jobs);
+    items.extend(sorted(fold(kept.seen.iter().collect(), names(jobs)), jobs));
+    items
 }
 
 /// Returns what ended within the last hour and has not returned, latest first.

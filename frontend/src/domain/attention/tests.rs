@@ -218,13 +218,35 @@ fn a_node_has_the_worst_item_that_is_about_it_alone() {
 }
 
 #[test]
-fn what_can_be_helped_comes_before_what_is_past_and_errors_before_warnings() {
+fn errors_of_what_runs_come_before_failures_and_failures_before_warnings() {
     let error = FindingSeverity::Error;
     let failed = Finding { severity: error, ..finding(FindingKind::Failed, 1, "n1") };
+    let timeout = Finding { since_ms: WALL_MS, ..finding(FindingKind::Failed, 4, "n1") };
     let lost = Finding { severity: error, ..finding(FindingKind::GpuLost, 3, "n3") };
     let hot = finding(FindingKind::Thermal, 2, "n2");
-    let jobs = [job(1, "n1"), job(2, "n2"), job(3, "n3")];
-    assert_eq!(keys(&jobs, vec![hot, failed, lost]), ["gpu_lost/3", "thermal/2", "failed/1"]);
+    let jobs = [job(1, "n1"), job(2, "n2"), job(3, "n3"), job(4, "n1")];
+    let sorted = ["gpu_lost/3", "failed/1", "failed/4", "thermal/2"];
+    assert_eq!(keys(&jobs, vec![hot, timeout, failed, lost]), sorted);
+}
+
+#[test]
+fn failures_since_the_last_visit_stay_above_warnings_and_seen_ones_below() {
+    let failed = |id, hours: u64| Job {
+        state: JobState::Ended("OUT_OF_MEMORY".into()),
+        ended: Some((WALL_MS - hours * 3_600_000).cast_signed() / 1_000),
+        ..job(id, "n1")
+    };
+    let jobs = vec![job(2, "n2"), failed(1, 5), failed(3, 9), failed(4, 30)];
+    let picture = Picture { jobs, ..picture(vec![finding(FindingKind::Thermal, 2, "n2")]) };
+    let visits = Visits { first_ms: WALL_MS - 86_400_000, last_ms: WALL_MS - 6 * 3_600_000 };
+    let items = with_failures(&picture, visits, WALL_MS);
+    let jobs: Vec<u32> = items.iter().map(|item| item.jobs[0].0).collect();
+    assert_eq!(jobs, [1, 2, 3], "{items:?}");
+    assert!(
+        items[0].is_past && items[0].ended_ms.is_none(),
+        "it can be dismissed, and has the time of its end"
+    );
+    assert_eq!(items[0].title, "job-1 ended: out of memory");
 }
 
 #[test]
