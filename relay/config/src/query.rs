@@ -59,7 +59,7 @@ impl Query {
 }
 
 /// Selects a running relay.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct WhichRelay {
     /// Process id of the relay, if you run several

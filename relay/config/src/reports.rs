@@ -1,5 +1,6 @@
 //! Command lines that read what was stored: `relay report`, `relay history`, `relay me` and `relay audit`.
 
+use super::query::WhichRelay;
 use super::value::{self, count_up_to};
 use clap::{Args, Subcommand, ValueEnum};
 use nodeglass_api::JobSelector;
@@ -73,6 +74,9 @@ pub struct ReportArgs {
     /// Format of the post: json, or message for Slack and Mattermost
     #[arg(long, value_enum, requires = "webhook")]
     pub webhook_format: Option<WebhookFormat>,
+    /// The relay.
+    #[command(flatten)]
+    pub which: WhichRelay,
 }
 
 /// `relay history`.
@@ -92,6 +96,9 @@ pub enum HistoryCommand {
         /// The days.
         #[command(flatten)]
         days: Days,
+        /// The relay.
+        #[command(flatten)]
+        which: WhichRelay,
     },
 }
 
@@ -121,11 +128,14 @@ pub struct ShowArgs {
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
+    /// The relay.
+    #[command(flatten)]
+    pub which: WhichRelay,
 }
 
 impl From<ShowArgs> for ReportArgs {
-    fn from(ShowArgs { job, format, json }: ShowArgs) -> Self {
-        Self { job, format, json, webhook: None, webhook_format: None }
+    fn from(ShowArgs { job, format, json, which }: ShowArgs) -> Self {
+        Self { job, format, json, webhook: None, webhook_format: None, which }
     }
 }
 
@@ -138,6 +148,9 @@ pub struct ListJobsArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// The relay.
+    #[command(flatten)]
+    pub which: WhichRelay,
 }
 
 /// A number of days before now.

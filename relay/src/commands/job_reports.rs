@@ -29,12 +29,15 @@ const MAX_REPORTS: usize = 1_000;
 pub async fn report(args: ReportArgs, webhook: Option<Webhook>) -> anyhow::Result<String> {
     let format = if args.json { ReportFormat::Json } else { args.format };
     let database = database()?;
-    let job = resolved(&args.job, database.as_ref()).await?;
+    let relays = relays(args.which.relay)?;
+    let job = resolved(&args.job, &relays, database.as_ref()).await?;
     let (stored, notes) = match &database {
         Some(database) => stored(database, job)?,
         None => (None, Vec::new()),
     };
-    let (report, note) = newest(job, stored, notes).await?;
+    let (report, note) = newest(job, stored, notes, &relays).await?;
+    let notes = [note, of_one_task(&args.job, report.label.as_str())];
+    let note = notes.into_iter().flatten().reduce(|one, other| format!("{one} {other}"));
     match webhook {
         Some(webhook) => {
             let sent = report_webhook::post(&webhook, &report).await.map_err(anyhow::Error::msg)?;
@@ -59,12 +62,18 @@ pub async fn report(args: ReportArgs, webhook: Option<Webhook>) -> anyhow::Resul
 pub async fn history(args: HistoryCommand) -> anyhow::Result<String> {
     Ok(match args {
         HistoryCommand::Show(args) => report(args.into(), None).await?,
-        HistoryCommand::List(ListJobsArgs { days, json }) => {
-            let reports = reports(days.days).await?;
+        HistoryCommand::List(ListJobsArgs { days, json, which }) => {
+            let reports = reports(days.days, which.relay).await?;
             if json { terminal::json(&reports)? } else { job_tables::list(&reports, LocalTime::of) }
         }
         HistoryCommand::Faults(args) => faults(&args)?,
-        HistoryCommand::Export { format, days } => export(format, days.days).await?,
+        HistoryCommand::Export { format, days, which } => {
+            let reports = reports(days.days, which.relay).await?;
+            match format {
+                ExportFormat::Json => terminal::json(&reports)?,
+                ExportFormat::Csv => job_tables::csv(&reports),
+            }
+        }
     })
 }
 
@@ -80,22 +89,14 @@ fn faults(args: &FaultsArgs) -> anyhow::Result<String> {
     Ok(if args.json { terminal::json(&faults)? } else { job_tables::faults(&faults, LocalTime::of) })
 }
 
-async fn export(format: ExportFormat, days: u32) -> anyhow::Result<String> {
-    let reports = reports(days).await?;
-    Ok(match format {
-        ExportFormat::Json => terminal::json(&reports)?,
-        ExportFormat::Csv => job_tables::csv(&reports),
-    })
-}
-
 /// Executes `relay me`; returns what to print.
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn me(ListJobsArgs { days, json }: ListJobsArgs) -> anyhow::Result<String> {
+pub async fn me(ListJobsArgs { days, json, which }: ListJobsArgs) -> anyhow::Result<String> {
     let days = days.days;
     let stored = stored_reports(days, Some(&own_login()))?;
-    let usage = match (stored.is_empty(), only_relay()?) {
+    let usage = match (stored.is_empty() || which.relay.is_some(), only_relay(which.relay)?) {
         // It has its jobs in memory until they are stored, and the jobs of a simulated cluster forever.
         (true, Some(relay)) => {
             let days = days.min(MAX_DAYS);
@@ -115,14 +116,18 @@ pub async fn me(ListJobsArgs { days, json }: ListJobsArgs) -> anyhow::Result<Str
 }
 
 /// The raw id of a job, from a running relay or the database.
-async fn resolved(named: &JobSelector, database: Option<&Database>) -> anyhow::Result<JobId> {
+async fn resolved(
+    named: &JobSelector,
+    relays: &[Remote],
+    database: Option<&Database>,
+) -> anyhow::Result<JobId> {
     if let JobSelector::Id(id) = named {
-        return match one_of_relays(named, Remote::jobs).await {
+        return match one_of_relays(named, relays, Remote::jobs).await {
             Err(error) if matches!(error.downcast_ref(), Some(NotOneJob::Clusters { .. })) => Err(error),
             found => Ok(found.unwrap_or(JobId(*id))),
         };
     }
-    let not_listed = match one_of_relays(named, Remote::jobs).await {
+    let not_listed = match one_of_relays(named, relays, Remote::jobs).await {
         Ok(id) => return Ok(id),
         Err(error) => error,
     };
@@ -131,7 +136,8 @@ async fn resolved(named: &JobSelector, database: Option<&Database>) -> anyhow::R
         Some(id) => Ok(id),
         // It may be newer than the list.
         None if matches!(not_listed.downcast_ref(), Some(NotOneJob::None(_))) => {
-            one_of_relays(named, async |relay| relay.jobs_with(std::slice::from_ref(named)).await).await
+            one_of_relays(named, relays, async |relay| relay.jobs_with(std::slice::from_ref(named)).await)
+                .await
         }
         None => Err(not_listed),
     }
@@ -140,11 +146,12 @@ async fn resolved(named: &JobSelector, database: Option<&Database>) -> anyhow::R
 /// The raw id of a job that a running relay lists, or why the last one lists none.
 async fn one_of_relays(
     named: &JobSelector,
+    relays: &[Remote],
     jobs_of: impl AsyncFn(&Remote) -> anyhow::Result<Vec<Job>>,
 ) -> anyhow::Result<JobId> {
     let mut error = NotOneJob::None(named.clone()).into();
-    for relay in Remote::list()? {
-        match jobs_of(&relay).await.and_then(|jobs| Ok(named_job::id(&jobs, named)?)) {
+    for relay in relays {
+        match jobs_of(relay).await.and_then(|jobs| Ok(named_job::id(&jobs, named)?)) {
             Ok(id) => return Ok(id),
             Err(why) => error = why,
         }
@@ -166,12 +173,13 @@ async fn newest(
     job: JobId,
     stored: Option<JobRecord>,
     notes: Vec<Note>,
+    relays: &[Remote],
 ) -> anyhow::Result<(Report, Option<String>)> {
     if let Some(record) = stored.as_ref().filter(|record| record.is_final) {
         return Ok((record.report_with(notes), None));
     }
     let mut failed = None;
-    for relay in Remote::list()? {
+    for relay in relays {
         match relay.report(job).await {
             Ok(report) => {
                 let note = "The job is still running; these are its figures so far.";
@@ -204,6 +212,21 @@ async fn newest(
     Ok((record.report_with(notes), Some(note)))
 }
 
+/// Returns a sentence about the other jobs, where the id of an array or heterogeneous job names the job that is reported: one
+/// of them has this id as its raw id.
+fn of_one_task(named: &JobSelector, label: &str) -> Option<String> {
+    let JobSelector::Id(id) = named else { return None };
+    let part = label.strip_prefix(&id.to_string())?;
+    let (what, other) = match part.chars().next()? {
+        '_' => ("task", format!("{id}_N")),
+        '+' => ("component", format!("{id}+N")),
+        _ => return None,
+    };
+    Some(format!(
+        "This is {what} {label} alone; `relay report {other}` reports another one, and `relay history list` lists them."
+    ))
+}
+
 /// Returns whether a relay responded that it does not know the job.
 fn is_unknown(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == StatusCode::NOT_FOUND)
@@ -215,9 +238,9 @@ fn now() -> LocalTime {
 
 /// Returns the reports of all jobs that started in the last days, newest first: the stored ones, or the running
 /// relay's before any is stored.
-async fn reports(days: u32) -> anyhow::Result<Vec<Report>> {
+async fn reports(days: u32, relay: Option<u32>) -> anyhow::Result<Vec<Report>> {
     let stored = stored_reports(days, None)?;
-    match only_relay()? {
+    match only_relay(relay)? {
         Some(relay) if stored.is_empty() => {
             let since_s =
                 i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - i64::from(days) * 86_400;
@@ -234,9 +257,20 @@ async fn reports(days: u32) -> anyhow::Result<Vec<Report>> {
     }
 }
 
-/// The running relay, if there is one and only one.
-fn only_relay() -> anyhow::Result<Option<Remote>> {
-    let mut relays = Remote::list()?;
+/// The relay with this process id, or all that run.
+///
+/// # Errors
+/// A complete sentence for the user: no relay has this process id.
+fn relays(pid: Option<u32>) -> anyhow::Result<Vec<Remote>> {
+    match pid {
+        Some(_) => Ok(vec![Remote::find(pid)?]),
+        None => Remote::list(),
+    }
+}
+
+/// The relay with this process id, or the running one, if there is one and only one.
+fn only_relay(pid: Option<u32>) -> anyhow::Result<Option<Remote>> {
+    let mut relays = relays(pid)?;
     Ok(if relays.len() == 1 { relays.pop() } else { None })
 }
 
@@ -252,4 +286,22 @@ fn stored_reports(days: u32, user: Option<&Text>) -> anyhow::Result<Vec<Report>>
 fn database() -> anyhow::Result<Option<Database>> {
     let dir = StateDir::open().context("the database of jobs cannot be read")?;
     Ok(Database::open_existing(&dir)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_an_array_says_that_one_task_is_reported() {
+        let said = |named: &str, label| of_one_task(&named.parse().unwrap(), label);
+        let task = said("48440", "48440_16").unwrap();
+        assert!(task.starts_with("This is task 48440_16 alone; `relay report 48440_N`"), "{task}");
+        assert!(said("48511", "48511+0").unwrap().contains("component 48511+0"));
+        for (named, label) in
+            [("48440_16", "48440_16"), ("48461", "48461"), ("48456", "48440_16"), ("4844", "48440_1")]
+        {
+            assert_eq!(said(named, label), None, "{named} {label}");
+        }
+    }
 }
