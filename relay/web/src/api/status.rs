@@ -5,8 +5,9 @@ use crate::WebState;
 use crate::status::{ProcessStatus, Readiness, StatusReport};
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::http::header::{ACCEPT, AUTHORIZATION};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
 use nodeglass_api::Losses;
 use nodeglass_protocol::Picture;
 use nodeglass_protocol::frame::Form;
@@ -23,8 +24,27 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// and probes; for the owner and tokens.
 #[utoipa::path(get, path = "/status", tag = "relay", operation_id = "status",
     responses((status = 200, body = StatusReport)))]
-pub async fn status(State(web): State<WebState>, _: Reader) -> Result<Json<StatusReport>, Problem> {
-    let picture = owners_overview(&web).await?;
+pub async fn status(
+    State(web): State<WebState>,
+    headers: HeaderMap,
+    reader: Result<Reader, Response>,
+) -> Response {
+    match reader {
+        Ok(Reader) => report(&web).await.map(Json).into_response(),
+        // An address that was typed carries no key: the page logs in, and shows how the relay is doing.
+        Err(_) if is_typed(&headers) => Redirect::to("./").into_response(),
+        Err(refused) => refused,
+    }
+}
+
+/// Returns whether a browser opens the address itself, rather than a program that sends a key.
+fn is_typed(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accepted.contains("text/html") && !headers.contains_key(AUTHORIZATION)
+}
+
+async fn report(web: &WebState) -> Result<StatusReport, Problem> {
+    let picture = owners_overview(web).await?;
     let now_ms = web.about.clock.now_ms();
     let probes = web.hub.probe_usages().await.ok_or_else(Problem::shutting_down)?;
     let Losses { connections, unstored } = web.hub.losses().await.ok_or_else(Problem::shutting_down)?;
@@ -33,15 +53,7 @@ pub async fn status(State(web): State<WebState>, _: Reader) -> Result<Json<Statu
     let slow_sampling = own_load.slower_sampling.clone().or(report.slow_sampling);
     let notifications = web.notifications.list();
     let remote_write = web.remote_write.as_ref().map(RemoteWriteCounts::status);
-    Ok(Json(StatusReport {
-        notifications,
-        remote_write,
-        slow_sampling,
-        own_load,
-        connections,
-        unstored,
-        ..report
-    }))
+    Ok(StatusReport { notifications, remote_write, slow_sampling, own_load, connections, unstored, ..report })
 }
 
 /// Whether the relay is ready: its list of jobs is known, and not older than it should be. Without authentication, so

@@ -90,3 +90,13 @@ async fn the_status_reveals_nothing_without_the_owners_key() {
         assert!(!reply.body.contains("n2"), "{}", reply.body);
     }
 }
+
+#[tokio::test]
+async fn a_browser_that_opens_the_status_is_led_to_the_page() {
+    let relay = TestRelay::start_with(fleet()).await;
+    let typed = ("Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8");
+    let reply = relay.request("GET /status", &[typed]).await;
+    assert_eq!((reply.status, reply.header("location")), (303, Some("./")), "{reply:?}");
+    let reply = relay.request("GET /status", &[typed, ("Authorization", "Bearer wrong")]).await;
+    assert_eq!(reply.status, 401, "a program that sends a key learns that it is wrong");
+}
