@@ -90,7 +90,7 @@ mod tests {
         let visits = Visits { first_ms: NOW_MS - 30 * DAY_MS, last_ms: NOW_MS - DAY_MS / 2 };
         let at = |id: u32, hours: u64| failed(id, NOW_MS - hours * 3_600_000);
         let completed = Job { state: JobState::Ended("COMPLETED".into()), ..at(9, 2) };
-        let jobs = vec![at(1, 2), at(2, 11), at(4, 100), at(3, 20), at(5, 169), completed];
+        let jobs = vec![at(1, 2), at(2, 11), at(3, 20), at(4, 100), at(5, 169), completed];
         assert_eq!(ids(jobs.clone(), vec![], visits), (vec![1, 2], vec![3, 4]));
         assert_eq!(
             ids(jobs.clone(), vec![], Visits::first(NOW_MS)),
