@@ -85,3 +85,12 @@ pub struct Now {
     /// The cluster's time of day in s since 1970.
     pub wall_s: i64,
 }
+
+impl Now {
+    /// Returns the time of the pictures of a job: now, or its end, in ms of the relay's clock.
+    pub fn until(self, ended_ms: Option<u64>) -> Self {
+        let since_ms = ended_ms.map_or(0, |ended_ms| self.relay_ms.saturating_sub(ended_ms));
+        let wall_s = self.wall_s.saturating_sub_unsigned(since_ms / 1_000);
+        Self { relay_ms: self.relay_ms - since_ms, wall_s }
+    }
+}

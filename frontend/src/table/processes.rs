@@ -346,6 +346,20 @@ mod tests {
     }
 
     #[test]
+    fn the_run_time_of_a_process_stops_at_the_end_of_its_job() {
+        let mut process = process();
+        process.facts.started_ms = Reading::Value(9_000_000);
+        let node = NodePicture::new("n1".parse().unwrap());
+        let ran = |ended_ms| {
+            let now = Now { relay_ms: 500_000, wall_s: 10_000 }.until(ended_ms);
+            run_time(&ProcessRow { node: &node, gpu: None, holder: Holder::Process(&process), now })
+        };
+        assert_eq!(ran(None), Value::Number(1_000));
+        assert_eq!(ran(Some(200_000)), Value::Number(700));
+        assert_eq!(ran(Some(600_000)), Value::Number(1_000), "an end that is to come");
+    }
+
+    #[test]
     fn states_have_labels() {
         let mut process = process();
         process.row.set(F::State, Cell::steps(2));

@@ -10,6 +10,7 @@ use crate::fleet::{NodeCell, TopicStore};
 use crate::net::LinkState;
 use crate::platform;
 use crate::state::page::Page;
+use crate::table::Now;
 use crate::view::charts::sparkline::MiniChart;
 use crate::view::widgets::actions::{Toasts, offers};
 use crate::view::widgets::copy::{commands, copy_button_of};
@@ -258,7 +259,8 @@ fn facts(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
     let groups = move || {
         let process = process.get()?;
         let started_s = process.facts.started_ms.value().map(|ms| (ms / 1_000).cast_signed());
-        let ran = started_s.map(|started| page.wall_s().saturating_sub(started).max(0).cast_unsigned());
+        let now = Now { relay_ms: page.now_ms(), wall_s: page.wall_s() }.until(page.ended_ms.get());
+        let ran = started_s.map(|started| now.wall_s.saturating_sub(started).max(0).cast_unsigned());
         Some(fact_groups(process::groups(&process, ran)))
     };
     groups.into_any()
