@@ -1,9 +1,8 @@
 //! The command palette: jumps to what it finds, or runs a command.
 
 use super::keyboard::run_command;
-use super::palette_entries::{PaletteEntry, SILENCE_S, Target, entries, ranks_elsewhere};
+use super::palette_entries::{PaletteEntry, SILENCE_S, Target, entries, processes_elsewhere};
 use crate::domain::fuzzy_search::search;
-use crate::domain::query;
 use crate::state::page::Page;
 use crate::view::jobs::silence::silence;
 use crate::view::tables::grid::Grids;
@@ -33,7 +32,7 @@ fn found(page: &Page, typed: RwSignal<String>) -> Memo<Vec<(usize, PaletteEntry)
     Memo::new(move |_| {
         let typed = typed.get();
         let mut all = known.get();
-        all.extend(ranks_elsewhere(&page, &typed));
+        all.extend(processes_elsewhere(&page, &typed));
         let mut found = search(&typed, all, |entry| (&entry.name, &entry.words));
         found.truncate(MAX_ENTRIES);
         found.into_iter().enumerate().collect()
@@ -44,7 +43,7 @@ fn found(page: &Page, typed: RwSignal<String>) -> Memo<Vec<(usize, PaletteEntry)
 fn activate(page: &Page, grids: Grids, target: Target) {
     match target {
         Target::Route(route, query) => page.address.navigate_with(route, query),
-        Target::Gpu(uuid) => page.address.push_query(query::GPU, Some(uuid)),
+        Target::Sheet(parameter, subject) => page.address.push_query(parameter, Some(subject)),
         Target::Silence(item) => silence(page.clone(), item.silences(SILENCE_S)),
         Target::Command(command) => {
             if let Some(route) = run_command(page, grids, command) {

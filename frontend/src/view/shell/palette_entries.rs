@@ -1,4 +1,4 @@
-//! Content of the command palette: findings, jobs, nodes, GPUs, ranks, pages and commands.
+//! Content of the command palette: findings, jobs, nodes, GPUs, processes, pages and commands.
 
 use crate::domain::attention::Item;
 use crate::domain::health::state_label;
@@ -9,11 +9,14 @@ use crate::fleet::TopicStore;
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::job::Job;
+use nodeglass_protocol::picture::{NodePicture, ProcessPicture};
 
 /// Time for which the command of the palette silences a finding, in s.
 pub const SILENCE_S: u32 = 3_600;
 /// The query parameter of the filter of processes.
 const PROCESS_FILTER: &str = "f";
+/// The least number that is searched as a PID without the word.
+const LEAST_PID: u32 = 1_000;
 
 /// An entry of the palette.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,8 +36,8 @@ pub struct PaletteEntry {
 pub enum Target {
     /// Shows a route, with this query.
     Route(Route, Query),
-    /// Opens the sheet of a GPU on the current page.
-    Gpu(String),
+    /// Opens a sheet on the current page, by its query parameter and its subject.
+    Sheet(&'static str, String),
     /// Runs a command.
     Command(Command),
     /// Silences a finding for [`SILENCE_S`].
@@ -78,36 +81,42 @@ pub fn entries(page: &Page) -> Vec<PaletteEntry> {
     let node = |cell: &crate::fleet::NodeCell| {
         PaletteEntry::route(cell.name().to_string(), "node", Route::Node(cell.name().clone()))
     };
-    let ranks = page.fleet.detail().map(|store| ranks(&store)).unwrap_or_default();
+    let processes = page.fleet.detail().map(|store| processes(&store)).unwrap_or_default();
     let mut all: Vec<PaletteEntry> = jobs.iter().map(job).chain(tabs).chain(nodes.iter().map(node)).collect();
     all.extend(findings(page));
     all.extend(commands(page));
-    all.extend(ranks);
+    all.extend(processes);
     all.extend(gpus(page.fleet.overview()));
     all.extend(silences(page));
     all
 }
 
-/// Returns the jobs in which a typed rank can be searched, by `rank 35` among other words: the processes of jobs that are
-/// not shown are unknown here.
-pub fn ranks_elsewhere(page: &Page, typed: &str) -> Vec<PaletteEntry> {
-    let Some(rank) = rank_in(typed) else { return Vec::new() };
+/// Returns the jobs in which a typed rank or PID can be searched: the processes of jobs that are not shown are unknown here.
+pub fn processes_elsewhere(page: &Page, typed: &str) -> Vec<PaletteEntry> {
+    let Some((column, number)) = column_and_number(typed) else { return Vec::new() };
     let here = page.route.get().job();
-    let has_rank = |job: &&Job| {
-        job.is_active() && job.gpu_count.is_none_or(|count| count > rank) && Some(job.id) != here
-    };
+    let has_rank = |job: &Job| job.gpu_count.is_none_or(|count| count > number);
+    let may_have = |job: &&Job| job.is_active() && Some(job.id) != here && (column == "pid" || has_rank(job));
     let entry = |job: &Job| {
         let mut query = Query::default();
-        query.set(PROCESS_FILTER, Some(format!("rank={rank}")));
+        query.set(PROCESS_FILTER, Some(format!("{column}={number}")));
         let target = Target::Route(Route::Job(job.id, JobTab::Processes), query);
-        PaletteEntry::new(format!("rank {rank} of {}", job.name), format!("job {}", job.label), target)
+        PaletteEntry::new(format!("{column} {number} of {}", job.name), format!("job {}", job.label), target)
     };
-    page.jobs.with(|jobs| jobs.iter().filter(has_rank).map(entry).collect())
+    page.jobs.with(|jobs| jobs.iter().filter(may_have).map(entry).collect())
 }
 
-/// Returns the number after the word `rank`.
-fn rank_in(typed: &str) -> Option<u32> {
-    let mut words = typed.split_whitespace().skip_while(|word| !word.eq_ignore_ascii_case("rank"));
+/// Returns a typed rank or PID with its column in the table of processes: `rank 35` or `pid 41822` among other words, or a
+/// number alone that is large enough for a PID.
+fn column_and_number(typed: &str) -> Option<(&'static str, u32)> {
+    let named = |column| Some((column, number_after(column, typed)?));
+    let alone = || typed.trim().parse().ok().filter(|number| *number >= LEAST_PID).map(|pid| ("pid", pid));
+    named("rank").or_else(|| named("pid")).or_else(alone)
+}
+
+/// Returns the number after a word.
+fn number_after(word: &str, typed: &str) -> Option<u32> {
+    let mut words = typed.split_whitespace().skip_while(|typed| !typed.eq_ignore_ascii_case(word));
     words.nth(1)?.parse().ok()
 }
 
@@ -160,7 +169,7 @@ fn commands(page: &Page) -> Vec<PaletteEntry> {
 fn gpus(store: &TopicStore) -> Vec<PaletteEntry> {
     untrack(|| {
         store.read(|picture| {
-            let of_node = |node: &nodeglass_protocol::picture::NodePicture| {
+            let of_node = |node: &NodePicture| {
                 let name = node.name.clone();
                 let entry = move |gpu: &nodeglass_protocol::picture::GpuPicture| {
                     let mut query = Query::default();
@@ -175,18 +184,24 @@ fn gpus(store: &TopicStore) -> Vec<PaletteEntry> {
     })
 }
 
-/// Returns an entry for each rank of the processes of a topic.
-fn ranks(store: &TopicStore) -> Vec<PaletteEntry> {
+/// Returns an entry for each process of a topic, which leads to its sheet, and one for each rank, which leads to its GPU.
+fn processes(store: &TopicStore) -> Vec<PaletteEntry> {
     let mut ranks: Vec<PaletteEntry> = Vec::new();
+    let mut processes: Vec<PaletteEntry> = Vec::new();
     untrack(|| {
         store.read(|picture| {
             for node in &picture.nodes {
                 for process in &node.processes {
+                    let entry = pid(node, process);
+                    // One that uses several GPUs is listed for each.
+                    if processes.last() != Some(&entry) {
+                        processes.push(entry);
+                    }
                     let Some(rank) = process.facts.rank else { continue };
                     let gpu = node.gpus.iter().find(|gpu| gpu.facts.uuid == process.facts.gpu);
                     let Some(gpu) = gpu else { continue };
                     let hint = format!("{} {}", node.name, gpu.facts.label());
-                    let target = Target::Gpu(gpu.facts.uuid.to_string());
+                    let target = Target::Sheet(query::GPU, gpu.facts.uuid.to_string());
                     let entry = PaletteEntry::new(format!("rank {}", rank.global), hint, target);
                     // A rank may have several processes on its GPU.
                     if ranks.last() != Some(&entry) {
@@ -196,17 +211,46 @@ fn ranks(store: &TopicStore) -> Vec<PaletteEntry> {
             }
         });
     });
+    ranks.extend(processes);
     ranks
+}
+
+/// The entry of a process: `pid 41822 python3`.
+fn pid(node: &NodePicture, process: &ProcessPicture) -> PaletteEntry {
+    let facts = &process.facts;
+    let command = facts.command.value().map(ToString::to_string).unwrap_or_default();
+    let started_ms = facts.started_ms.value().copied().unwrap_or(0);
+    let target = Target::Sheet(query::PROCESS, format!("{}/{}/{started_ms}", node.name, facts.pid));
+    let name = format!("pid {} {command}", facts.pid);
+    PaletteEntry::new(name.trim_end(), format!("process on {}", node.name), target)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_protocol::process::{ProcessFacts, ProcessKind};
+    use nodeglass_protocol::{GpuUuid, Reading, Row};
 
     #[test]
-    fn a_rank_is_found_among_other_words() {
-        assert_eq!(rank_in("llama rank 35"), Some(35));
-        assert_eq!(rank_in("Rank 7 dpo"), Some(7));
-        assert_eq!([rank_in("rank"), rank_in("35"), rank_in("rank x")], [None; 3]);
+    fn a_rank_or_pid_is_found_among_other_words() {
+        assert_eq!(column_and_number("llama rank 35"), Some(("rank", 35)));
+        assert_eq!(column_and_number("Rank 7 dpo"), Some(("rank", 7)));
+        assert_eq!(column_and_number("PID 812"), Some(("pid", 812)));
+        assert_eq!(column_and_number(" 41822 "), Some(("pid", 41_822)));
+        assert_eq!(["rank", "35", "rank x", "gpu 7", "llama 41822"].map(column_and_number), [None; 5]);
+    }
+
+    #[test]
+    fn a_process_is_found_by_its_pid_and_leads_to_its_sheet() {
+        let node = NodePicture::new("n1".parse().unwrap());
+        let mut facts = ProcessFacts::new(GpuUuid::new("A"), 41_822, ProcessKind::default());
+        let entry =
+            |facts: &ProcessFacts| pid(&node, &ProcessPicture { facts: facts.clone(), row: Row::default() });
+        assert_eq!(entry(&facts).name, "pid 41822");
+        facts.started_ms = Reading::Value(9_000);
+        facts.command = Reading::Value("python3".into());
+        let entry = entry(&facts);
+        assert_eq!((entry.name.as_str(), entry.hint.as_str()), ("pid 41822 python3", "process on n1"));
+        assert_eq!(entry.target, Target::Sheet(query::PROCESS, "n1/41822/9000".to_owned()));
     }
 }
