@@ -47,6 +47,7 @@ impl Processes {
         let page_ms = platform::now_ms();
         let now =
             Now { relay_ms: self.page.fleet.relay_ms(page_ms), wall_s: self.page.fleet.wall_s(page_ms) };
+        let now = now.until(self.page.ended_ms.get_untracked());
         match &entry.subject {
             RowSubject::Process(cell, key, index) => self.scope.store.node(cell, |node| {
                 let process = process(node, key, *index)?;
@@ -119,6 +120,17 @@ impl Processes {
         sorting::sort_by_key(&mut rows, |(sort_key, _)| *sort_key);
         rows.into_iter().map(|(_, entry)| entry).collect()
     }
+}
+
+/// Returns the numbers of a job's processes, of those of other jobs on its nodes, and of notes.
+fn counted(own: usize, others: usize, notes: usize) -> String {
+    let others = (others > 0).then(|| format!("{} of other jobs", text::grouped(others as u64)));
+    let notes = (notes > 0).then(|| text::count(notes, "note", "notes"));
+    [Some(text::count(own, "process", "processes")), others, notes]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Returns a process in the list of its node.
@@ -196,12 +208,9 @@ impl RowSource for Processes {
     }
 
     fn counted(&self, entries: &[RowEntry]) -> String {
-        let notes = entries.iter().filter(|entry| self.is_note(entry)).count();
-        let processes = text::count(entries.len() - notes, "process", "processes");
-        match notes {
-            0 => processes,
-            _ => format!("{processes}, {}", text::count(notes, "note", "notes")),
-        }
+        let (notes, processes): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| self.is_note(entry));
+        let others = processes.iter().filter(|entry| self.row_flags(entry).foreign).count();
+        counted(processes.len() - others, others, notes.len())
     }
 
     fn second_line(&self, entry: &RowEntry, _: &dyn Fn(&str) -> bool) -> Option<String> {
@@ -235,5 +244,16 @@ impl RowSource for Processes {
         let started = started.flatten().unwrap_or(0);
         let process = format!("{}/{}/{started}", cell.name(), key.pid);
         self.page.address.push_query(query::PROCESS, Some(process));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_of_other_jobs_on_the_node_are_counted_apart() {
+        assert_eq!(counted(1, 0, 0), "1 process");
+        assert_eq!(counted(3, 4, 1), "3 processes, 4 of other jobs, 1 note");
     }
 }
