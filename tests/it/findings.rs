@@ -12,13 +12,15 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// One of each kind of cause, and jobs that are well.
-const CASES: [&str; 8] = [
+const CASES: [&str; 10] = [
     "healthy/training/h100x1",
     "healthy/notebook/rtx4090x1",
     "look-alike/wait-of-58-s/l40s",
     "hang/h100x1",
     "slow-gpu/l40sx1",
     "two-idle/l40sx1",
+    "notebook/l40s",
+    "look-alike/an-hour-of-evaluating/l40s",
     "pcie-narrow/l40s",
     "node-silent/l40s",
 ];

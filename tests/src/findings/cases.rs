@@ -221,7 +221,8 @@ pub fn ten_days() -> Vec<Case> {
         );
         let name = format!("ten-days/{}-{behaviour}-on-{nodes}", number + 1);
         let case = case(name, *nodes, MODELS[0], 14_400, Script(job));
-        Case { play: Play { interval_ms: 10_000, ..case.play }, ..case }
+        let play = Play { interval_ms: 10_000, ..case.play };
+        Case { allowed: of_bursts(behaviour), play, ..case }
     };
     SHAPES.iter().enumerate().map(part).collect()
 }
@@ -258,13 +259,8 @@ fn healthy() -> Vec<Case> {
         for (behaviour, more) in SHAPES {
             for nodes in [1, 4] {
                 let script = Script::job(nodes, behaviour, more);
-                cases.push(case(
-                    format!("healthy/{behaviour}/{}x{nodes}", model.0),
-                    nodes,
-                    model,
-                    40,
-                    script,
-                ));
+                let name = format!("healthy/{behaviour}/{}x{nodes}", model.0);
+                cases.push(Case { allowed: of_bursts(behaviour), ..case(name, nodes, model, 40, script) });
             }
         }
     }
@@ -273,8 +269,14 @@ fn healthy() -> Vec<Case> {
     let array = "array = { tasks = 400, task_time = \"8m\" }";
     cases.push(case("healthy/array".to_owned(), 1, MODELS[1], 40, Script::job(1, "training", array)));
     let mig = Script::job(1, "notebook", "");
-    cases.push(Case { mig: true, ..case("healthy/mig".to_owned(), 1, ("h100", 2), 40, mig) });
+    let mig = case("healthy/mig".to_owned(), 1, ("h100", 2), 40, mig);
+    cases.push(Case { mig: true, allowed: of_bursts("notebook"), ..mig });
     cases
+}
+
+/// Returns what may be found in a job that computes for seconds in minutes, once its readings of an hour are known.
+fn of_bursts(behaviour: &str) -> Vec<Kind> {
+    if behaviour == "notebook" { vec![Kind::MostlyIdle] } else { Vec::new() }
 }
 
 /// Returns look-alikes of problems.

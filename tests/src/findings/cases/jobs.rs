@@ -1,6 +1,6 @@
 //! Statements of SLURM and of the logs of jobs, and jobs that wait: for input, for a person, or for nothing.
 
-use super::{Case, Expected, FAULT_S, Kind, MODELS, Play, Script, case};
+use super::{Case, Expected, FAULT_S, Kind, MODELS, Play, Script, case, of_bursts};
 
 /// Lines with which programs end.
 const LAST_WORDS: [(&str, &str); 6] = [
@@ -70,6 +70,19 @@ fn waiting(model: (&'static str, u32)) -> Vec<Case> {
             ..case(name("two-wait"), 2, model, 35, some)
         },
     ];
+    cases.push(Case {
+        expected: vec![Expected::lasting(Kind::MostlyIdle, 0)],
+        ..case(name("notebook"), 2, model, 80, Script::job(2, "notebook", ""))
+    });
+    // What computes for hours uses its GPUs more, also while it evaluates or waits for input.
+    for behaviour in ["evaluating", "input_bound", "inference"] {
+        let script = Script::job(1, behaviour, "");
+        cases.push(case(format!("look-alike/an-hour-of-{behaviour}/{}", model.0), 1, model, 80, script));
+    }
+    let pauses = (1..8).fold(Script::job(1, "training", ""), |script, pause| {
+        script.episode("idle", 0, &[], pause * 600, Some(480))
+    });
+    cases.push(case(format!("look-alike/long-pauses/{}", model.0), 1, model, 80, pauses));
     for nodes in [1, 2] {
         let starved = Script::job(nodes, "starved", "");
         cases.push(Case {
@@ -177,7 +190,8 @@ fn shapes(model: (&'static str, u32)) -> Vec<Case> {
     let mut cases = Vec::new();
     for behaviour in ["pipeline", "evaluating", "training", "inference", "notebook", "bursty"] {
         let script = Script::job(2, behaviour, "");
-        cases.push(with_logs(case(name(&format!("healthy/{behaviour}-with-logs")), 2, model, 40, script)));
+        let case = case(name(&format!("healthy/{behaviour}-with-logs")), 2, model, 40, script);
+        cases.push(with_logs(Case { allowed: of_bursts(behaviour), ..case }));
     }
     let script = Script::job(1, "training", "gpus = []");
     cases.push(with_logs(case(name("healthy/cpu-only"), 1, model, 40, script)));
