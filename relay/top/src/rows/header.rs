@@ -110,6 +110,9 @@ fn parts(world: &World<'_>, palette: Palette) -> Vec<Part> {
     if let Some(hottest) = totals.hottest_c {
         parts.push((7, format!("hottest {hottest} °C"), plain));
     }
+    if let Some((severity, words)) = jobs::failures(world) {
+        parts.push((0, format!("{} {words}", symbol(severity)), palette.severity(severity)));
+    }
     let (severity, words) = slurm(&picture.relay.jobs, world.now_ms);
     if let Some(words) = words {
         let is_problem = severity.needs_attention();

@@ -5,14 +5,14 @@ use crate::model::World;
 use crate::palette::Palette;
 use crate::table::Column;
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::finding::{self, FindingSeverity};
+use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 use nodeglass_protocol::picture::{GpuPicture, JobsHealth, Link, NodePicture};
 use nodeglass_rules::attention::{fold, names};
 use nodeglass_rules::health::{self, Freshness};
 use nodeglass_rules::severity::Severity;
 use nodeglass_rules::totals::Totals;
-use nodeglass_rules::{flags, ownership, text};
+use nodeglass_rules::{flags, outcome, ownership, text};
 use std::slice;
 
 /// Content of a column.
@@ -56,6 +56,9 @@ pub const COLUMNS: &[Column<Key>] = &[
     Column::number(Key::Power, "POWER", 16, 9),
     Column::number(Key::Time, "TIME", 15, 5),
 ];
+
+/// Longest failure in the head, in characters.
+const MAX_TITLE: usize = 48;
 
 /// A row.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +106,7 @@ fn state(job: &Job, world: &World<'_>) -> (Severity, String) {
     };
     let own = (severity, health::state_label(&job.state));
     if !job.is_active() {
-        return own;
+        return outcome::failure(job).map_or(own, |failure| (failure.severity, failure.label));
     }
     let nodes = job.nodes.iter().filter_map(|name| world.overview.node(name));
     let worst = nodes.filter_map(|node| node_problem(job, node, world.now_ms));
@@ -120,13 +123,29 @@ fn finding(job: &Job, world: &World<'_>) -> Option<(Severity, String)> {
     });
     let folded = fold(found.collect(), names(slice::from_ref(job)));
     let worst = folded.iter().min_by(|a, b| finding::order(a.finding, b.finding))?;
-    let is_error = worst.finding.severity == FindingSeverity::Error;
-    let severity = if is_error { Severity::Error } else { Severity::Warning };
-    let others = match folded.len() {
-        1 => String::new(),
-        count => format!(" +{}", count - 1),
-    };
-    Some((severity, format!("{}{others}", worst.reason())))
+    Some((severity_of(worst.finding), format!("{}{}", worst.reason(), others(folded.len()))))
+}
+
+/// The latest job that failed within the last hour, and the number of others: `train ended: out of memory +1`. As in the
+/// page, without those that are silenced, and repeated failures of a job are one.
+pub fn failures(world: &World<'_>) -> Option<(Severity, String)> {
+    let found = world.overview.findings.iter().filter(|finding| {
+        finding.kind == FindingKind::Failed && finding.is_active() && finding.silenced_until_ms.is_none()
+    });
+    let folded = fold(found.collect(), names(&world.overview.jobs));
+    let latest = folded.iter().max_by_key(|failure| failure.finding.since_ms)?;
+    let title = text::shortened(&latest.title(), MAX_TITLE);
+    let severity = folded.iter().map(|failure| severity_of(failure.finding)).max()?;
+    Some((severity, format!("{title}{}", others(folded.len()))))
+}
+
+fn severity_of(finding: &Finding) -> Severity {
+    if finding.severity == FindingSeverity::Error { Severity::Error } else { Severity::Warning }
+}
+
+/// The number of entries besides the shown one: ` +2`.
+fn others(count: usize) -> String {
+    if count > 1 { format!(" +{}", count - 1) } else { String::new() }
 }
 
 /// Returns the problem of a job's part of a node, if it needs attention.

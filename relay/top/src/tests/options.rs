@@ -174,3 +174,21 @@ fn t14_nothing_that_a_job_or_node_states_reaches_the_terminal_as_an_escape() {
     let mut printed = lines.iter().flat_map(|line| &line.spans);
     assert!(printed.all(|span| !span.content.contains(is_harmful)));
 }
+
+#[test]
+fn a_job_that_failed_is_named_in_the_head_and_says_how() {
+    let mut picture = overview();
+    let mut failed = job(19, "pretrain", &["gpu-01"]);
+    (failed.state, failed.ended) = (JobState::Ended("OUT_OF_MEMORY".into()), Some(WALL_S - 120));
+    let finding = nodeglass_rules::outcome::finding(&failed).unwrap();
+    picture.jobs.push(failed);
+    let screen = |findings| Shown::new(welcome(), Picture { findings, ..picture.clone() }).screen(120, 40);
+    let shown = screen(vec![finding.clone()]);
+    assert!(shown.lines().nth(1).unwrap().contains("▲ pretrain ended: out of memory"), "{shown}");
+    let row = shown.lines().find(|line| line.contains(" pretrain ") && line.contains("19")).unwrap();
+    assert!(row.contains("▲") && row.contains("out of memory"), "{row}");
+    let other = Finding { key: "failed/20/1".into(), jobs: vec![id(20)], since_ms: 1, ..finding.clone() };
+    assert!(screen(vec![other, finding.clone()]).contains("pretrain ended: out of memory +1"));
+    let over = screen(vec![Finding { ended_ms: Some(NOW_MS), ..finding }]);
+    assert!(!over.lines().nth(1).unwrap().contains("pretrain") && over.contains("out of memory"), "{over}");
+}
