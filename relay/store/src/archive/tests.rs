@@ -148,7 +148,7 @@ fn old_segments_and_those_beyond_the_cap_are_deleted_fine_ones_first() {
     let file = |kind: Kind, age_ms: u64| dir.path().join(kind.file_name(now_ms - age_ms));
     let hour_ms = 3_600_000;
     let (old, fine, coarse) =
-        (file(Kind::Fine, 8 * hour_ms), file(Kind::Fine, 2 * hour_ms), file(Kind::Coarse, 100 * hour_ms));
+        (file(Kind::Fine, 8 * hour_ms), file(Kind::Fine, 2 * hour_ms), file(Kind::Coarse, 30 * hour_ms));
     for path in [&old, &fine, &coarse] {
         fs::write(path, vec![0; 40_000]).unwrap();
     }
@@ -175,6 +175,9 @@ fn f08_what_a_clock_ahead_makes_look_old_is_kept_until_it_could_be_set() {
     let archive = Archive::open(dir.clone(), 1 << 30, || 0, "").unwrap();
     archive.store(excerpt(0..6));
     drop(archive);
+    assert_eq!(count(), 4);
+    // Nor by a second start.
+    drop(Archive::open(dir.clone(), 1 << 30, || 0, "").unwrap());
     assert_eq!(count(), 4);
     // Of a clock that is right after all, it is deleted a day later.
     let mut writer = SegmentWriter::new(dir.clone(), 1 << 30, 0);

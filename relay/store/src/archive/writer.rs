@@ -28,8 +28,9 @@ const MAX_WAITING: usize = 8 << 20;
 const SEGMENT_SHARE: u64 = 8;
 /// Name of the file that the relay which stores holds locked.
 const LOCK: &str = "lock";
-/// Age of the newest stored data from which the system clock may be ahead, and the time after which it is trusted all
-/// the same.
+/// Time without stored data after which the system clock may be ahead. Longer than a segment of a day is continued.
+const CLOCK_GAP: Duration = Duration::from_secs(36 * 3_600);
+/// Time after which a clock that may be ahead is trusted all the same.
 const CLOCK_DOUBT: Duration = Duration::from_secs(24 * 3_600);
 /// Interval of renewing the list of runs; after a crash, a downtime seems to begin that much earlier.
 const RUN_INTERVAL: Duration = Duration::from_secs(60);
@@ -444,11 +445,11 @@ impl SegmentWriter {
     }
 }
 
-/// Doubt about the system clock: the newest stored data is so old that the clock may be ahead. Nothing is deleted for
-/// its age before the relay has run for long enough to have the clock set.
+/// Doubt about the system clock: the stored data before this run, or before one that began within a day, is so old that
+/// the clock may be ahead. Nothing is deleted for its age before the clock could be set.
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
-    /// Time of the newest stored data, in ms since 1970.
+    /// Time of the newest data before the gap, in ms since 1970.
     newest_ms: u64,
     /// End of the doubt, in ms since 1970.
     until_ms: u64,
@@ -457,17 +458,22 @@ struct Doubt {
 impl Doubt {
     fn of(dir: &Path, wall_ms: u64) -> Option<Self> {
         let segments = segments(dir).unwrap_or_default();
-        let newest_ms = segments.iter().map(|segment| segment.wall_ms).chain(ended::newest_ms(dir)).max()?;
-        let age_ms = wall_ms.saturating_sub(newest_ms);
-        if u128::from(age_ms) <= CLOCK_DOUBT.as_millis() {
+        let stored = segments.iter().map(|segment| segment.wall_ms).chain(ended::newest_ms(dir));
+        let mut times: Vec<u64> = stored.filter(|at_ms| *at_ms <= wall_ms).chain([wall_ms]).collect();
+        times.sort_unstable();
+        let mut pairs = times.windows(2).rev().map(|pair| (pair[0], pair[1]));
+        let is_gap = |(from_ms, to_ms): &(u64, u64)| u128::from(to_ms - from_ms) > CLOCK_GAP.as_millis();
+        let (newest_ms, to_ms) = pairs.find(is_gap)?;
+        let until_ms = to_ms.saturating_add(CLOCK_DOUBT.as_millis() as u64);
+        if until_ms <= wall_ms {
             return None;
         }
         tracing::info!(
             dir = %dir.display(),
-            "the newest stored history is {} hours old; in case the clock is ahead, nothing is deleted for its age within a day",
-            age_ms / 3_600_000
+            "no history was stored for {} hours; in case the clock is ahead, nothing is deleted for its age within a day",
+            (to_ms - newest_ms) / 3_600_000
         );
-        Some(Self { newest_ms, until_ms: wall_ms.saturating_add(CLOCK_DOUBT.as_millis() as u64) })
+        Some(Self { newest_ms, until_ms })
     }
 }
 
