@@ -1,6 +1,6 @@
 //! Jobs whose GPUs do no useful work: unused, idle, without a process, or waiting in a hang.
 
-use super::{bottleneck, mostly_idle, of_job};
+use super::{activity_name, bottleneck, held, mostly_idle, of_job, whose};
 use crate::input::{DetectorInput, JobGpu, JobGpus, locations};
 use crate::job_log::JobLog;
 use crate::series::{NodeSeries, STEP_MS, WAITING_SM_PCT, activity, waiting_power};
@@ -306,17 +306,6 @@ fn idle_since(unit: &JobGpu<'_>, idle_pct: f32, now_ms: u64) -> Option<(u64, boo
     Some((at_ms, !is_start))
 }
 
-/// The subject of a sentence about some GPUs of a job: `All 8 GPUs are`.
-pub(super) fn whose(count: usize, all: usize) -> String {
-    match (count, all) {
-        (1, 1) => "The GPU is".to_owned(),
-        (2, 2) => "Both GPUs are".to_owned(),
-        _ if count == all => format!("All {all} GPUs are"),
-        (1, _) => format!("1 of {all} GPUs is"),
-        _ => format!("{count} of {all} GPUs are"),
-    }
-}
-
 fn idle_evidence(idle: &[JobGpu<'_>], now_ms: u64) -> impl Iterator<Item = String> {
     let active = idle.first().map(|first| {
         let name = activity_name(first);
@@ -324,17 +313,6 @@ fn idle_evidence(idle: &[JobGpu<'_>], now_ms: u64) -> impl Iterator<Item = Strin
         format!("{name} {active:.1} % on average over ten minutes")
     });
     active.into_iter().chain(held(idle))
-}
-
-/// States the memory of GPUs that is in use, if it is much.
-pub(super) fn held(units: &[JobGpu<'_>]) -> Option<String> {
-    let bytes = units.iter().filter_map(|unit| unit.value(GpuField::MemUsed)).fold(0, u64::saturating_add);
-    (bytes >= 1 << 30).then(|| format!("{} GiB of GPU memory held", nodeglass_rules::text::gib(bytes)))
-}
-
-/// The name of the reading that shows whether a GPU is in use.
-pub(super) fn activity_name(unit: &JobGpu<'_>) -> &'static str {
-    if activity(unit.gpu) == GpuField::Util { "utilisation" } else { "SM activity" }
 }
 
 fn is_idle(unit: &JobGpu<'_>, idle_pct: f32, now_ms: u64) -> bool {

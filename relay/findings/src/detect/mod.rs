@@ -16,6 +16,7 @@ mod peers;
 mod rules;
 
 use super::input::{DetectorInput, JobGpu, JobGpus};
+use super::series;
 use super::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingTrait};
@@ -72,4 +73,26 @@ fn of_job(
         gpus: gpus.collect(),
         ..Detection::new(kind, job.job.id.to_string(), title)
     }
+}
+
+/// The subject of a sentence about some GPUs of a job: `All 8 GPUs are`.
+fn whose(count: usize, all: usize) -> String {
+    match (count, all) {
+        (1, 1) => "The GPU is".to_owned(),
+        (2, 2) => "Both GPUs are".to_owned(),
+        _ if count == all => format!("All {all} GPUs are"),
+        (1, _) => format!("1 of {all} GPUs is"),
+        _ => format!("{count} of {all} GPUs are"),
+    }
+}
+
+/// States the memory of GPUs that is in use, if it is much.
+fn held(units: &[JobGpu<'_>]) -> Option<String> {
+    let bytes = units.iter().filter_map(|unit| unit.value(GpuField::MemUsed)).fold(0, u64::saturating_add);
+    (bytes >= 1 << 30).then(|| format!("{} GiB of GPU memory held", nodeglass_rules::text::gib(bytes)))
+}
+
+/// The name of the reading that shows whether a GPU is in use.
+fn activity_name(unit: &JobGpu<'_>) -> &'static str {
+    if series::activity(unit.gpu) == GpuField::Util { "utilisation" } else { "SM activity" }
 }

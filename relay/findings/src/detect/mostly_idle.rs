@@ -1,7 +1,6 @@
 //! Jobs whose GPUs work now and then, but do next to nothing on average over an hour.
 
-use super::activity::{activity_name, held, whose};
-use super::of_job;
+use super::{activity_name, held, of_job, whose};
 use crate::input::{DetectorInput, JobGpus};
 use crate::series::LONG_STEP_MS;
 use crate::tracker::Detection;
