@@ -513,7 +513,7 @@ fn what_slow_gpus_cost_is_stated_as_a_part_of_the_used_hours_and_a_hang_is_not_c
     // For ten minutes of the half hour in which three GPUs wait for the fourth, the job hangs.
     let hang = Finding { kind, wasted_gpus: 4, ..finding("h", 2_800_000, Some(3_400_000)) };
     let stated_hours = slow.wasted_gpu_hours(0);
-    reports.record_findings(&[slow.clone()]);
+    reports.record_findings(std::slice::from_ref(&slow));
     let alone = reports.of(JobId(7), 4_600).unwrap().report().totals;
     assert_eq!((alone.gpu_hours_slowed, stated_hours), (1.0, 1.0), "as the finding states");
     reports.record_findings(&[hang]);
