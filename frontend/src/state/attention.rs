@@ -270,7 +270,7 @@ mod visits {
     /// Time between two writes, in ms.
     const EVERY_MS: u64 = 60_000;
 
-    /// What is known of them.
+    /// The visits, once they were read, and when they were stored last.
     #[derive(Debug, Default)]
     pub struct Known {
         earlier: Option<Visits>,

@@ -62,7 +62,7 @@ pub struct JobProgress {
     pub advanced_at_ms: u64,
     /// When all will be done: by the program's own estimate, or by the measured rate. `None` until either is known.
     pub end: Option<ProgressEnd>,
-    /// The same of a bar that may be a part of the run, as one is drawn for each epoch: `end` is then `None`.
+    /// End of a bar that may count a part of the run, as one is drawn for each epoch; `end` is then `None`.
     #[serde(default)]
     pub part_end: Option<ProgressEnd>,
 }

@@ -6,7 +6,7 @@ use nodeglass_protocol::finding::{Finding, FindingKind};
 
 /// Maximum age of a failure that is listed, in ms.
 const KEPT_MS: u64 = 7 * 86_400_000;
-/// Before the first visit, failures are listed that are no older than this, in ms: those that the relay lists.
+/// Maximum age of a failure before the first visit that is listed, in ms: the relay lists those as well.
 const BEFORE_FIRST_MS: u64 = 3_600_000;
 
 /// The visits of this browser before the current one.

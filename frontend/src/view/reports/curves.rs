@@ -33,7 +33,7 @@ pub struct Curves {
     pub slot_ms: u64,
     /// The summaries as figures.
     pub summaries: [Option<FieldSummary>; FIELDS.len()],
-    /// Why readings are missing that a long-term storage should have.
+    /// Reason for which readings of a long-term storage are missing.
     pub problem: Option<Text>,
 }
 

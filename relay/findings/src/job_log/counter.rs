@@ -35,7 +35,7 @@ pub struct Progress {
     /// When all will be done, in ms of the relay's clock: the earliest and the latest. The program's own estimate, or
     /// by the fastest and the slowest part of the time observed.
     pub end_ms: Option<(u64, u64)>,
-    /// The same of a bar that may be a part of the run, as one is drawn for each epoch: `end_ms` is then `None`.
+    /// End of a bar that may count a part of the run, as one is drawn for each epoch; `end_ms` is then `None`.
     pub part_end_ms: Option<(u64, u64)>,
     /// For how long the rate was measured, in ms, without the first count: it includes compilation.
     pub steady_ms: u64,
