@@ -22,13 +22,16 @@ use nodeglass_relay::commands::{
 };
 use nodeglass_relay::{commands, doctor, page};
 use nodeglass_top::TopError;
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 /// Maximum time for which the end of the relay waits for threads that access a disk.
 const DISK_LEAVES: Duration = Duration::from_secs(2);
+/// Maximum time for which a start waits for another relay that is shutting down, and the interval of looking.
+const ENDING_LIMIT: Duration = Duration::from_secs(15);
+const ENDING_INTERVAL: Duration = Duration::from_millis(50);
 /// Threads of the runtime: the relay mostly waits.
 const THREADS: usize = 2;
 /// Stack size of each thread; no recursion depends on external input.
@@ -99,7 +102,7 @@ fn quoted_args() -> String {
 
 /// Runs a relay, unless this user already runs one here: a second one would only double the load.
 fn run(config: Config, requested: Requested, new: bool) -> anyhow::Result<ExitCode> {
-    let running = if new { Vec::new() } else { running()? };
+    let running = if new { Vec::new() } else { running_once_others_ended()? };
     let args = || std::env::args().skip(1).collect::<Vec<_>>();
     match second_start::decide(&running, &requested) {
         SecondStart::Start => {}
@@ -240,13 +243,38 @@ fn print<T: AsRef<[u8]>>(command: impl Future<Output = anyhow::Result<T>>) -> an
     Ok(ExitCode::SUCCESS)
 }
 
+/// This user's relays on this machine, once those have ended that are shutting down: the new one may need their port and
+/// the lock of the stored history.
+fn running_once_others_ended() -> anyhow::Result<Vec<Running>> {
+    let began = Instant::now();
+    let mut is_stated = false;
+    while let Some(ending) = relays(key_file::ending)?.first()
+        && began.elapsed() < ENDING_LIMIT
+    {
+        if !is_stated {
+            terminal::complain(format_args!(
+                "waiting for the relay that is shutting down (pid {}) …",
+                ending.pid
+            ));
+            is_stated = true;
+        }
+        thread::sleep(ENDING_INTERVAL);
+    }
+    running()
+}
+
 /// This user's relays on this machine.
 fn running() -> anyhow::Result<Vec<Running>> {
-    let mut running = Vec::new();
+    relays(key_file::running)
+}
+
+/// What `list` finds in the directories of this user.
+fn relays(list: fn(&RuntimeDir) -> io::Result<Vec<Running>>) -> anyhow::Result<Vec<Running>> {
+    let mut found = Vec::new();
     for dir in RuntimeDir::existing(&Places::from_env()) {
-        running.extend(key_file::running(&dir)?);
+        found.extend(list(&dir)?);
     }
-    Ok(running)
+    Ok(found)
 }
 
 /// Writes man pages into a folder, which is created if it is missing.

@@ -62,6 +62,8 @@ pub struct KeyFile {
 }
 
 const SUFFIX: &str = ".key";
+/// Suffix of the file of a relay that is shutting down.
+const ENDING_SUFFIX: &str = ".ending";
 
 /// The name of a relay's private socket, next to its key file; see `RuntimeDir::socket`.
 pub fn socket_name(pid: u32) -> String {
@@ -87,6 +89,14 @@ impl KeyFile {
         fs::renameat(dir.fd(), &draft, dir.fd(), &name)?;
         Ok(Self { dir, name, _locked: file })
     }
+
+    /// Withdraws the links while the relay shuts down: [`running`] no longer finds it, but [`ending`] does.
+    pub fn withdraw(&mut self) {
+        let ending = self.name.replace(SUFFIX, ENDING_SUFFIX);
+        if fs::renameat(self.dir.fd(), &self.name, self.dir.fd(), &ending).is_ok() {
+            self.name = ending;
+        }
+    }
 }
 
 impl Drop for KeyFile {
@@ -100,11 +110,23 @@ impl Drop for KeyFile {
 /// # Errors
 /// If the directory cannot be listed.
 pub fn running(dir: &RuntimeDir) -> std::io::Result<Vec<Running>> {
+    of_living(dir, SUFFIX)
+}
+
+/// The relays of this user on this machine that are shutting down, oldest process first. Removes the files of dead ones.
+///
+/// # Errors
+/// If the directory cannot be listed.
+pub fn ending(dir: &RuntimeDir) -> std::io::Result<Vec<Running>> {
+    of_living(dir, ENDING_SUFFIX)
+}
+
+fn of_living(dir: &RuntimeDir, suffix: &str) -> std::io::Result<Vec<Running>> {
     let mut found = Vec::new();
     for entry in fs::Dir::read_from(dir.fd())? {
         let entry = entry?;
         match entry.file_name().to_str() {
-            Ok(name) if name.ends_with(SUFFIX) => found.extend(read(dir, name)),
+            Ok(name) if name.ends_with(suffix) => found.extend(read(dir, name, suffix)),
             _ => {}
         }
     }
@@ -112,14 +134,14 @@ pub fn running(dir: &RuntimeDir) -> std::io::Result<Vec<Running>> {
     Ok(found)
 }
 
-fn read(dir: &RuntimeDir, name: &str) -> Option<Running> {
+fn read(dir: &RuntimeDir, name: &str, suffix: &str) -> Option<Running> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(fs::openat(dir.fd(), name, flags, Mode::empty()).ok()?);
     match fs::flock(&file, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => {}
         Ok(()) => {
             remove(dir, name);
-            remove(dir, &format!("{}.sock", name.trim_end_matches(SUFFIX)));
+            remove(dir, &format!("{}.sock", name.trim_end_matches(suffix)));
             return None;
         }
         Err(_) => return None,
@@ -170,6 +192,22 @@ mod tests {
         assert!(running(&dir(&base)).unwrap() == [one(17)]);
         drop(first);
         assert!(running(&dir(&base)).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_relay_that_shuts_down_has_no_links_any_more_until_it_has_ended() {
+        let base = tempfile::tempdir().unwrap();
+        let mut file = KeyFile::write(dir(&base), &one(17)).unwrap();
+        assert!(ending(&dir(&base)).unwrap().is_empty());
+        file.withdraw();
+        assert!(running(&dir(&base)).unwrap().is_empty());
+        assert!(ending(&dir(&base)).unwrap() == [one(17)]);
+        drop(file);
+        assert!(ending(&dir(&base)).unwrap().is_empty());
+        // One that was killed meanwhile.
+        let path = dir(&base).path().join("99.ending");
+        std::fs::write(&path, serde_json::to_vec(&one(99)).unwrap()).unwrap();
+        assert!(ending(&dir(&base)).unwrap().is_empty() && !path.exists());
     }
 
     #[test]

@@ -102,7 +102,7 @@ pub async fn run(
     })?;
     let private_socket = own.as_ref().ok().map(PathBuf::as_path);
     let running = running(&config, requested, watches, &listeners, &relay.about, &key, private_socket);
-    let _key_file = KeyFile::write(dir, &running).context("failed to store the link for `relay link`")?;
+    let key_file = KeyFile::write(dir, &running).context("failed to store the link for `relay link`")?;
     terminal.open(&running);
     limit_lines.into_iter().for_each(|line| terminal.notice(&line.into()));
     if let Some((after, _)) = &unused {
@@ -114,7 +114,7 @@ pub async fn run(
     if let Some(state) = state {
         tokio::spawn(nats::report(state, terminal));
     }
-    relay.serve(listeners, Ending { signals, unused }, &terminal).await?;
+    relay.serve(listeners, Ending { signals, unused }, key_file, &terminal).await?;
     Ok(ExitCode::SUCCESS)
 }
 

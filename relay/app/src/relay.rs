@@ -10,6 +10,7 @@ use super::storage::{self, LaterHistory, Stored, StoredHistory};
 use super::terminal::Terminal;
 use super::watched::Watched;
 use nodeglass_access::hosts::AllowedHosts;
+use nodeglass_access::key_file::KeyFile;
 use nodeglass_access::trust::Trust;
 use nodeglass_actions::{ActionService, Deps, Silences};
 use nodeglass_auth::authenticator::Authenticator;
@@ -197,7 +198,7 @@ impl Relay {
         Ok(Self { web, store: common.store, about: common.about, shutdown, core, nodes, remote_write })
     }
 
-    /// Serves clients until a signal arrives, then shuts down in order: clients are notified, probes are
+    /// Serves clients until a signal arrives, then shuts down in order: the links are withdrawn, clients are notified, probes are
     /// stopped and awaited.
     ///
     /// # Errors
@@ -206,6 +207,7 @@ impl Relay {
         mut self,
         listeners: Listeners,
         ending: Ending,
+        mut key_file: KeyFile,
         terminal: &Terminal,
     ) -> anyhow::Result<()> {
         let proxies = self.web.proxies.clone();
@@ -221,6 +223,8 @@ impl Relay {
             }
         };
         let failure = until_stopped(reason, &mut self.core).await;
+        // Another relay must not send its user to this one.
+        key_file.withdraw();
         terminal.notice(&"stopping the probes on all nodes …".into());
         let _ = self.shutdown.send(true);
         if failure.is_none() {

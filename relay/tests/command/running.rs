@@ -2,6 +2,7 @@
 
 use super::{Home, LONG, demo, started, stderr};
 use nodeglass_protocol::audit::AuditRecord;
+use nodeglass_protocol::frame::Form;
 use std::fs;
 use std::io::{BufRead, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt;
@@ -102,6 +103,37 @@ fn f27_a_second_relay_finds_the_first_and_doubles_nothing() {
     for relay in [relay, another] {
         relay.end();
     }
+}
+
+#[test]
+fn a_relay_that_shuts_down_is_waited_for_instead_of_found() {
+    let home = Home::new();
+    let (mut relay, link, mut lines) = demo(&home);
+    // A client that does not answer is waited for at the end.
+    let address = link.split('/').nth(2).unwrap();
+    let mut held = std::net::TcpStream::connect(address).unwrap();
+    let upgrade = format!(
+        "GET /live HTTP/1.1\r\nHost: {address}\r\nOrigin: http://{address}\r\nConnection: Upgrade\r\n\
+         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+         Sec-WebSocket-Protocol: {}\r\n\r\n",
+        Form::Binary.subprotocol()
+    );
+    held.write_all(upgrade.as_bytes()).unwrap();
+    let mut head = [0; 12];
+    held.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 101");
+    let pid = rustix::process::Pid::from_child(&relay.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let mut line = String::new();
+    while !line.contains("stopping the probes") {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the relay ended without a notice");
+    }
+    let (next, other, _lines) = demo(&home);
+    assert_ne!(link, other);
+    assert!(relay.0.wait().unwrap().success());
+    drop(held);
+    next.end();
 }
 
 #[test]
