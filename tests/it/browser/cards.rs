@@ -228,6 +228,7 @@ async fn unsupported_readings_of_each_card_are_named_and_never_zero() -> Result<
         "NVML index",
         "Memory utilisation",
         "Held by power limit",
+        "Held by temperature",
         "NUMA node",
     ];
     until_no_zero(&browser, &shares).await?;
