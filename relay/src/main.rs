@@ -268,7 +268,7 @@ fn running() -> anyhow::Result<Vec<Running>> {
     relays(key_file::running)
 }
 
-/// What `list` finds in the directories of this user.
+/// Relays in the directories of this user, as `list` finds them in one.
 fn relays(list: fn(&RuntimeDir) -> io::Result<Vec<Running>>) -> anyhow::Result<Vec<Running>> {
     let mut found = Vec::new();
     for dir in RuntimeDir::existing(&Places::from_env()) {
