@@ -5,7 +5,7 @@ use crate::model::World;
 use crate::palette::Palette;
 use crate::table::Column;
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{self, FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 use nodeglass_protocol::picture::{GpuPicture, JobsHealth, Link, NodePicture};
 use nodeglass_rules::attention::{fold, names};
@@ -123,7 +123,7 @@ fn finding(job: &Job, world: &World<'_>) -> Option<(Severity, String)> {
     });
     let folded = fold(found.collect(), names(slice::from_ref(job)));
     let worst = folded.iter().min_by(|a, b| finding::order(a.finding, b.finding))?;
-    Some((severity_of(worst.finding), format!("{}{}", worst.reason(), others(folded.len()))))
+    Some((worst.finding.severity.into(), format!("{}{}", worst.reason(), others(folded.len()))))
 }
 
 /// The latest job that failed within the last hour, and the number of others: `train ended: out of memory +1`. As in the
@@ -135,12 +135,8 @@ pub fn failures(world: &World<'_>) -> Option<(Severity, String)> {
     let folded = fold(found.collect(), names(&world.overview.jobs));
     let latest = folded.iter().max_by_key(|failure| failure.finding.since_ms)?;
     let title = text::shortened(&latest.title(), MAX_TITLE);
-    let severity = folded.iter().map(|failure| severity_of(failure.finding)).max()?;
+    let severity = folded.iter().map(|failure| Severity::from(failure.finding.severity)).max()?;
     Some((severity, format!("{title}{}", others(folded.len()))))
-}
-
-fn severity_of(finding: &Finding) -> Severity {
-    if finding.severity == FindingSeverity::Error { Severity::Error } else { Severity::Warning }
 }
 
 /// The number of entries besides the shown one: ` +2`.
