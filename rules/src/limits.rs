@@ -6,8 +6,8 @@
 
 /// Utilisation in % up to which a GPU does nothing: a display or a monitor causes that much.
 pub const IDLE_PCT: u32 = 5;
-/// Mean utilisation in % over an hour up to which the GPUs of a job are mostly idle: an evaluation on the CPUs or a checkpoint
-/// leaves more. Princeton's jobstats marks 15 % over a whole job.
+/// Mean utilisation in % over an hour up to which the GPUs of a job are mostly idle. With evaluations on the CPUs or checkpoints,
+/// the mean is higher. Princeton's jobstats marks 15 % over a whole job.
 pub const MOSTLY_IDLE_PCT: u32 = 10;
 /// Mean utilisation in % of ten seconds from which a GPU is in use. It is above [`IDLE_PCT`], so no GPU is both idle
 /// and in use.

@@ -23,7 +23,7 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Det
     }
     let is_low = |mean: &f32| *mean <= input.thresholds.mostly_idle_pct as f32;
     // Most jobs are busy: of these, the hour need not be summed up.
-    mean(job, now_ms - RECENT_MS, now_ms).filter(is_low)?;
+    mean(job, now_ms.saturating_sub(RECENT_MS), now_ms).filter(is_low)?;
     let mean_pct = mean(job, from_ms, now_ms).filter(is_low)?;
     let others_until_ms = match input.lasted_until_ms(&OTHERS, job.job.id) {
         Some(u64::MAX) => return None,

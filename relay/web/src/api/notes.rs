@@ -43,7 +43,7 @@ pub async fn list(
         Some(named) => Some(named_job::id(&web, &viewer, &mut charge, &named).await?),
         None => None,
     };
-    // Until then, notes of earlier relays would be missing without a word.
+    // The list would lack notes of earlier relays before they are read.
     timeout(TIMEOUT, web.store.restored()).await.map_err(|_| Problem::late("the database of notes"))?;
     let Ok(Some(mut notes)) = timeout(TIMEOUT, web.hub.notes(job, viewer.clone())).await else {
         return Err(Problem::shutting_down().into());
