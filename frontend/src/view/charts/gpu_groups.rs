@@ -257,16 +257,48 @@ impl NodeGroup {
         cell.flatten().and_then(Cell::value).map(|steps| metric.measure(steps))
     }
 
+    /// Returns the value at a moment in the metric's unit; `None` without one.
+    pub fn value_at(
+        &self,
+        store: &TopicStore,
+        gpu: &GpuEntry,
+        metric: GraphMetric,
+        at_ms: u64,
+    ) -> Option<f32> {
+        if metric == GraphMetric::DEVIATION {
+            let StepDeviation::Value(away) = self.deviation_at(store, gpu, at_ms) else { return None };
+            return Some(away.percent.unsigned_abs() as f32);
+        }
+        self.cell_at(store, gpu, metric, at_ms)?.value().map(|steps| metric.measure(steps))
+    }
+
     /// Formats the value at a moment.
     pub fn text_at(&self, store: &TopicStore, gpu: &GpuEntry, metric: GraphMetric, at_ms: u64) -> String {
         if metric == GraphMetric::DEVIATION {
-            let (node, gpu) = (self.node.position(), gpu.cell.position());
-            return match store.comparison(|comparison| comparison.at(node, gpu, at_ms)) {
+            return match self.deviation_at(store, gpu, at_ms) {
                 StepDeviation::NoData => "no data".to_owned(),
                 StepDeviation::NotCompared => "not compared".to_owned(),
                 StepDeviation::Value(away) => away.label(),
             };
         }
+        match self.cell_at(store, gpu, metric, at_ms) {
+            None => "no data".to_owned(),
+            Some(Cell::UNSUPPORTED) => "not supported".to_owned(),
+            Some(cell) => match cell.value() {
+                Some(bits) if metric == GraphMetric::THROTTLE => throttle::names(bits),
+                Some(steps) => metric.format(metric.measure(steps)),
+                None => "reading failed".to_owned(),
+            },
+        }
+    }
+
+    fn deviation_at(&self, store: &TopicStore, gpu: &GpuEntry, at_ms: u64) -> StepDeviation {
+        let (node, gpu) = (self.node.position(), gpu.cell.position());
+        store.comparison(|comparison| comparison.at(node, gpu, at_ms))
+    }
+
+    /// Returns what is known of a metric's field at a moment.
+    fn cell_at(&self, store: &TopicStore, gpu: &GpuEntry, metric: GraphMetric, at_ms: u64) -> Option<Cell> {
         let recent = self.with_history(store, gpu, metric, |_, trace| trace.at(at_ms)).flatten();
         let long = || {
             store.long_history().with(
@@ -279,15 +311,6 @@ impl NodeGroup {
                 },
             )?
         };
-        let cell = Some(recent.or_else(long));
-        match cell.flatten() {
-            None => "no data".to_owned(),
-            Some(Cell::UNSUPPORTED) => "not supported".to_owned(),
-            Some(cell) => match cell.value() {
-                Some(bits) if metric == GraphMetric::THROTTLE => throttle::names(bits),
-                Some(steps) => metric.format(metric.measure(steps)),
-                None => "reading failed".to_owned(),
-            },
-        }
+        recent.or_else(long)
     }
 }

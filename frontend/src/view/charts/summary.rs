@@ -13,7 +13,8 @@ use crate::view::scope::NodeScope;
 use crate::view::scope::is_left_out;
 use leptos::prelude::*;
 
-/// Returns one sentence: the hovered value, or minimum, median and maximum now or at the end of an ended job.
+/// Returns one sentence: the hovered value, or minimum, median and maximum now, at the end of an ended job, or at the end
+/// of an earlier time range.
 pub fn summary(
     page: &Page,
     time: &Time,
@@ -25,8 +26,12 @@ pub fn summary(
     // Memoised, because several readers use it.
     let text = Memo::new(move |_| {
         groups.with(|groups| {
-            pointed(&time, &store, groups, metric.get())
-                .unwrap_or_else(|| now(&store, groups, metric.get(), page.now_ms()))
+            let (metric, range) = (metric.get(), time.range());
+            let overview = || match range.is_live() {
+                true => now(&store, groups, metric, page.now_ms()),
+                false => at_end(&time, &store, groups, metric, range.end_ms(time.now_ms())),
+            };
+            pointed(&time, &store, groups, metric).unwrap_or_else(overview)
         })
     });
     text.into()
@@ -44,15 +49,32 @@ fn pointed(time: &Time, store: &TopicStore, groups: &[NodeGroup], metric: GraphM
 /// Describes minimum, median and maximum now; for an ended job, at its end.
 fn now(store: &TopicStore, groups: &[NodeGroup], metric: GraphMetric, now_ms: u64) -> String {
     let old = |group: &NodeGroup| store.node(&group.node, |node| is_left_out(node, groups.len(), now_ms));
-    let current: Vec<(f32, &NodeGroup, &GpuEntry)> = groups
-        .iter()
-        .filter(|group| old(group) == Some(false))
-        .flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)))
-        .filter_map(|(group, gpu)| Some((group.now(store, gpu, metric)?, group, gpu)))
-        .collect();
-    let values: Vec<f32> = current.iter().map(|(value, ..)| *value).collect();
+    let current = all(groups).filter(|(group, _)| old(group) == Some(false));
+    let values = current.filter_map(|(group, gpu)| Some((group.now(store, gpu, metric)?, group, gpu)));
     let when = if is_over(store, groups) { "at the end" } else { "now" };
-    let name = |at: usize| current[at].1.name(store, current[at].2);
+    described(store, groups, metric, when, values.collect())
+}
+
+/// Describes minimum, median and maximum at the end of a range that no longer follows the clock.
+fn at_end(time: &Time, store: &TopicStore, groups: &[NodeGroup], metric: GraphMetric, end_ms: u64) -> String {
+    let before_ms = end_ms.saturating_sub(1);
+    let value = |(group, gpu): (_, _)| {
+        let (group, gpu): (&NodeGroup, &GpuEntry) = (group, gpu);
+        Some((group.value_at(store, gpu, metric, before_ms)?, group, gpu))
+    };
+    let when = format!("at {}", time.clock(end_ms));
+    described(store, groups, metric, &when, all(groups).filter_map(value).collect())
+}
+
+fn described(
+    store: &TopicStore,
+    groups: &[NodeGroup],
+    metric: GraphMetric,
+    when: &str,
+    known: Vec<(f32, &NodeGroup, &GpuEntry)>,
+) -> String {
+    let values: Vec<f32> = known.iter().map(|(value, ..)| *value).collect();
+    let name = |at: usize| known[at].1.name(store, known[at].2);
     summary_text(metric, when, &values, name, all(groups).count() - values.len())
 }
 
