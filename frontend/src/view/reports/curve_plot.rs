@@ -33,9 +33,9 @@ const FRAME: Frame = Frame { width: 1_000.0, height: 200.0, pad: 2.0 };
 pub(super) struct CurvePlot {
     compared: Memo<Vec<Compared>>,
     reports: Memo<Arc<Vec<Report>>>,
-    /// The note at which the jobs are aligned.
+    /// Title of the moment at which the jobs are aligned, if it is not their start.
     note: Memo<Option<Text>>,
-    curves: RwSignal<Vec<Curves>>,
+    curves: Memo<Vec<Curves>>,
     /// The index of the field among [`FIELDS`](super::curves::FIELDS).
     field: RwSignal<usize>,
     /// The time that the width shows, in ms.
@@ -53,7 +53,7 @@ impl CurvePlot {
         reports: Memo<Arc<Vec<Report>>>,
         aligned: Memo<Vec<Option<Part>>>,
         note: Memo<Option<Text>>,
-        curves: RwSignal<Vec<Curves>>,
+        curves: Memo<Vec<Curves>>,
         field: RwSignal<usize>,
     ) -> Self {
         let span_ms = Memo::new(move |_| {

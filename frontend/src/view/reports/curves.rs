@@ -21,6 +21,8 @@ pub const FIELDS: [(GpuField, &str); 4] = [
 ];
 /// Maximum number of slots of a line.
 const SLOTS: u64 = 300;
+/// The part of a time without readings, at its start or its end, above which a graph leaves it out.
+const MAX_BLANK: f64 = 0.1;
 
 /// The readings of a job over a time, by the fields in [`FIELDS`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,6 +66,21 @@ impl Curves {
         let edge_ms = |slot: usize| self.first_ms + (slot as u64 * self.slot_ms).cast_signed();
         let (from_ms, to_ms) = (edge_ms(first) + margin_ms, edge_ms(last + 1) - margin_ms);
         Some((from_ms.max(0).unsigned_abs(), to_ms.max(0).unsigned_abs()))
+    }
+
+    /// Returns the part of `time`, whose readings these are, that a graph of them shows: less than all of it if it
+    /// begins or ends with a long time that nobody observed.
+    pub fn shown_of(&self, time: Part) -> Part {
+        let known = (0..FIELDS.len()).filter_map(|field| self.known_ms(field));
+        let Some((first_ms, last_ms)) = known.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1))) else {
+            return time;
+        };
+        let max_blank_s = (time.length_s() as f64 * MAX_BLANK) as i64;
+        let seconds = |ms: u64| (ms / 1_000).cast_signed();
+        let (first_s, last_s) = (time.from_s + seconds(first_ms), time.from_s + seconds(last_ms) + 1);
+        let from_s = if first_s - time.from_s > max_blank_s { first_s } else { time.from_s };
+        let to_s = if time.to_s - last_s > max_blank_s { last_s } else { time.to_s };
+        Part::new(from_s, to_s).unwrap_or(time)
     }
 
     /// Returns whether no field has a value.
@@ -236,6 +253,22 @@ mod tests {
         assert_eq!(curves.known_ms(0), Some((12_500, 41_500)));
         assert_eq!([curves.known_ms(1), curves.known_ms(2), curves.known_ms(9)], [None; 3]);
         assert_eq!([12_500, 41_500].map(|ms| curves.value_at(0, ms)), [Some(10.0), Some(30.0)]);
+    }
+
+    #[test]
+    fn a_graph_leaves_out_a_long_time_that_nobody_observed() {
+        let time = Part { from_s: 1_000, to_s: 1_100 };
+        let shown = |line: &[Option<f32>]| {
+            let lines = [Vec::new(), line.to_vec(), Vec::new(), Vec::new()];
+            Curves { lines, slot_ms: 10_000, ..Curves::default() }.shown_of(time)
+        };
+        let (known, none) = (Some(1.0), None);
+        assert_eq!(shown(&[none, known, known, known, known, known, known, known, known, none]), time);
+        assert_eq!(shown(&[none; 10]), time);
+        let late = shown(&[none, none, none, none, none, none, none, known, known, known]);
+        assert_eq!(late, Part { from_s: 1_070, to_s: 1_100 });
+        let early = shown(&[known, none, known, none, none, none, none, none, none, none]);
+        assert_eq!(early, Part { from_s: 1_000, to_s: 1_030 });
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::curves::{Curves, FIELDS};
 use super::parts::{Parts, run};
 use crate::describe::report::{common_notes, note_at_s};
 use crate::domain::compared::{Compared, Part};
+use crate::domain::text;
 use crate::platform;
 use crate::state::page::Page;
 use leptos::prelude::*;
@@ -40,7 +41,8 @@ pub fn Overlay(
     }
 }
 
-/// The mean of a field over the GPUs of a job, from its start to its end.
+/// The mean of a field over the GPUs of a job, from its start to its end, without a long time at either of them that
+/// nobody observed.
 #[component]
 pub fn RunGraph(
     /// The report of the job, which changes while it runs.
@@ -52,13 +54,32 @@ pub fn RunGraph(
     let compared = Memo::new(move |_| {
         reports.with(|reports| reports.iter().map(|report| Compared::whole(report.job)).collect::<Vec<_>>())
     });
-    let times = times(compared, reports);
-    let curves = loaded_curves(compared, reports, times);
-    let plot = CurvePlot::new(compared, reports, times, Memo::new(|_| None), curves, field);
+    let whole = times(compared, reports);
+    let curves = loaded_curves(compared, reports, whole);
+    let part = Memo::new(move |_| {
+        let time = whole.with(|times| times.first().copied().flatten())?;
+        let shown = curves.with(|curves| curves.first().map(|curves| curves.shown_of(time)))?;
+        (shown != time).then_some(shown)
+    });
+    // The readings of the part once more, in shorter slots.
+    let details = loaded_curves(compared, reports, Memo::new(move |_| vec![part.get()]));
+    let curves = Memo::new(move |_| if part.with(Option::is_some) { details.get() } else { curves.get() });
+    let shown = Memo::new(move |_| part.get().map_or_else(|| whole.get(), |part| vec![Some(part)]));
+    let late_s = Memo::new(move |_| {
+        let start_s = whole.with(|times| times.first().copied().flatten())?.from_s;
+        Some((part.get()?.from_s - start_s).unsigned_abs()).filter(|late_s| *late_s > 0)
+    });
+    let origin = Memo::new(move |_| late_s.get().map(|_| Text::from("first reading")));
+    let plot = CurvePlot::new(compared, reports, shown, origin, curves, field);
+    let late = |late_s: u64| {
+        let text = format!("Readings begin {} after the start of the job.", text::duration(late_s));
+        view! { <p class="curves__late">{text}</p> }
+    };
     view! {
         <section class="card" aria-label="Readings over the run">
             <div class="overlay-head">
                 <h2>{move || format!("{} over the run, mean of the GPUs", FIELDS[field.get()].1)}</h2>
+                {move || late_s.get().map(late)}
                 <div role="group" aria-label="Metric" class="usage__days">{field_choices(field)}</div>
             </div>
             {plot.view()}
@@ -140,7 +161,7 @@ fn loaded_curves(
     compared: Memo<Vec<Compared>>,
     reports: Memo<Arc<Vec<Report>>>,
     times: Memo<Vec<Option<Part>>>,
-) -> RwSignal<Vec<Curves>> {
+) -> Memo<Vec<Curves>> {
     let (page, curves) = (Page::from_context(), RwSignal::new(Vec::new()));
     let newest = StoredValue::new(0_u64);
     platform::effect(move || {
@@ -167,7 +188,7 @@ fn loaded_curves(
             curves.try_set(loaded);
         });
     });
-    curves
+    Memo::new(move |_| curves.get())
 }
 
 /// Returns the time that is compared of each job.

@@ -31,7 +31,7 @@ pub fn Parts(
     /// The part from the note on at which they are aligned.
     aligned: Memo<Vec<Option<Part>>>,
     /// The readings of each.
-    curves: RwSignal<Vec<Curves>>,
+    curves: Memo<Vec<Curves>>,
 ) -> impl IntoView {
     // A row keeps its inputs while its job and the others change.
     let rows = move || (0..compared.with(Vec::len)).collect::<Vec<_>>();
@@ -63,7 +63,7 @@ fn PartRow(
     reports: Memo<Arc<Vec<Report>>>,
     times: Memo<Vec<Option<Part>>>,
     aligned: Memo<Vec<Option<Part>>>,
-    curves: RwSignal<Vec<Curves>>,
+    curves: Memo<Vec<Curves>>,
 ) -> impl IntoView {
     let page = Page::from_context();
     let time = Memo::new(move |_| times.with(|times| times.get(at).copied().flatten()));
@@ -315,7 +315,7 @@ fn with_job(mut compared: Vec<Compared>, reports: &[Report], job: JobId) -> Opti
 }
 
 /// A field of a row: the mean, and its difference from the first row's.
-fn figure_cell(curves: RwSignal<Vec<Curves>>, at: usize, field: usize) -> AnyView {
+fn figure_cell(curves: Memo<Vec<Curves>>, at: usize, field: usize) -> AnyView {
     let figure = move |at: usize| -> Option<FieldSummary> {
         curves.with(|curves| curves.get(at).and_then(|curves| curves.summaries[field]))
     };
