@@ -8,4 +8,5 @@ pub mod job_report;
 pub mod load;
 mod overlay;
 mod parts;
+mod usage_jobs;
 pub mod usage_page;

@@ -1,14 +1,12 @@
 //! Usage and waste of the owner's jobs of the last weeks.
 
 use super::load::{Loading, load};
-use crate::describe::report::state_text;
+use super::usage_jobs::{UNKNOWN, UsageJobs, jobs_csv};
 use crate::domain::compared::has_started;
-use crate::domain::route::{JobTab, Route};
 use crate::domain::text;
 use crate::platform;
 use crate::state::address::Address;
 use crate::state::page::Page;
-use crate::view::widgets::meter::meter;
 use leptos::prelude::*;
 use nodeglass_protocol::report::{JobUsage, ReportAnswer, ReportQuery, Usage, UsageSums};
 use nodeglass_rules::gpu_hours::GpuHours;
@@ -47,21 +45,43 @@ pub fn UsagePage() -> impl IntoView {
             page.jobs.with(|jobs| jobs.iter().any(|job| job.user.as_str() == owner && has_started(job)))
         })
     };
-    let body = move || match loaded.get() {
-        Loading::Pending => view! { <p class="empty">"Loading …"</p> }.into_any(),
-        Loading::Failed(why) => view! { <p class="empty">{why}</p> }.into_any(),
-        Loading::Ready(usage) if usage.total.jobs == 0 => {
-            view! { <p class="empty">{nothing_yet(usage.days, has_run.get())}</p> }.into_any()
-        }
-        Loading::Ready(usage) => shown(&page, &usage),
+    let usage = Memo::new(move |_| match loaded.get() {
+        Loading::Ready(usage) if usage.total.jobs > 0 => Some(usage),
+        _ => None,
+    });
+    let notice = move || match loaded.get() {
+        Loading::Pending => Some("Loading …".to_owned()),
+        Loading::Failed(why) => Some(why),
+        Loading::Ready(usage) if usage.total.jobs == 0 => Some(nothing_yet(usage.days, has_run.get())),
+        Loading::Ready(_) => None,
     };
+    let is_any = Memo::new(move |_| usage.with(Option::is_some));
     view! {
         <div class="head head--line usage__head">
             <h1>"My usage"</h1>
+            <Show when=move || is_any.get()>{actions(usage)}</Show>
             <div class="usage__days" role="group" aria-label="Period">{DAYS.map(|offered| period_button(&address, days, offered))}</div>
         </div>
-        {move || body()}
+        {move || notice().map(|text| view! { <p class="empty">{text}</p> })}
+        <Show when=move || is_any.get()><Shown usage/></Show>
     }
+}
+
+/// The buttons that save the usage.
+fn actions(usage: Memo<Option<Usage>>) -> AnyView {
+    let save = move |_| {
+        let usage = usage.get_untracked();
+        if let Some(Usage { days, jobs, .. }) = usage {
+            platform::save(&format!("usage-{days}-days.csv"), "text/csv", &jobs_csv(&jobs));
+        }
+    };
+    view! {
+        <span class="report__do">
+            <button class="btn btn--small" title="Saves the jobs as comma-separated values" on:click=save>"Save as CSV"</button>
+            <button class="btn btn--small" on:click=|_| platform::print()>"Print or save as PDF"</button>
+        </span>
+    }
+    .into_any()
 }
 
 /// The button that chooses a number of days.
@@ -88,21 +108,40 @@ fn nothing_yet(days: u32, has_run: bool) -> String {
     format!("nodeglass saw no job of yours run in the last {days} days.")
 }
 
-fn shown(page: &Page, usage: &Usage) -> AnyView {
+/// The figures. The tables of jobs stay as they are while these change, with the order that the user chose.
+#[component]
+fn Shown(usage: Memo<Option<Usage>>) -> impl IntoView {
+    let jobs_of = |usage: Memo<Option<Usage>>, read: fn(&Usage) -> &Vec<JobUsage>| {
+        Memo::new(move |_| {
+            usage.with(|usage| usage.as_ref().map_or_else(Vec::new, |usage| read(usage).clone()))
+        })
+    };
+    let (wasteful, newest) = (jobs_of(usage, |usage| &usage.wasteful), jobs_of(usage, |usage| &usage.jobs));
+    let some_wasteful = Memo::new(move |_| wasteful.with(|jobs| !jobs.is_empty()));
+    let listed = move || {
+        let all = usage.with(|usage| usage.as_ref().map_or(0, |usage| usage.total.jobs as usize));
+        match newest.with(Vec::len) {
+            known if known < all => format!("{} of the newest {known} of {all} jobs", known.min(LISTED)),
+            known if known > LISTED => format!("{LISTED} of {known} jobs"),
+            known => text::count(known, "job", "jobs"),
+        }
+    };
+    view! {
+        {move || usage.with(|usage| usage.as_ref().map(sums))}
+        <Show when=move || some_wasteful.get()>
+            <h2 class="caption"><b>"Jobs with the most unused GPU hours"</b></h2>
+            <UsageJobs label="Wasteful jobs" jobs=wasteful most=LISTED/>
+        </Show>
+        <h2 class="caption"><b>{listed}</b></h2>
+        <UsageJobs label="Newest jobs" jobs=newest most=LISTED/>
+    }
+}
+
+/// The sums of all jobs, and by week and project.
+fn sums(usage: &Usage) -> AnyView {
     // Noon, so that a change of the clocks does not move the date.
     let weeks = usage.weeks.iter().map(|week| (platform::date(week.monday_s + 43_200), &week.sums));
     let projects = usage.projects.iter().map(|project| (project.project.to_string(), &project.sums));
-    let wasteful = (!usage.wasteful.is_empty()).then(|| {
-        view! {
-            <h2 class="caption"><b>"Jobs with the most unused GPU hours"</b></h2>
-            {job_table(page, "Wasteful jobs", &usage.wasteful)}
-        }
-    });
-    let newest = usage.jobs.len().min(LISTED);
-    let listed = match usize::try_from(usage.total.jobs).unwrap_or(usize::MAX) {
-        all if all > newest => format!("The newest {newest} of {all} jobs"),
-        all => text::count(all, "job", "jobs"),
-    };
     view! {
         {summary(usage)}
         <div class="usage__both">
@@ -115,9 +154,6 @@ fn shown(page: &Page, usage: &Usage) -> AnyView {
                 {sums_table("Account or job name", &projects.collect::<Vec<_>>())}
             </section>
         </div>
-        {wasteful}
-        <h2 class="caption"><b>{listed}</b></h2>
-        {job_table(page, "Newest jobs", &usage.jobs[..newest])}
     }
     .into_any()
 }
@@ -145,14 +181,14 @@ fn summary(usage: &Usage) -> AnyView {
 
 /// Formats of the figures of a table's columns.
 #[derive(Clone, Copy)]
-struct Formats {
-    allocated: ColumnFormat,
+pub(super) struct Formats {
+    pub(super) allocated: ColumnFormat,
     /// Parts of the allocated hours, which are added and compared.
-    parts: ColumnFormat,
+    pub(super) parts: ColumnFormat,
 }
 
 impl Formats {
-    fn of(all: &[GpuHours]) -> Self {
+    pub(super) fn of(all: &[GpuHours]) -> Self {
         let parts = all.iter().flat_map(|hours| [hours.used, hours.unused]);
         Self {
             allocated: ColumnFormat::of(all.iter().map(|hours| hours.allocated)),
@@ -201,11 +237,7 @@ fn sums_table(first: &'static str, sums: &[(String, &UsageSums)]) -> AnyView {
 
 /// The columns of what became of the allocated hours, each with its pattern in the bars.
 fn parts_heads() -> AnyView {
-    let parts = [
-        ("used", "Used", ""),
-        ("part", "Unused", ""),
-        ("unknown", "Unknown", "not observed, or the utilisation was not reported or not read"),
-    ];
+    let parts = [("used", "Used", ""), ("part", "Unused", ""), ("unknown", "Unknown", UNKNOWN)];
     let head = |(class, label, help): (&str, &'static str, &'static str)| {
         let help = (!help.is_empty()).then_some(help);
         view! { <th scope="col" class="num" title=help><i class=format!("hours__key hours__{class}") aria-hidden="true"></i> {label}</th> }
@@ -236,7 +268,7 @@ fn bar(hours: &GpuHours, most: f64) -> AnyView {
 }
 
 /// The hours of a job.
-fn hours_of(job: &JobUsage) -> GpuHours {
+pub(super) fn hours_of(job: &JobUsage) -> GpuHours {
     GpuHours {
         allocated: job.gpu_hours_allocated,
         observed: job.gpu_hours_observed,
@@ -246,50 +278,4 @@ fn hours_of(job: &JobUsage) -> GpuHours {
         hung: job.gpu_hours_hung,
         ..GpuHours::default()
     }
-}
-
-fn job_table(page: &Page, label: &'static str, jobs: &[JobUsage]) -> AnyView {
-    let formats = Formats::of(&jobs.iter().map(hours_of).collect::<Vec<_>>());
-    let some_hung = jobs.iter().any(|job| job.gpu_hours_hung > 0.0);
-    let some_slowed = jobs.iter().any(|job| job.gpu_hours_slowed > 0.0);
-    let rows = jobs.iter().map(|job| {
-        let (href, hours) = (page.href(&Route::Job(job.job, JobTab::Report)), hours_of(job));
-        view! {
-            <tr>
-                <th scope="row"><a class="link num" href=href>{job.label.to_string()}</a></th>
-                <td class="plain__name">{job.name.to_string()}</td>
-                <td>{state_text(&job.state, job.is_final)}</td>
-                <td class="num">{text::or_absent(job.start_s.map(platform::time_of_day))}</td>
-                <td class="num">{text::span(job.elapsed_s)}</td>
-                <td class="num">{job.gpus}</td>
-                <td class="num">{formats.allocated.write(hours.allocated)}</td>
-                {parts_cells(&hours, formats)}
-                {some_slowed.then(|| view! { <td class="num">{formats.parts.write(hours.slowed)}</td> })}
-                {some_hung.then(|| view! { <td class="num">{formats.parts.write(hours.hung)}</td> })}
-                <td class="gauge">{meter("Mean utilisation", "hue-busy", job.util_pct.map(|util| util / 100.0))} <span class="num">{text::or_absent(job.util_pct.map(|util| format!("{} %", util.round() as u64)))}</span></td>
-            </tr>
-        }
-    });
-    let rows = rows.collect_view();
-    view! {
-        <div class="report__table" role="region" aria-label=label tabindex="0">
-            <table class="plain plain--jobs">
-                <thead><tr>
-                    <th scope="col">"Job"</th>
-                    <th scope="col">"Name"</th>
-                    <th scope="col">"State"</th>
-                    <th scope="col" class="num">"Started"</th>
-                    <th scope="col" class="num">"Run time"</th>
-                    <th scope="col" class="num">"GPUs"</th>
-                    <th scope="col" class="num">"GPU hours"</th>
-                    {parts_heads()}
-                    {some_slowed.then(|| view! { <th scope="col" class="num" title="A part of the used hours: other GPUs waited for these">"Lost to slow GPUs"</th> })}
-                    {some_hung.then(|| view! { <th scope="col" class="num" title="A part of the unused hours">"Lost to hangs"</th> })}
-                    <th scope="col">"Mean utilisation"</th>
-                </tr></thead>
-                <tbody>{rows}</tbody>
-            </table>
-        </div>
-    }
-    .into_any()
 }
