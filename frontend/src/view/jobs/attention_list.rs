@@ -3,6 +3,7 @@
 use super::attention_row::Row;
 use crate::domain::attention::{Entry, Item};
 use crate::domain::severity::Severity;
+use crate::domain::text;
 use crate::fleet::TopicStore;
 use crate::platform;
 use crate::state::attention::Attention;
@@ -163,10 +164,18 @@ fn Current(entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: bool) -> i
         let entry = Memo::new(move |_| entries.with(&find));
         view! { <Row entry store=store.clone() in_job is_open={is_first && (in_job || is_tall)}/> }.into_any()
     };
+    let folded_failures = Memo::new(move |_| {
+        let shown = count.get() - folded(count.get());
+        entries.with(|entries| entries.iter().skip(shown).filter(|entry| entry.item.is_past).count())
+    });
     let more = move || {
         let rest = folded(count.get());
         (rest > 0).then(|| {
-            let label = if is_unfolded.get() { "Show fewer".to_owned() } else { format!("+ {rest} more") };
+            let label = if is_unfolded.get() {
+                "Show fewer".to_owned()
+            } else {
+                more_label(rest, folded_failures.get())
+            };
             view! { <button class="attention__more" on:click=move |_| is_unfolded.update(|open| *open = !*open)>{label}</button> }
                 .into_any()
         })
@@ -174,6 +183,15 @@ fn Current(entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: bool) -> i
     view! {
         <ul><For each=move || keys.get() key=String::clone children=row/></ul>
         {more}
+    }
+}
+
+/// The label of the button that unfolds `count` items, some of which are jobs that failed: these are not to be missed
+/// because running jobs have errors.
+fn more_label(count: usize, failures: usize) -> String {
+    match failures {
+        0 => format!("+ {count} more"),
+        _ => format!("+ {count} more, {} failed", text::count(failures, "job", "jobs")),
     }
 }
 
@@ -244,5 +262,17 @@ fn restore_button(attention: &Attention, is_overview: bool) -> impl Fn() -> Opti
             view! { <button class="attention__more attention__restore" on:click=move |_| attention.restore()>{label}</button> }
                 .into_any()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_button_that_unfolds_the_list_names_failed_jobs_among_the_rest() {
+        assert_eq!(more_label(4, 0), "+ 4 more");
+        assert_eq!(more_label(4, 1), "+ 4 more, 1 job failed");
+        assert_eq!(more_label(9, 2), "+ 9 more, 2 jobs failed");
     }
 }
