@@ -44,6 +44,9 @@ impl CounterRate {
             self.last = None;
             return count;
         };
+        if count >= WRAP {
+            self.width = Width::Wide;
+        }
         let Some((previous, previous_ns)) = self.last else {
             self.last = Some((count, mono_ns));
             return Reading::NotYet;
@@ -53,9 +56,6 @@ impl CounterRate {
             return Reading::NotYet;
         }
         self.last = Some((count, mono_ns));
-        if count >= WRAP {
-            self.width = Width::Wide;
-        }
         match self.increment(previous, count) {
             Some(increment) => {
                 let rate = u128::from(increment) * 1_000_000_000 / u128::from(elapsed_ns);
@@ -103,6 +103,14 @@ mod tests {
         assert_eq!(counter.rate(Reading::Value(5), 0), Reading::NotYet);
         assert_eq!(counter.rate(Reading::Value(505), 2 * SECOND), Reading::Value(250));
         assert_eq!(counter.rate(Reading::Value(505), 3 * SECOND), Reading::Value(0));
+    }
+
+    #[test]
+    fn a_counter_that_is_wide_at_its_first_reading_was_reset() {
+        let mut counter = CounterRate::default();
+        assert_eq!(counter.rate(Reading::Value(WRAP + 7), 0), Reading::NotYet);
+        assert_eq!(counter.rate(Reading::Value(3), SECOND), Reading::NotYet);
+        assert_eq!(counter.rate(Reading::Value(13), 2 * SECOND), Reading::Value(10));
     }
 
     #[test]
