@@ -1,6 +1,6 @@
 //! Long-term history of a topic's GPUs for the graphs: one range at a time.
 
-use crate::chart::{Range, Window};
+use crate::chart::Window;
 use leptos::prelude::*;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::range::{GpuRange, RangeHistory, RangeQuery, Summaries};
@@ -26,6 +26,8 @@ struct Loaded {
     /// The request; `None` before the first response.
     request: Option<LoadRequest>,
     range: RangeHistory,
+    /// When it was requested, in ms of the relay's clock.
+    at_ms: u64,
 }
 
 /// A range, its step length, and fields.
@@ -35,8 +37,6 @@ pub struct LoadRequest {
     to_ms: u64,
     step_ms: u64,
     fields: Vec<GpuField>,
-    /// Number of the refresh, while the range ends with an incomplete step or could not be read.
-    refresh: u64,
 }
 
 impl LoadRequest {
@@ -55,6 +55,20 @@ impl LoadRequest {
             gpu_fields: self.fields.iter().map(|field| field.name().into()).collect(),
             host_fields: Vec::new(),
         }
+    }
+}
+
+impl Loaded {
+    /// Returns when to load what was requested again, in ms of the relay's clock; `None` if it is complete.
+    fn due_ms(&self, request: &LoadRequest) -> Option<u64> {
+        let is_old = RangeQuery::needs_storage(request.from_ms, self.at_ms);
+        let max_age_ms = if is_old { LongHistory::STORAGE_MAX_AGE_MS } else { LongHistory::MAX_AGE_MS };
+        let age_ms = match self.range.problem {
+            Some(_) => LongHistory::RETRY_MS,
+            None if request.to_ms > self.at_ms => request.step_ms.min(max_age_ms),
+            None => return None,
+        };
+        Some(self.at_ms.saturating_add(age_ms))
     }
 }
 
@@ -77,26 +91,21 @@ impl LongHistory {
     /// the wanted fields.
     pub fn missing(&self, window: &Window, now_ms: u64) -> Option<LoadRequest> {
         let fields: Vec<_> = self.0.wanted.with(|wanted| wanted.iter().copied().collect());
-        let is_old = now_ms.saturating_sub(window.start_ms()) > Range::WEEK_MS + window.step_ms();
-        let max_age_ms = if is_old { Self::STORAGE_MAX_AGE_MS } else { Self::MAX_AGE_MS };
         let request = LoadRequest {
             from_ms: window.start_ms(),
             to_ms: window.end_ms(),
             step_ms: window.step_ms(),
             fields,
-            refresh: match self.read(|loaded| loaded.range.problem.is_some()) {
-                true => now_ms / Self::RETRY_MS,
-                false if window.end_ms() > now_ms => now_ms / window.step_ms().min(max_age_ms),
-                false => 0,
-            },
         };
-        let is_loaded = self.read(|loaded| loaded.request.as_ref() == Some(&request));
+        let is_loaded = self.read(|loaded| {
+            loaded.request.as_ref() == Some(&request) && now_ms < loaded.due_ms(&request).unwrap_or(u64::MAX)
+        });
         (!is_loaded && !request.fields.is_empty()).then_some(request)
     }
 
-    /// Stores a response.
-    pub fn set(&self, request: LoadRequest, range: RangeHistory) {
-        let loaded = Loaded { request: Some(request), range };
+    /// Stores the response to a request that was sent at `at_ms` of the relay's clock.
+    pub fn set(&self, request: LoadRequest, range: RangeHistory, at_ms: u64) {
+        let loaded = Loaded { request: Some(request), range, at_ms };
         *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
         self.0.revision.update(|revision| *revision += 1);
     }
@@ -157,5 +166,47 @@ impl LongHistory {
 
     fn read<R>(&self, read: impl FnOnce(&Loaded) -> R) -> R {
         read(&self.0.loaded.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::Range;
+
+    /// The history of a window that ends at `end_ms`, and what to request for it.
+    fn request(end_ms: u64) -> (LongHistory, Window, LoadRequest) {
+        let (history, window) = (LongHistory::default(), Range::last(3_600_000).window(end_ms, 600));
+        assert_eq!(history.missing(&window, end_ms), None, "no graph wants a field");
+        history.want(GpuField::Util);
+        let request = history.missing(&window, end_ms).expect("nothing is loaded");
+        (history, window, request)
+    }
+
+    #[test]
+    fn a_range_that_could_not_be_read_is_requested_again_a_minute_after_the_attempt() {
+        let at_ms = 1_000_000_000;
+        let (history, window, request) = request(at_ms);
+        let failed =
+            RangeHistory { problem: Some("the storage does not respond".into()), ..Default::default() };
+        history.set(request.clone(), failed, at_ms);
+        let missing = |after_ms: u64| history.missing(&window, at_ms + after_ms);
+        assert_eq!((missing(1), missing(59_999)), (None, None));
+        assert_eq!(missing(60_000), Some(request.clone()));
+        // Once it was read, the interval of an incomplete step applies again.
+        history.set(request, RangeHistory::default(), at_ms + 60_000);
+        assert_eq!(missing(60_001), None);
+    }
+
+    #[test]
+    fn an_incomplete_step_is_loaded_again_and_a_complete_range_is_not() {
+        let at_ms = 1_000_000_000;
+        let (history, window, request) = request(at_ms);
+        let step_ms = window.step_ms().min(LongHistory::MAX_AGE_MS);
+        history.set(request.clone(), RangeHistory::default(), window.end_ms() - 1);
+        assert_eq!(history.missing(&window, window.end_ms() - 2 + step_ms), None);
+        assert_eq!(history.missing(&window, window.end_ms() - 1 + step_ms), Some(request.clone()));
+        history.set(request, RangeHistory::default(), window.end_ms());
+        assert_eq!(history.missing(&window, u64::MAX), None);
     }
 }

@@ -9,6 +9,7 @@ use crate::platform::{self, Listener};
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::job::JobState;
+use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::{GpuUuid, NodeName};
 use wasm_bindgen::JsCast;
 
@@ -121,6 +122,10 @@ impl Time {
             let missing = |store: TopicStore| Some((store.long_history().missing(&window, now_ms)?, store));
             let next = stores.filter_map(missing).next();
             let Some((request, store)) = next.filter(|_| window.is_long()) else { return };
+            // Without a connection there is no response, and the next attempt would follow at once, forever.
+            if !time.page.feed.is_live() {
+                return;
+            }
             let is_old = time.is_old(request.start_ms());
             let is_loading = loading[usize::from(is_old)];
             if is_loading.get() {
@@ -131,10 +136,10 @@ impl Time {
             let feed = time.page.feed.clone();
             leptos::task::spawn_local(async move {
                 let range = feed.range(request.query(store.topic())).await;
-                let start_ms = untrack(|| shown.range()).start_ms(shown.now_ms());
+                let window = untrack(|| shown.range()).window(shown.now_ms(), LOADED_STEPS);
                 // The user may have chosen a range of the other kind, which must not be replaced.
-                if let Some(range) = range.filter(|_| shown.is_old(start_ms) == is_old) {
-                    store.long_history().set(request, range);
+                if let Some(range) = range.filter(|_| shown.is_old(window.start_ms()) == is_old) {
+                    store.long_history().set(request, range, now_ms);
                 }
                 is_loading.set(false);
             });
@@ -143,9 +148,7 @@ impl Time {
 
     /// Returns whether a range that begins at a moment is one of the long-term storage. Does not subscribe the caller.
     fn is_old(&self, from_ms: u64) -> bool {
-        // The first step of a week may begin before it.
-        let kept_ms = Range::WEEK_MS + 7_200_000;
-        self.page.fleet.relay_ms(platform::now_ms()).saturating_sub(from_ms) > kept_ms
+        RangeQuery::needs_storage(from_ms, self.page.fleet.relay_ms(platform::now_ms()))
     }
 
     /// Returns the length of the longest range in ms: a week, or what the relay reads of a long-term storage.

@@ -23,6 +23,17 @@ pub struct RangeQuery {
     pub host_fields: Vec<Text>,
 }
 
+impl RangeQuery {
+    /// Age of its start in ms up to which the relay answers it from its own history: a week, whose first step may begin
+    /// two hours earlier.
+    pub const OWN_HISTORY_MS: u64 = (7 * 24 + 2) * 3_600_000;
+
+    /// Returns whether a range from `from_ms` on is read from a long-term storage; `now_ms` by the relay's clock as well.
+    pub fn needs_storage(from_ms: u64, now_ms: u64) -> bool {
+        now_ms.saturating_sub(from_ms) > Self::OWN_HISTORY_MS
+    }
+}
+
 /// Response to a [`RangeQuery`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RangeHistory {
@@ -209,6 +220,14 @@ mod tests {
 
     fn summary(mean: u32, min: u32, max: u32) -> Summary {
         Summary { mean: Cell::steps(mean), min: Cell::steps(min), max: Cell::steps(max) }
+    }
+
+    #[test]
+    fn a_week_is_the_relays_own_even_if_its_first_step_begins_earlier() {
+        let now_ms = 20 * 86_400_000;
+        let needs_storage = |from_ms| RangeQuery::needs_storage(from_ms, now_ms);
+        assert!(!needs_storage(now_ms - RangeQuery::OWN_HISTORY_MS) && !needs_storage(u64::MAX));
+        assert!(needs_storage(now_ms - RangeQuery::OWN_HISTORY_MS - 1) && needs_storage(0));
     }
 
     #[test]

@@ -23,8 +23,6 @@ pub(super) const TOO_MANY_VALUES: &str =
 pub(super) const WEEK_MS: u64 = 7 * 86_400_000;
 /// Longest range that the storage is asked for, in ms.
 pub(super) const MAX_LONG_MS: u64 = 400 * 86_400_000;
-/// Length of the longest step of a week's graph, in ms: the first one may begin before the week.
-const LONGEST_STEP_MS: u64 = 7_200_000;
 /// Time limit for all queries of a range; shorter than a page waits.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum number of fields of a kind of row that a page gets.
@@ -69,11 +67,6 @@ pub(super) async fn read(
         kept_since: None,
         series,
     })
-}
-
-/// Returns whether a page's query begins before what the relay itself keeps.
-pub(crate) fn is_older(query: &RangeQuery, now_ms: u64) -> bool {
-    now_ms.saturating_sub(query.from_ms) > WEEK_MS + LONGEST_STEP_MS
 }
 
 /// Reads what a page queries, in slots of the relay's clock. The response to a failure is the sentence about it.
@@ -274,14 +267,6 @@ mod tests {
         for (from_ms, to_ms, step_ms) in [(u64::MAX - 9, u64::MAX, u64::MAX), (0, 1, u64::MAX)] {
             assert!(slots(from_ms, to_ms, step_ms).unwrap().count <= 2);
         }
-    }
-
-    #[test]
-    fn a_week_is_the_relays_own_also_where_its_first_step_begins_earlier() {
-        let now_ms = 20 * 86_400_000;
-        assert!(!is_older(&query(now_ms - WEEK_MS - LONGEST_STEP_MS, now_ms, 0), now_ms));
-        assert!(is_older(&query(now_ms - WEEK_MS - LONGEST_STEP_MS - 1, now_ms, 0), now_ms));
-        assert!(is_older(&query(0, u64::MAX, 0), now_ms) && !is_older(&query(u64::MAX, 0, 0), now_ms));
     }
 
     #[test]
