@@ -13,6 +13,8 @@ use tokio::time::Instant;
 
 /// Maximum number of topics that a guest can subscribe to; the page needs two.
 pub(super) const MAX_GUEST_TOPICS: usize = 4;
+/// Maximum number of queries of a kind that wait: the graphs, a report and a comparison of a page query at the same time.
+const MAX_QUERIES: usize = 4;
 /// Burst and rate of snapshots per guest connection.
 const BURST: f64 = 8.0;
 const PER_S: f64 = 2.0;
@@ -64,15 +66,21 @@ pub(super) struct RequestPacer {
     guest: Option<(CpuBudget, TokenBucket)>,
     topics: Option<Vec<Topic>>,
     resyncs: VecDeque<Topic>,
-    range: Option<(u32, RangeQuery)>,
-    report: Option<(u32, ReportQuery)>,
+    ranges: VecDeque<(u32, RangeQuery)>,
+    reports: VecDeque<(u32, ReportQuery)>,
 }
 
 impl RequestPacer {
     /// For the owner, who is not limited, or for a guest with this budget.
     pub(super) fn new(guest: Option<CpuBudget>) -> Self {
         let guest = guest.map(|budget| (budget, TokenBucket::full(BURST, PER_S, Instant::now())));
-        Self { guest, topics: None, resyncs: VecDeque::new(), range: None, report: None }
+        Self {
+            guest,
+            topics: None,
+            resyncs: VecDeque::new(),
+            ranges: VecDeque::new(),
+            reports: VecDeque::new(),
+        }
     }
 
     /// Queues a `subscribe`, replacing any earlier one.
@@ -92,20 +100,20 @@ impl RequestPacer {
         }
     }
 
-    /// Queues a query for long-term history, replacing any earlier one.
+    /// Queues a query for long-term history.
     pub(super) fn queue_range(&mut self, number: u32, query: RangeQuery) {
-        self.range = Some((number, query));
+        queue(&mut self.ranges, (number, query));
     }
 
-    /// Queues a query for reports, replacing any earlier one.
+    /// Queues a query for reports.
     pub(super) fn queue_report(&mut self, number: u32, query: ReportQuery) {
-        self.report = Some((number, query));
+        queue(&mut self.reports, (number, query));
     }
 
     /// When the next request may run; `None` if the queue is empty.
     pub(super) fn next_due(&mut self) -> Option<Instant> {
         let is_empty = self.topics.is_none() && self.resyncs.is_empty();
-        if is_empty && self.range.is_none() && self.report.is_none() {
+        if is_empty && self.ranges.is_empty() && self.reports.is_empty() {
             return None;
         }
         let now = Instant::now();
@@ -120,8 +128,10 @@ impl RequestPacer {
         let topics = self.topics.take().map(ClientMessage::Subscribe);
         let next = topics
             .or_else(|| self.resyncs.pop_front().map(ClientMessage::Resync))
-            .or_else(|| self.range.take().map(|(number, query)| ClientMessage::Range { number, query }))
-            .or_else(|| self.report.take().map(|(number, query)| ClientMessage::Report { number, query }))?;
+            .or_else(|| self.ranges.pop_front().map(|(number, query)| ClientMessage::Range { number, query }))
+            .or_else(|| {
+                self.reports.pop_front().map(|(number, query)| ClientMessage::Report { number, query })
+            })?;
         if let Some((_, snapshots)) = &mut self.guest {
             snapshots.take(1.0, Instant::now());
         }
@@ -134,6 +144,14 @@ impl RequestPacer {
             budget.charge(cost, bytes);
         }
     }
+}
+
+/// Appends a query, instead of the oldest one if too many wait.
+fn queue<T>(queries: &mut VecDeque<T>, query: T) {
+    if queries.len() >= MAX_QUERIES {
+        queries.pop_front();
+    }
+    queries.push_back(query);
 }
 
 #[cfg(test)]
@@ -198,5 +216,30 @@ mod tests {
         );
         assert!(matches!(pacer.next(), Some(ClientMessage::Resync(Topic::Job(JobId(1))))));
         assert!(pacer.next().is_none() && pacer.next_due().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_few_queries_wait_in_their_order_and_the_oldest_of_more_is_dropped() {
+        let mut pacer = RequestPacer::new(None);
+        for number in 0..MAX_QUERIES as u32 + 2 {
+            pacer.queue_report(number, ReportQuery::Jobs(vec![JobId(number)]));
+        }
+        let query = RangeQuery {
+            topic: Topic::Overview,
+            from_ms: 0,
+            to_ms: 1,
+            step_ms: 1,
+            gpu_fields: Vec::new(),
+            host_fields: Vec::new(),
+        };
+        pacer.queue_range(9, query);
+        let mut order = Vec::new();
+        while let Some(message) = pacer.next() {
+            order.push(match message {
+                ClientMessage::Range { number, .. } | ClientMessage::Report { number, .. } => number,
+                other => panic!("{other:?}"),
+            });
+        }
+        assert_eq!(order, [9, 2, 3, 4, 5]);
     }
 }

@@ -21,6 +21,8 @@ pub const FIELDS: [(GpuField, &str); 4] = [
 ];
 /// Maximum number of slots of a line.
 const SLOTS: u64 = 300;
+/// The text in place of lines that the relay did not send.
+const NO_RESPONSE: &str = "The relay did not send the readings.";
 /// The part of a time without readings, at its start or its end, above which a graph leaves it out.
 const MAX_BLANK: f64 = 0.1;
 
@@ -104,7 +106,9 @@ impl Curves {
             host_fields: Vec::new(),
         };
         let whole = |field| (run(report) == Some(time)).then(|| mean_of_run(field, report)).flatten();
-        let Some(range) = page.feed.range(query).await else { return Self::default() };
+        let Some(range) = page.feed.range(query).await else {
+            return Self { problem: Some(NO_RESPONSE.into()), ..Self::default() };
+        };
         let gpus = range.nodes.iter().flat_map(|node| &node.gpus);
         // The nodes may have run other jobs at other times.
         let own: Vec<_> = gpus.filter(|gpu| report.gpus.iter().any(|own| own.uuid == gpu.uuid)).collect();

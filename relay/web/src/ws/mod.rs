@@ -269,16 +269,15 @@ async fn run_next_request(
         Some(ClientMessage::Resync(topic)) => subscriber.resync(topic).await,
         Some(ClientMessage::Range { number, query }) => {
             let clock = web.about.clock;
-            let storage = web.long_term_of(viewer).filter(|_| long_term::is_older(&query, clock.now_ms()));
+            let storage =
+                web.long_term_of(viewer).filter(|_| RangeQuery::needs_storage(query.from_ms, clock.now_ms()));
             let Some(storage) = storage.cloned() else {
                 return send_range(ws, subscriber, pacer, number, query).await;
             };
             // The storage may hang, and must not delay anything else.
             let wall_ahead_ms = clock.displayed_wall_ahead_ms();
-            requests.read_range(async move {
-                let range = long_term::range(&storage, &query, wall_ahead_ms).await;
-                ServerMessage::Range { number, range }
-            });
+            requests
+                .read_range(number, async move { long_term::range(&storage, &query, wall_ahead_ms).await });
             return Ok(());
         }
         Some(ClientMessage::Report { number, query }) => {

@@ -4,6 +4,7 @@ use futures_util::future::select_all;
 use nodeglass_actions::{ActionService, FollowedLog, Logs, Recipient};
 use nodeglass_live::Hub;
 use nodeglass_protocol::live::{MAX_LOGS, ServerMessage};
+use nodeglass_protocol::range::RangeHistory;
 use nodeglass_protocol::request::{LogRef, Request, Response, Tail};
 use nodeglass_share::Visibility;
 use std::collections::VecDeque;
@@ -12,6 +13,9 @@ use tokio::task::JoinSet;
 
 /// Maximum number of pending requests of one connection.
 const MAX_PENDING: usize = 5;
+/// Maximum number of ranges that are read from the long-term storage for one connection: those of the graphs, of a report,
+/// and of a comparison.
+const MAX_RANGES: usize = 4;
 
 /// Permissions of a connection besides viewing. The guest variant holds no handle that could act, so no check can be
 /// forgotten.
@@ -37,8 +41,8 @@ pub(super) struct PendingRequests {
     /// Responses that are available immediately.
     ready: VecDeque<ServerMessage>,
     followed: Vec<FollowedLog>,
-    /// The range that is being read from the long-term storage.
-    range: JoinSet<ServerMessage>,
+    /// The ranges that are being read from the long-term storage, with the numbers of their queries.
+    ranges: JoinSet<(u32, RangeHistory)>,
 }
 
 impl PendingRequests {
@@ -49,7 +53,7 @@ impl PendingRequests {
             open: JoinSet::new(),
             ready: VecDeque::new(),
             followed: Vec::new(),
-            range: JoinSet::new(),
+            ranges: JoinSet::new(),
         }
     }
 
@@ -70,10 +74,19 @@ impl PendingRequests {
         self.open.spawn(async move { (number, actions.request(request).await) });
     }
 
-    /// Starts to read a range from the long-term storage, instead of the one that is being read.
-    pub(super) fn read_range(&mut self, range: impl Future<Output = ServerMessage> + Send + 'static) {
-        self.range = JoinSet::new();
-        self.range.spawn(range);
+    /// Starts to read a range from the long-term storage.
+    pub(super) fn read_range(
+        &mut self,
+        number: u32,
+        range: impl Future<Output = RangeHistory> + Send + 'static,
+    ) {
+        if self.ranges.len() >= MAX_RANGES {
+            let problem =
+                Some("The long-term storage is slow: earlier queries of this page are still open.".into());
+            let range = RangeHistory { problem, ..RangeHistory::default() };
+            return self.ready.push_back(ServerMessage::Range { number, range });
+        }
+        self.ranges.spawn(async move { (number, range.await) });
     }
 
     fn refuse(&mut self, number: u32, why: &str) {
@@ -107,7 +120,7 @@ impl PendingRequests {
             // A request was answered; a panicked task has no number to report.
             Some(Ok((number, response))) = self.open.join_next() => ServerMessage::Response { number, response },
             // A range was read.
-            Some(Ok(message)) = self.range.join_next() => message,
+            Some(Ok((number, range))) = self.ranges.join_next() => ServerMessage::Range { number, range },
             // A followed log grew.
             (of, tail) = next_of(&mut self.followed) => {
                 ServerMessage::Log { of, tail: self.permissions.redacted(tail) }
@@ -244,5 +257,31 @@ mod tests {
         };
         assert!(tail.lines.is_empty() && tail.error.is_some_and(|why| why.as_str().contains("not shared")));
         assert!(requests.followed.is_empty() && probe_requests.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn each_query_for_a_range_is_answered_and_few_are_read_at_once() {
+        let mut requests = PendingRequests::new(Permissions::Guest(None));
+        let (finish, finished) = watch::channel(false);
+        for number in 0..MAX_RANGES as u32 + 1 {
+            let mut finished = finished.clone();
+            requests.read_range(number, async move {
+                let _ = finished.wait_for(|is_finished| *is_finished).await;
+                RangeHistory { step_ms: u64::from(number), ..RangeHistory::default() }
+            });
+        }
+        let ServerMessage::Range { number: 4, range } = requests.next().await else {
+            panic!("the last one is answered at once")
+        };
+        assert!(range.problem.is_some_and(|why| why.as_str().contains("slow")));
+        finish.send_replace(true);
+        let mut answered = Vec::new();
+        for _ in 0..MAX_RANGES {
+            let ServerMessage::Range { number, range } = requests.next().await else { panic!("a range") };
+            assert!(range.problem.is_none() && range.step_ms == u64::from(number));
+            answered.push(number);
+        }
+        answered.sort_unstable();
+        assert_eq!(answered, [0, 1, 2, 3]);
     }
 }
