@@ -56,14 +56,12 @@ fn list(page: &Path, files: &[PathBuf]) -> io::Result<String> {
             let path = with_end(file, end);
             if files.contains(&path) { format!("Some({})", include(&path)) } else { "None".to_owned() }
         };
-        writeln!(
-            out,
-            "    PageFile {{ path: {name:?}, plain: {}, brotli: {}, gzip: {} }},",
-            include(file),
-            sibling("br"),
-            sibling("gz")
-        )
-        .map_err(io::Error::other)?;
+        let (brotli, gzip) = (sibling("br"), sibling("gz"));
+        // The relay rewrites the index. Of all other files, it decompresses what a client without compression requests.
+        let is_needed = name == "index.html" || gzip == "None";
+        let plain = if is_needed { format!("Some({})", include(file)) } else { "None".to_owned() };
+        writeln!(out, "    PageFile {{ path: {name:?}, plain: {plain}, brotli: {brotli}, gzip: {gzip} }},")
+            .map_err(io::Error::other)?;
     }
     out.push_str("]\n");
     Ok(out)

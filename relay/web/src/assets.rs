@@ -10,22 +10,32 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::Bytes;
+use flate2::read::GzDecoder;
 use nodeglass_access::base_path::BasePath;
 use nodeglass_access::cache_buster::CacheBuster;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
+use std::io::Read as _;
+use std::sync::OnceLock;
 
 /// A file of the page and its compressed variants.
 #[derive(Clone, Copy, Debug)]
 pub struct PageFile {
     /// Path below the root, without a leading slash.
     pub path: &'static str,
-    /// Uncompressed content.
-    pub plain: &'static [u8],
+    /// Uncompressed content; `None` if it is only embedded as [`Self::gzip`], which few clients request otherwise.
+    pub plain: Option<&'static [u8]>,
     /// Content compressed with brotli.
     pub brotli: Option<&'static [u8]>,
     /// Content compressed with gzip.
     pub gzip: Option<&'static [u8]>,
+}
+
+impl PageFile {
+    /// The content as it is embedded: uncompressed, or else compressed with gzip.
+    fn embedded(&self) -> &'static [u8] {
+        self.plain.or(self.gzip).unwrap_or_default()
+    }
 }
 
 /// Served instead of the page by a relay that was built without it.
@@ -54,7 +64,9 @@ pub struct Assets {
 
 #[derive(Debug)]
 struct Asset {
-    forms: Vec<(Encoding, Bytes)>,
+    compressed: Vec<(Encoding, Bytes)>,
+    /// The uncompressed content, once it is known.
+    plain: OnceLock<Bytes>,
     content_type: HeaderValue,
     cache: HeaderValue,
     hash: String,
@@ -74,7 +86,7 @@ impl Assets {
     pub fn of(page: &[PageFile], base: &BasePath, buster: &CacheBuster) -> Self {
         let build = build_id(page);
         let index = page.iter().find(|file| file.path == INDEX);
-        let html = index.map_or(NO_PAGE.into(), |file| String::from_utf8_lossy(file.plain));
+        let html = index.map_or(NO_PAGE.into(), |file| String::from_utf8_lossy(file.embedded()));
         let html =
             with_meta(&with_meta(&html, "nodeglass-build", &build), "nodeglass-base", &format!("{base}/"));
         let html = match page.iter().any(|file| file.path == HELP) {
@@ -177,12 +189,12 @@ impl Asset {
     fn of(file: &PageFile) -> Self {
         let compressed = [(Encoding::Brotli, file.brotli), (Encoding::Gzip, file.gzip)];
         let compressed = compressed.into_iter().filter_map(|(encoding, bytes)| Some((encoding, bytes?)));
-        let forms = compressed.chain([(Encoding::Identity, file.plain)]);
         Self {
-            forms: forms.map(|(encoding, bytes)| (encoding, Bytes::from_static(bytes))).collect(),
+            compressed: compressed.map(|(encoding, bytes)| (encoding, Bytes::from_static(bytes))).collect(),
+            plain: file.plain.map_or_else(OnceLock::new, |plain| Bytes::from_static(plain).into()),
             content_type: HeaderValue::from_static(content_type_of(file.path)),
             cache: if is_hashed(file.path) { FOREVER } else { REVALIDATE },
-            hash: hex::encode(&Sha256::digest(file.plain)[..8]),
+            hash: hex::encode(&Sha256::digest(file.embedded())[..8]),
         }
     }
 
@@ -190,7 +202,8 @@ impl Asset {
     fn index(html: String) -> Self {
         Self {
             hash: hex::encode(&Sha256::digest(&html)[..8]),
-            forms: vec![(Encoding::Identity, html.into())],
+            compressed: Vec::new(),
+            plain: Bytes::from(html).into(),
             content_type: HeaderValue::from_static(content_type_of(INDEX)),
             cache: REVALIDATE,
         }
@@ -226,8 +239,22 @@ impl Asset {
         let accepted: Vec<_> =
             headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).collect();
         let accepted = accepted.join(",");
-        let taken = self.forms.iter().find(|(encoding, _)| encoding.is_accepted(&accepted));
-        taken.cloned().unwrap_or((Encoding::Identity, Bytes::new()))
+        let taken = self.compressed.iter().find(|(encoding, _)| encoding.is_accepted(&accepted));
+        taken
+            .cloned()
+            .unwrap_or_else(|| (Encoding::Identity, self.plain.get_or_init(|| self.inflated()).clone()))
+    }
+
+    /// The uncompressed content of a file that is only embedded compressed.
+    fn inflated(&self) -> Bytes {
+        let gzip = self.compressed.iter().find(|(encoding, _)| *encoding == Encoding::Gzip);
+        let mut plain = Vec::new();
+        if let Some((_, gzip)) = gzip
+            && let Err(error) = GzDecoder::new(gzip.as_ref()).read_to_end(&mut plain)
+        {
+            tracing::warn!(%error, "a file of the page cannot be decompressed");
+        }
+        plain.into()
     }
 }
 
@@ -264,7 +291,7 @@ pub fn build_id(page: &[PageFile]) -> String {
     let mut sha = Sha256::new();
     sha.update(env!("CARGO_PKG_VERSION"));
     for file in page {
-        for part in [file.path.as_bytes(), file.plain] {
+        for part in [file.path.as_bytes(), file.embedded()] {
             sha.update((part.len() as u64).to_be_bytes());
             sha.update(part);
         }
@@ -319,6 +346,9 @@ fn content_type_of(path: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write as _;
 
     #[test]
     fn only_names_that_end_in_a_hash_are_cached_forever() {
@@ -366,20 +396,22 @@ mod tests {
 
     #[test]
     fn a_relay_without_documents_says_where_they_are() {
-        let index = PageFile { path: INDEX, plain: b"<head></head>", brotli: None, gzip: None };
+        let index = PageFile { path: INDEX, plain: Some(b"<head></head>"), brotli: None, gzip: None };
         let assets = Assets::of(&[index], &BasePath::default(), &CacheBuster::random().unwrap());
         for path in ["/help", "/help/"] {
             let response = assets.respond(path, &HeaderMap::new(), false);
             assert_eq!(response.status(), StatusCode::NOT_FOUND);
             assert_eq!(response.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
         }
-        assert!(!String::from_utf8_lossy(&assets.index[0].forms[0].1).contains("nodeglass-help"));
+        assert!(
+            !String::from_utf8_lossy(&assets.index[0].form(&HeaderMap::new()).1).contains("nodeglass-help")
+        );
     }
 
     #[test]
     fn a_browser_at_an_unknown_path_gets_the_page_and_other_clients_a_line() {
         let html = br#"<head></head><script src="./start-1.js"></script>"#;
-        let index = PageFile { path: INDEX, plain: html, brotli: None, gzip: None };
+        let index = PageFile { path: INDEX, plain: Some(html), brotli: None, gzip: None };
         let buster = CacheBuster::random().unwrap();
         let assets = Assets::of(&[index], &BasePath::default(), &buster);
         let answer = |path: &str, accept: &'static str| {
@@ -406,6 +438,23 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_only_embedded_compressed_is_decompressed_for_clients_that_accept_nothing_else() {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+        gzip.write_all(b"start()").unwrap();
+        let gzip: &[u8] = gzip.finish().unwrap().leak();
+        let file = |gzip| Asset::of(&PageFile { path: "a.js", plain: None, brotli: None, gzip: Some(gzip) });
+        let accepting = |encoding: &'static str| {
+            HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(encoding))])
+        };
+        let plain = (Encoding::Identity, Bytes::from_static(b"start()"));
+        for headers in [HeaderMap::new(), accepting("br"), HeaderMap::new()] {
+            assert_eq!(file(gzip).form(&headers), plain);
+        }
+        assert_eq!(file(gzip).form(&accepting("gzip")), (Encoding::Gzip, Bytes::from_static(gzip)));
+        assert_eq!(file(&gzip[..4]).form(&HeaderMap::new()).1, Bytes::new());
+    }
+
+    #[test]
     fn a_meta_element_is_set_or_added() {
         let there = r#"<head><meta name="a" content="old"></head>"#;
         assert_eq!(with_meta(there, "a", "new"), r#"<head><meta name="a" content="new"></head>"#);
@@ -426,8 +475,8 @@ mod tests {
 
     #[test]
     fn the_build_id_changes_with_the_page() {
-        let file = |plain| PageFile { path: "a.js", plain, brotli: None, gzip: None };
-        let build = |plain| {
+        let file = |plain| PageFile { path: "a.js", plain: Some(plain), brotli: None, gzip: None };
+        let build = |plain: &'static [u8]| {
             let buster = CacheBuster::random().unwrap();
             Assets::of(&[file(plain)], &BasePath::default(), &buster).build().to_owned()
         };

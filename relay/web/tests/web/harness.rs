@@ -52,24 +52,24 @@ pub const BASE: &str = "/rnode/login1/8080";
 pub static PAGE: [PageFile; 5] = [
     PageFile {
         path: "index.html",
-        plain: b"<head><meta name=\"nodeglass-build\" content=\"\"><script src=\"./start-0123456789abcdef.js\"></script></head>page",
+        plain: Some(b"<head><meta name=\"nodeglass-build\" content=\"\"><script src=\"./start-0123456789abcdef.js\"></script></head>page"),
         brotli: Some(b"stale"),
         gzip: Some(b"stale"),
     },
     PageFile {
         path: "app-0123456789abcdef_bg.wasm",
-        plain: b"\0asm plain",
+        plain: Some(b"\0asm plain"),
         brotli: Some(b"wasm by brotli"),
         gzip: Some(b"wasm by gzip"),
     },
     PageFile {
         path: "start-0123456789abcdef.js",
-        plain: b"start()",
+        plain: Some(b"start()"),
         brotli: None,
         gzip: Some(b"js by gzip"),
     },
-    PageFile { path: "icon.svg", plain: b"<svg/>", brotli: None, gzip: None },
-    PageFile { path: "help/index.html", plain: b"documents", brotli: None, gzip: None },
+    PageFile { path: "icon.svg", plain: Some(b"<svg/>"), brotli: None, gzip: None },
+    PageFile { path: "help/index.html", plain: Some(b"documents"), brotli: None, gzip: None },
 ];
 
 /// A running relay.

@@ -30,7 +30,7 @@ use tokio::sync::{mpsc, watch};
 use tower::ServiceExt;
 
 static PAGE: [PageFile; 1] =
-    [PageFile { path: "index.html", plain: b"<head></head>page", brotli: None, gzip: None }];
+    [PageFile { path: "index.html", plain: Some(b"<head></head>page"), brotli: None, gzip: None }];
 /// The base path behind a proxy.
 const BASE: &str = "/rnode/n1/8080";
 /// A user of this machine who runs a proxy.
