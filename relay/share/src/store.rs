@@ -71,6 +71,8 @@ fn remedy(error: &rusqlite::Error, path: &Path) -> String {
 const FILE: &str = "shares.db";
 /// Schema version (`user_version`); version 0 stored keys.
 const SCHEMA_VERSION: i64 = 2;
+/// Time for which an expired share stays in the file, in ms: the clock may be ahead, and set back.
+const EXPIRED_MS: u64 = 30 * 86_400_000;
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shares (
     host TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -116,22 +118,24 @@ impl Store {
 
     /// Loads the unexpired shares of this host. Unreadable ones stay closed.
     pub fn load(&self) -> Vec<OpenShare> {
-        self.read().unwrap_or_else(|error| {
+        self.read(Clock::wall_ms()).unwrap_or_else(|error| {
             tracing::warn!(%error, "failed to read stored shares");
             Vec::new()
         })
     }
 
-    fn read(&self) -> rusqlite::Result<Vec<OpenShare>> {
+    fn read(&self, now_ms: u64) -> rusqlite::Result<Vec<OpenShare>> {
         let database = self.database();
-        let now_ms = i64::try_from(Clock::wall_ms()).unwrap_or(i64::MAX);
+        let [now_ms, oldest_ms] =
+            [now_ms, now_ms.saturating_sub(EXPIRED_MS)].map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         database.execute(
             "DELETE FROM shares WHERE host = ?1 AND expires_ms <= ?2",
-            params![self.host.as_str(), now_ms],
+            params![self.host.as_str(), oldest_ms],
         )?;
-        let mut query =
-            database.prepare("SELECT id, stored, server, seal, uid, share FROM shares WHERE host = ?1")?;
-        let mut rows = query.query([self.host.as_str()])?;
+        let mut query = database.prepare(
+            "SELECT id, stored, server, seal, uid, share FROM shares WHERE host = ?1 AND expires_ms > ?2",
+        )?;
+        let mut rows = query.query(params![self.host.as_str(), now_ms])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             match parse_row(row) {
@@ -287,6 +291,17 @@ mod tests {
                 && found[0].uid == stored.uid
         );
         assert!(ids(&Store::open(&StateDir::at(&folder).unwrap(), "login2".into()).unwrap()).is_empty());
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_for_a_time_deletes_no_share() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&StateDir::at(folder.path().join("x")).unwrap(), "login1".into()).unwrap();
+        let now_ms = 1_700_000_000_000;
+        store.save(&open("kept", now_ms + 86_400_000, None).0).unwrap();
+        let count = |now_ms: u64| store.read(now_ms).unwrap().len();
+        assert_eq!((count(now_ms + 7 * 86_400_000), count(now_ms)), (0, 1));
+        assert_eq!((count(now_ms + 2 * EXPIRED_MS), count(now_ms)), (0, 0));
     }
 
     #[test]
