@@ -155,7 +155,7 @@ impl Delivery {
         let is_failing = self.failures > 0;
         let stored = self.in_background(move |spool| {
             spool.push(round);
-            if is_failing { spool.persist() } else { Ok(()) }
+            if is_failing || spool.exceeds_memory() { spool.persist() } else { Ok(()) }
         });
         let stored = stored.await;
         self.report_storage(stored);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Format of a file: each frame is the number of samples, four bytes little-endian, and the request.
 const FORMAT: Format = Format { kind: *b"ngrw", name: "spool", version: 1 };
 const SUFFIX: &str = "rw";
-/// Maximum size of rounds in memory, in bytes, if there is no folder.
+/// Maximum size of rounds in memory, in bytes. More go to the folder; without one, the oldest are dropped.
 const MAX_MEMORY: u64 = 16 << 20;
 
 /// Rounds in the order of their time.
@@ -99,6 +99,12 @@ impl Spool {
             self.waiting.push_back(Waiting { number, samples, bytes, place: Place::Memory(round) });
             self.trim();
         }
+    }
+
+    /// Returns whether too much is in memory, because the server accepts rounds more slowly than they come.
+    pub(crate) fn exceeds_memory(&self) -> bool {
+        let in_memory = self.waiting.iter().filter(|waiting| matches!(waiting.place, Place::Memory(_)));
+        in_memory.map(|waiting| waiting.bytes).sum::<u64>() > MAX_MEMORY
     }
 
     /// Writes what is in memory to the folder, if there is one.
@@ -246,6 +252,19 @@ mod tests {
             spool.pop();
         }
         bodies
+    }
+
+    #[test]
+    fn more_than_fits_into_memory_is_to_be_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(dir(&folder), 1 << 30).unwrap();
+        let large = || Round { requests: vec![Request { samples: 1, body: vec![0; 6 << 20].into() }] };
+        (0..2).for_each(|_| spool.push(large()));
+        assert!(!spool.exceeds_memory());
+        spool.push(large());
+        assert!(spool.exceeds_memory());
+        spool.persist().unwrap();
+        assert!(!spool.exceeds_memory() && spool.pending().0 == 3);
     }
 
     #[test]
