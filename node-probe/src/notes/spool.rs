@@ -51,11 +51,20 @@ pub(super) struct Spool {
     folder: PathBuf,
     uid: u32,
     files: BTreeMap<(JobId, String), Followed>,
-    /// The jobs that the folder was searched for, and its time of change then, if it need not be searched again.
-    listed: Option<(Vec<JobId>, u64)>,
+    /// The last search of the folder, if its result holds until the folder changes.
+    listed: Option<Listed>,
     /// The problems that were last reported; `None` before the first scan, so that the relay forgets reports of an
     /// earlier probe.
     problems: Option<Vec<Text>>,
+}
+
+/// A search of the folder.
+#[derive(Debug)]
+struct Listed {
+    jobs: Vec<JobId>,
+    /// When the folder had changed last.
+    changed_ns: u64,
+    problem: Option<Text>,
 }
 
 /// Position up to which a file was read.
@@ -173,8 +182,11 @@ impl Spool {
 
     /// Searches the folder for files of these jobs, if it or they have changed.
     fn list(&mut self, folder: &OwnedFd, changed_ns: u64, jobs: &[JobId], now: ScanTime) -> Result<(), Text> {
-        if self.listed.as_ref().is_some_and(|(known, at_ns)| known == jobs && *at_ns == changed_ns) {
-            return Ok(());
+        if let Some(listed) = &self.listed
+            && listed.jobs == jobs
+            && listed.changed_ns == changed_ns
+        {
+            return listed.problem.clone().map_or(Ok(()), Err);
         }
         let failed = |why: &str| Text::new(format!("notes in {} are left out: {why}", self.folder.display()));
         let entries = Dir::read_from(folder).map_err(|error| failed(&io::Error::from(error).to_string()))?;
@@ -197,7 +209,8 @@ impl Spool {
         }
         self.files = files;
         let is_settled = now.wall_ns.saturating_sub(changed_ns) >= COARSE_NS;
-        self.listed = is_settled.then(|| (jobs.to_vec(), changed_ns));
+        self.listed =
+            is_settled.then(|| Listed { jobs: jobs.to_vec(), changed_ns, problem: problem.clone() });
         problem.map_or(Ok(()), Err)
     }
 }

@@ -269,4 +269,12 @@ fn there_are_at_most_so_many_files() {
     (0..MAX_FILES + 5).for_each(|rank| scene.append(&format!("17.{rank}"), "x\n"));
     assert!(scene.problem().contains("only 256 files"));
     assert_eq!(scene.spool.files.len(), MAX_FILES);
+    // Later the folder is not listed again, and the files are still too many.
+    let jobs = [JobId(17), JobId(18)];
+    for seconds in [10, 20] {
+        let wall_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+        let elapsed_ns = seconds * 1_000_000_000;
+        let later = ScanTime { mono_ns: scene.mono_ns + elapsed_ns, wall_ns: wall_ns + elapsed_ns };
+        assert_eq!(scene.spool.scan(&jobs, later).problems, None, "the same as before");
+    }
 }
