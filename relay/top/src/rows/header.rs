@@ -69,9 +69,11 @@ pub fn second(world: &World<'_>, width: u16, palette: Palette) -> Spans {
     let mut parts = parts(world, palette);
     let needed =
         |parts: &[Part]| parts.iter().map(|part| part.1.width() + 3).sum::<usize>().saturating_sub(3);
-    while needed(&parts) > usize::from(width) && parts.len() > 1 {
-        let most = parts.iter().map(|part| part.0).max();
-        parts.retain(|part| Some(part.0) != most);
+    while needed(&parts) > usize::from(width)
+        && parts.len() > 1
+        && let Some((at, _)) = parts.iter().enumerate().max_by_key(|(at, part)| (part.0, *at))
+    {
+        parts.remove(at);
     }
     let mut spans = Spans::new();
     for (index, (_, text, style)) in parts.into_iter().enumerate() {
@@ -92,23 +94,23 @@ fn parts(world: &World<'_>, palette: Palette) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     if picture.relay.jobs != JobsHealth::NoSlurm {
         let waiting = if waiting > 0 { format!(" + {waiting} waiting") } else { String::new() };
-        parts.push((2, format!("{}{waiting}", text::count(active, "job", "jobs")), plain));
+        parts.push((4, format!("{}{waiting}", text::count(active, "job", "jobs")), plain));
     }
-    parts.push((3, text::count(picture.nodes.len(), "node", "nodes"), plain));
-    parts.push((1, format!("{} {}", totals.counted(), if totals.gpus == 1 { "GPU" } else { "GPUs" }), plain));
+    parts.push((5, text::count(picture.nodes.len(), "node", "nodes"), plain));
+    parts.push((3, format!("{} {}", totals.counted(), if totals.gpus == 1 { "GPU" } else { "GPUs" }), plain));
     let util = totals.util_pct();
     let words = util.map_or_else(|| text::ABSENT.to_owned(), |pct| format!("{pct} %"));
-    parts.push((0, format!("util {words}"), util.map_or(plain, |pct| palette.util(pct))));
+    parts.push((2, format!("util {words}"), util.map_or(plain, |pct| palette.util(pct))));
     if let Some(used) = totals.mem.used {
         let (used, whole) = text::memory_parts(used, totals.mem.whole);
-        parts.push((5, format!("memory {used} {whole}"), palette.memory()));
+        parts.push((7, format!("memory {used} {whole}"), palette.memory()));
     }
     if let Some(watts) = totals.power.used {
         let (used, limit) = text::power_parts(watts, totals.power.whole);
-        parts.push((4, format!("{used} {limit}"), palette.power()));
+        parts.push((6, format!("{used} {limit}"), palette.power()));
     }
     if let Some(hottest) = totals.hottest_c {
-        parts.push((7, format!("hottest {hottest} °C"), plain));
+        parts.push((9, format!("hottest {hottest} °C"), plain));
     }
     if let Some((severity, words)) = jobs::failures(world) {
         parts.push((0, format!("{} {words}", symbol(severity)), palette.severity(severity)));
@@ -118,7 +120,7 @@ fn parts(world: &World<'_>, palette: Palette) -> Vec<Part> {
         let is_problem = severity.needs_attention();
         let style = if is_problem { palette.severity(severity) } else { palette.dim() };
         let sign = if is_problem { format!("{} ", symbol(severity)) } else { String::new() };
-        parts.push((if is_problem { 0 } else { 6 }, format!("{sign}{words}"), style));
+        parts.push((if is_problem { 1 } else { 8 }, format!("{sign}{words}"), style));
     }
     parts
 }
