@@ -236,18 +236,20 @@ fn now() -> LocalTime {
     LocalTime::of(Clock::wall_ms() / 1_000)
 }
 
-/// Returns the reports of all jobs that started in the last days, newest first: the stored ones, or the running
-/// relay's before any is stored.
+/// Returns the reports of all jobs that started in the last days, newest first: the stored ones; or the running relay's
+/// before any is stored, and of a relay that the user names.
 async fn reports(days: u32, relay: Option<u32>) -> anyhow::Result<Vec<Report>> {
     let stored = stored_reports(days, None)?;
     match only_relay(relay)? {
-        Some(relay) if stored.is_empty() => {
+        Some(running) if stored.is_empty() || relay.is_some() => {
             let since_s =
                 i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - i64::from(days) * 86_400;
             let mut reports = Vec::new();
-            for job in relay.jobs().await?.iter().filter(|job| job.is_active).take(MAX_REPORTS) {
+            for job in
+                running.jobs().await?.iter().filter(|job| job.is_active || relay.is_some()).take(MAX_REPORTS)
+            {
                 // A job that ends at this moment may have none yet.
-                reports.extend(relay.report(JobId(job.id)).await);
+                reports.extend(running.report(JobId(job.id)).await);
             }
             reports.retain(|report: &Report| report.start_s.is_none_or(|start_s| start_s >= since_s));
             reports.sort_by_key(|report| std::cmp::Reverse(report.start_s));
