@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 /// The end of the line of evidence that states which GPUs a slow one delays.
 pub const MAY_WAIT: &str = "may wait for it";
-/// Maximum number of earlier failures, or of nodes, that the evidence names.
-const MAX_NAMED: usize = 4;
+/// Maximum number of earlier failures, of jobs, or of nodes that a sentence names.
+pub const MAX_NAMED: usize = 4;
 /// Maximum number of nodes that a command in advice names.
 const MAX_IN_COMMAND: usize = 32;
 /// Number of nodes that cannot be reached from which on they are one entry: then the network or the login is the likely cause.
@@ -193,7 +193,7 @@ pub fn advice_on_nodes(advice: &str, nodes: &[&NodeName]) -> String {
 }
 
 /// Lists the first [`MAX_NAMED`] of `all` names, and the number of the others.
-fn some_of(names: impl Iterator<Item = String>, all: usize) -> String {
+pub fn some_of(names: impl Iterator<Item = String>, all: usize) -> String {
     let named: Vec<String> = names.take(MAX_NAMED).collect();
     match all.saturating_sub(named.len()) {
         0 => named.join(", "),

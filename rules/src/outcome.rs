@@ -2,7 +2,7 @@
 
 use crate::job_names;
 use crate::severity::Severity;
-use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{LongText, Text};
 
@@ -118,10 +118,7 @@ pub fn finding(job: &Job) -> Option<Finding> {
     Some(Finding {
         key: Text::new(format!("{}/{}/{ended_s}", FindingKind::Failed.name(), job.id)),
         kind: FindingKind::Failed,
-        severity: match severity {
-            Severity::Error => FindingSeverity::Error,
-            _ => FindingSeverity::Warning,
-        },
+        severity: severity.into(),
         confidence_pct: 95,
         jobs: vec![job.id],
         nodes: Vec::new(),

@@ -38,6 +38,16 @@ impl From<FindingSeverity> for Severity {
     }
 }
 
+impl From<Severity> for FindingSeverity {
+    fn from(severity: Severity) -> Self {
+        match severity {
+            Severity::Error => Self::Error,
+            Severity::Warning => Self::Warning,
+            Severity::Ok | Severity::Ended | Severity::Pending => Self::Info,
+        }
+    }
+}
+
 impl Severity {
     /// Returns whether it belongs in the list of what needs attention.
     pub fn needs_attention(self) -> bool {

@@ -225,6 +225,7 @@ impl<const N: usize> Series<N> {
         }
         self.used_ms = self.used_ms.or(older.used_ms);
         self.worked_ms = self.worked_ms.or(older.worked_ms);
+        self.forgotten_ms = self.forgotten_ms.max(older.forgotten_ms);
     }
 
     /// The largest memory of each minute, oldest first: its start in ms, and bytes.

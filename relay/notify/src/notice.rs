@@ -4,7 +4,7 @@ use nodeglass_platform::local_time::{LocalTime, since};
 use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{JobId, NodeName, Text};
-use nodeglass_rules::attention::advice_on_nodes;
+use nodeglass_rules::attention::{MAX_NAMED, advice_on_nodes, some_of};
 use nodeglass_rules::job_events::JobEvent;
 use nodeglass_rules::{job_names, outcome, text};
 use serde::Serialize;
@@ -12,8 +12,6 @@ use serde_json::{Value, json};
 
 /// Longest text of a message in characters.
 const MAX_CHARS: usize = 2_000;
-/// Maximum number of jobs and nodes that a text names.
-const MAX_NAMED: usize = 4;
 
 /// The sender.
 #[derive(Clone, Debug, Default)]
@@ -251,20 +249,13 @@ fn summary_of_several(findings: &[Finding]) -> String {
         _ => findings.first().map_or("", |finding| finding.kind.name()).replace('_', " "),
     };
     let names: Vec<String> = findings.iter().map(node).collect();
-    format!("{} nodes: {said} ({})", findings.len(), some_of(&names))
-}
-
-/// The first of some names, and how many more there are.
-fn some_of(names: &[String]) -> String {
-    let more = names.len().saturating_sub(MAX_NAMED);
-    let first = names[..names.len() - more].join(", ");
-    if more == 0 { first } else { format!("{first} and {more} more") }
+    format!("{} nodes: {said} ({})", findings.len(), some_of(names.iter().cloned(), names.len()))
 }
 
 /// The jobs, where the subject is not the only one.
 fn affected(jobs: &[JobSummary]) -> Option<String> {
     let names: Vec<String> = jobs.iter().map(JobSummary::title).collect();
-    (names.len() > 1).then(|| format!("jobs: {}", some_of(&names)))
+    (names.len() > 1).then(|| format!("jobs: {}", some_of(names.iter().cloned(), names.len())))
 }
 
 /// `since 2026-11-26 14:02 CET or earlier`: a mail is read later, and perhaps elsewhere.

@@ -161,8 +161,8 @@ fn failed(input: &DetectorInput<'_>, job: &Job, wall_s: u64) -> Option<Detection
     }
     let mut detection = of(job, FindingKind::Failed, failure.title.to_string());
     detection.severity = failure.severity;
-    // A requeued job may fail again.
-    detection.subject = format!("{}/{ended_s}", job.id);
+    (_, detection.subject) = failure.key.as_str().split_once('/').map(|(kind, of)| (kind, of.to_owned()))?;
+    detection.confidence_pct = failure.confidence_pct;
     detection.reason = failure.reason.to_string();
     detection.evidence.extend(failure.evidence.iter().map(ToString::to_string));
     detection.evidence.extend(input.logs.get(&job.id).map(logs::explanation).unwrap_or_default());

@@ -12,7 +12,6 @@ use nodeglass_protocol::process::ProcessState;
 use nodeglass_protocol::unattributed::LEAST_BYTES;
 use nodeglass_protocol::{GpuField, GpuUuid, ProcessField};
 use nodeglass_rules::flags::{self, FlagKind};
-use nodeglass_rules::severity::Severity;
 use nodeglass_rules::throttle::{self, reason};
 use nodeglass_rules::{ownership, xid};
 use std::collections::BTreeMap;
@@ -182,8 +181,7 @@ impl<'a> Problems<'a, '_> {
                 xid::meaning(*number).is_some_and(|(_, is_program_error)| is_program_error);
             if is_latest && !xid::is_memory_error(*number) && (!is_program_error || has_started(event)) {
                 let since = Some((event.at_ms, false));
-                let group =
-                    self.add(FindingKind::Xid, severity(xid::severity(*number)), since, Some(*number));
+                let group = self.add(FindingKind::Xid, xid::severity(*number).into(), since, Some(*number));
                 let same = |(other, known): &&(&GpuEvent, u64)| {
                     known == number && (has_started(other) || !has_started(event))
                 };
@@ -198,7 +196,7 @@ impl<'a> Problems<'a, '_> {
     fn add_memory_errors(&mut self, recent: &[(&GpuEvent, u64)]) {
         if let Some((event, number)) = latest_memory_error(recent) {
             let since = Some((event.at_ms, false));
-            self.add(FindingKind::MemoryErrors, severity(xid::severity(number)), since, Some(number));
+            self.add(FindingKind::MemoryErrors, xid::severity(number).into(), since, Some(number));
         }
     }
 
@@ -225,7 +223,7 @@ impl<'a> Problems<'a, '_> {
             let xid = memory_error.filter(|_| kind == FindingKind::MemoryErrors).map(|(_, number)| number);
             let severity = match flag.kind {
                 FlagKind::EccUncorrected if self.uncorrected_ms.is_none() => FindingSeverity::Warning,
-                _ => severity(flag.severity),
+                _ => flag.severity.into(),
             };
             self.add(kind, severity, since, xid);
         }
@@ -301,14 +299,6 @@ fn throttled_since(node: &NodePicture, gpu: &GpuPicture, kind: FindingKind) -> O
     };
     let position = node.gpus.iter().position(|known| known.facts.uuid == gpu.facts.uuid)?;
     throttle::start(node.history.as_ref()?.gpu(position, GpuField::Throttle)?, bits)
-}
-
-fn severity(severity: Severity) -> FindingSeverity {
-    match severity {
-        Severity::Error => FindingSeverity::Error,
-        Severity::Warning => FindingSeverity::Warning,
-        Severity::Ok | Severity::Ended | Severity::Pending => FindingSeverity::Info,
-    }
 }
 
 fn detection(input: &DetectorInput<'_>, group: &Group<'_>) -> Detection {
