@@ -79,18 +79,20 @@ pub struct Finding {
     /// The places of the job's processes when it began, if captured; never sent to guests.
     #[serde(default)]
     pub capture: Option<Box<FindingCapture>>,
-    /// GPU-time lost to it while `wasted_gpus` was another number; `None` if it always was this one.
+    /// GPU-time lost to it while `wasted_gpus` was another number, or that its detector measures instead; `None` if
+    /// `wasted_gpus` and the time since its start state it.
     #[serde(default)]
     pub wasted_before: Option<WastedBefore>,
 }
 
-/// GPU-time lost to a finding before the number of its wasted GPUs changed.
+/// GPU-time lost to a finding up to a moment; from then on, `wasted_gpus` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ReportWastedBefore))]
 pub struct WastedBefore {
     /// GPU-time in ms.
     pub gpu_ms: u64,
-    /// When the number last changed, in ms since 1970. It is in the future while the finding is not seen and may be over.
+    /// The moment, in ms since 1970. It is in the future while the detector measures the loss itself, or while the finding is
+    /// not seen and may be over.
     pub until_ms: u64,
 }
 

@@ -51,19 +51,21 @@ pub struct Finding {
     pub silenced_until: Option<Timestamp>,
     /// Number of GPUs that do no useful work because of it.
     pub wasted_gpus: u32,
-    /// GPU-time lost to it while `wasted_gpus` was another number; `null` if it always was this one.
+    /// GPU-time lost to it while `wasted_gpus` was another number, or that its detector measures instead; `null` if
+    /// `wasted_gpus` and the time since its start state it.
     #[serde(default)]
     pub wasted_before: Option<WastedBefore>,
     /// The places of the job's processes when it began; `null` if not captured, and for guests.
     pub capture: Option<Capture>,
 }
 
-/// GPU-time lost to a finding before the number of its wasted GPUs changed.
+/// GPU-time lost to a finding up to a moment; from then on, `wasted_gpus` counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WastedBefore {
     /// GPU-hours.
     pub gpu_hours: f64,
-    /// When the number last changed. It is in the future while the finding is not seen and may be over.
+    /// The moment. It is in the future while the detector measures the loss itself, or while the finding is not seen and may
+    /// be over.
     pub until: Timestamp,
 }
 

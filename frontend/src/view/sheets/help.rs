@@ -19,7 +19,7 @@ pub fn Help() -> impl IntoView {
     let keys = move |is_owner: bool| {
         let everywhere =
             bindings(is_owner).map(|binding| line(binding.keys.to_vec(), binding.description)).collect_view();
-        let palette = line(vec!["Ctrl", "K"], "search findings, jobs, nodes, GPUs, ranks, commands");
+        let palette = line(vec!["Ctrl", "K"], "search findings, jobs, nodes, GPUs, ranks, PIDs, commands");
         // The keys of a process are signals.
         let local = FOCUS_BINDINGS.iter().filter(|(title, _)| is_owner || !title.contains("process")).map(
             |(title, lines)| {

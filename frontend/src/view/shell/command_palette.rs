@@ -98,8 +98,8 @@ fn Search() -> impl IntoView {
     let none = Memo::new(move |_| found.with(Vec::is_empty));
     view! {
         <Sheet class="ask palette" label="Find" close=Arc::new(move || open.set(false))>
-            <input class="field" type="text" role="combobox" aria-label="Search findings, jobs, nodes, GPUs, ranks, commands" autofocus
-                placeholder="Search findings, jobs, nodes, GPUs, ranks, commands" aria-expanded="true" aria-controls="palette-list" autocomplete="off" spellcheck="false"
+            <input class="field" type="text" role="combobox" aria-label="Search findings, jobs, nodes, GPUs, ranks, PIDs, commands" autofocus
+                placeholder="Search findings, jobs, nodes, GPUs, ranks, PIDs, commands" aria-expanded="true" aria-controls="palette-list" autocomplete="off" spellcheck="false"
                 aria-activedescendant=move || (!none.get()).then(|| format!("palette-{}", selected.get()))
                 on:input=on_input on:keydown=on_key/>
             <ul id="palette-list" role="listbox" aria-label="Matches">

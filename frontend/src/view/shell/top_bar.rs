@@ -55,7 +55,7 @@ pub fn TopBar() -> impl IntoView {
             <span class="top__whose" title=move || found.with(|found| unnamed_clusters(found))>{move || title()}</span>
             <span class="spring"></span>
             <Shares/>
-            <button class="btn" title="Search jobs, nodes, ranks, commands (Ctrl K)" on:click=move |_| finder.set(true)>
+            <button class="btn" title="Search jobs, nodes, ranks, PIDs, commands (Ctrl K)" on:click=move |_| finder.set(true)>
                 <span class="top__icon" aria-hidden="true">"⌕"</span> <span class="hide-s">"Find "</span> <kbd>"Ctrl"</kbd> " " <kbd>"K"</kbd>
             </button>
             <button class="btn" title="Settings (S)" aria-label="Settings" on:click=move |_| settings_open.set(true)>

@@ -282,7 +282,7 @@ kinds! {
         advice: "Save a checkpoint in time (--signal), or request a longer limit (scontrol update TimeLimit)" }
     Failed { name: "failed", label: "failed", severity: Warning, is: [Event, PrivateEvidence],
         confirm_s: 0, clear_s: 0, found_within_s: 30,
-        condition: "the job ended abnormally within the last hour",
+        condition: "the job ended abnormally within the last hour; the page lists it for a week, until it is dismissed",
         meaning: "SLURM states how it ended.",
         advice: "Check the end of its log" }
     LogMessage { name: "log_message", label: "message in the log", severity: Warning, is: [OfWork, Private],

@@ -137,7 +137,7 @@ impl Server {
     }
 
     #[tool(
-        description = "Minimum, mean and maximum of metrics over a range of time, up to a week back",
+        description = "Minimum, mean and maximum of metrics over a range of time: of the last week, or longer if the relay reads a long-term storage",
         annotations(read_only_hint = true)
     )]
     async fn history(&self, Parameters(params): Parameters<HistoryParams>) -> Answer {

@@ -158,14 +158,14 @@ class FindingGpu:
 
 @dataclass(frozen=True)
 class ReportWastedBefore:
-    """GPU-time lost to a finding before the number of its wasted GPUs changed."""
+    """GPU-time lost to a finding up to a moment; from then on, `wasted_gpus` counts."""
 
     gpu_ms: int
     """GPU-time in ms."""
 
     until_ms: int
-    """When the number last changed, in ms since 1970. It is in the future while the finding is not seen
-    and may be over.
+    """The moment, in ms since 1970. It is in the future while the detector measures the loss itself, or
+    while the finding is not seen and may be over.
     """
 
 
@@ -228,7 +228,9 @@ class ReportFinding:
     """Until when it is silenced, in ms since 1970; `None` if it is not."""
 
     wasted_before: Optional[ReportWastedBefore] = None
-    """GPU-time lost to it while `wasted_gpus` was another number; `None` if it always was this one."""
+    """GPU-time lost to it while `wasted_gpus` was another number, or that its detector measures instead;
+    `None` if `wasted_gpus` and the time since its start state it.
+    """
 
 
 @dataclass(frozen=True)

@@ -78,13 +78,15 @@ class AffectedGpu:
 
 @dataclass(frozen=True)
 class WastedBefore:
-    """GPU-time lost to a finding before the number of its wasted GPUs changed."""
+    """GPU-time lost to a finding up to a moment; from then on, `wasted_gpus` counts."""
 
     gpu_hours: float
     """GPU-hours."""
 
     until: datetime
-    """When the number last changed. It is in the future while the finding is not seen and may be over."""
+    """The moment. It is in the future while the detector measures the loss itself, or while the finding is
+    not seen and may be over.
+    """
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,9 @@ class Finding:
     """Until when it is silenced; `null` if it is not."""
 
     wasted_before: Optional[WastedBefore] = None
-    """GPU-time lost to it while `wasted_gpus` was another number; `null` if it always was this one."""
+    """GPU-time lost to it while `wasted_gpus` was another number, or that its detector measures instead;
+    `null` if `wasted_gpus` and the time since its start state it.
+    """
 
 
 @dataclass(frozen=True)
