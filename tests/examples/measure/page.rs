@@ -60,7 +60,7 @@ const OPEN_JOB: &str = "(() => { window.opened = window.complete = null; const s
     const painted = record => requestAnimationFrame(() => setTimeout(() => record(performance.now() - start))); \
     const wait = () => { const is = css => document.querySelectorAll(css).length, here = location.pathname.includes('/job/'); \
         if (here && opened === null && is('.head__title') && is('.heat-map canvas')) { opened = 0; painted(ms => opened = ms); } \
-        if (here && is('.grid tbody tr[aria-rowindex]') >= 20) painted(ms => complete = ms); \
+        if (here && is('.grid tbody tr[aria-rowindex]') >= 16) painted(ms => complete = ms); \
         else requestAnimationFrame(wait) }; wait(); })()";
 /// Number of drawn rows.
 const ROWS: &str = "document.querySelectorAll('.grid tbody tr[aria-rowindex]').length";
