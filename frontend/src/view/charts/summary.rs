@@ -29,7 +29,11 @@ pub fn summary(
             let (metric, range) = (metric.get(), time.range());
             let overview = || match range.is_live() {
                 true => now(&store, groups, metric, page.now_ms()),
-                false => at_end(&time, &store, groups, metric, range.end_ms(time.now_ms())),
+                false => {
+                    // Its history may still be loading.
+                    page.second.track();
+                    at_end(&time, &store, groups, metric, range.end_ms(time.now_ms()))
+                }
             };
             pointed(&time, &store, groups, metric).unwrap_or_else(overview)
         })
