@@ -354,16 +354,9 @@ pub fn utc_offset_min() -> i32 {
 /// Formats a time in local time, with the date unless it is today: `09:14`, `21 Nov 09:14`.
 pub fn time_of_day(unix_s: i64) -> String {
     let at = js_sys::Date::new(&JsValue::from_f64(unix_s as f64 * 1_000.0));
-    let time = format!("{:02}:{:02}", at.get_hours(), at.get_minutes());
     let today = js_sys::Date::new_0();
-    if (at.get_date(), at.get_month(), at.get_full_year())
-        == (today.get_date(), today.get_month(), today.get_full_year())
-    {
-        return time;
-    }
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    format!("{} {} {time}", at.get_date(), MONTHS.get(at.get_month() as usize).unwrap_or(&""))
+    let day = |at: &js_sys::Date| (at.get_date(), at.get_month(), at.get_full_year());
+    if day(&at) == day(&today) { minute_of_day(unix_s) } else { minute_of_date(unix_s) }
 }
 
 /// Formats a day in local time: `22 Nov`.

@@ -166,7 +166,10 @@ fn Current(entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: bool) -> i
     };
     let folded_failures = Memo::new(move |_| {
         let shown = count.get() - folded(count.get());
-        entries.with(|entries| entries.iter().skip(shown).filter(|entry| entry.item.is_past).count())
+        entries.with(|entries| {
+            let failures = entries.iter().skip(shown).filter(|entry| entry.item.is_past);
+            failures.map(|entry| entry.item.jobs.len().max(1)).sum::<usize>()
+        })
     });
     let more = move || {
         let rest = folded(count.get());

@@ -91,7 +91,7 @@ impl CurvePlot {
                 on:keydown=press on:blur=move |_| cursor.set(None)>
                 <div class="curves__values" aria-hidden="true">{move || self.value_axis()}</div>
                 <div class="curves__plot" on:pointermove=point on:pointerdown=point on:pointerleave=move |_| cursor.set(None)>
-                <svg viewBox=format!("0 0 {} {}", FRAME.width, FRAME.height) preserveAspectRatio="none" role="img" aria-label="The lines of the jobs; their figures are in the table below">{move || self.lines()}</svg>
+                <svg viewBox=format!("0 0 {} {}", FRAME.width, FRAME.height) preserveAspectRatio="none" role="img" aria-label="The readings over time; the arrow keys read them">{move || self.lines()}</svg>
                 {hairline}
                 {move || self.missing().map(|text| view! { <p class="curves__none" role="status">{text}</p> })}
                 </div>

@@ -19,7 +19,7 @@ struct Column {
     about: &'static str,
     /// The pattern of its part of the hours in bars.
     pattern: &'static str,
-    /// The name in comma-separated values, as `relay history export` writes it.
+    /// The name in comma-separated values, with the unit.
     name: &'static str,
     value: fn(&JobUsage) -> Option<f64>,
     cell: fn(f64, Formats) -> String,
