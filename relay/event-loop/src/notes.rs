@@ -26,7 +26,8 @@ impl EventLoop {
     /// Returns the notes that a viewer may see, by time, or only those of `job`.
     pub(super) fn notes(&mut self, job: Option<JobId>, viewer: &Viewer) -> Vec<Note> {
         // Notes that were read from the disk before the request.
-        while let Ok(event) = self.inputs.events.try_recv() {
+        for _ in 0..self.inputs.events.len() {
+            let Ok(event) = self.inputs.events.try_recv() else { break };
             self.handle_event(event);
         }
         viewer.all_notes(&self.fleet, job)
