@@ -284,7 +284,7 @@ pub async fn flame(report: &Report) -> Result<()> {
 async fn open(browser: &Browser, site: &SimulatedCluster) -> Result<u64> {
     browser.open(&site.link().url).await?;
     browser.until("the list of jobs", "document.querySelector('a[href*=\"/job/\"]')").await?;
-    browser.open(&site.link().path(&format!("/job/{JOB}"))).await?;
+    browser.open(&site.link().path(&format!("/job/{JOB}?shown=all"))).await?;
     browser.until("a table of many rows", &format!("{ROWS} > 20")).await?;
     browser.eval("[...document.querySelectorAll('.grid')].at(-1).scrollIntoView()").await?;
     sleep(SETTLE).await;
