@@ -75,6 +75,30 @@ async fn f15_a_hidden_or_frozen_page_is_quiet_and_current_once_it_is_visible() -
     Ok(())
 }
 
+#[tokio::test]
+async fn a_range_that_is_chosen_without_a_connection_is_loaded_once_there_is_one() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    let mut tunnel = Forward::open(&relay.link().authority).await?;
+    let link = relay.link().at(&tunnel.authority());
+    browser.open(&link.url).await?;
+    browser.until("jobs", "document.querySelectorAll('.jobs a.job').length > 3").await?;
+    browser.open(&link.path("/job/48213")).await?;
+    without_gap(&browser).await?;
+    tunnel.refuse().await?;
+    browser.until("the lost connection", &format!("/lost – retrying/.test({NOTICE})")).await?;
+    let hour = "[...document.querySelectorAll('.time-bar button')].find(it => it.innerText === '1 h')";
+    browser.eval(&format!("{hour}.click()")).await?;
+    // A page that sends its query again and again would not respond to any other.
+    browser.until("the chosen range", &format!("{hour}.getAttribute('aria-pressed') === 'true'")).await?;
+    browser.until("another attempt to connect", &format!("/lost – retrying/.test({NOTICE})")).await?;
+    tunnel.mend().await?;
+    browser.eval("dispatchEvent(new Event('online'))").await?;
+    browser.until("no notice", &format!("!{NOTICE}")).await?;
+    let title = "document.querySelector('.overlay .graph__title').innerText";
+    browser.until("values of an hour", &format!(r"/median \d+ %, \d+ % to \d+ %/.test({title})")).await
+}
+
 /// Lets each document claim to be of another build, as one would that a newer relay replaced, and counts them.
 const OTHER_BUILD: &str = "
     sessionStorage.loads = 1 + Number(sessionStorage.loads ?? 0);
