@@ -27,11 +27,18 @@ pub struct JobProgress {
     pub earliest_end_at: Option<Timestamp>,
     /// When all will be done at the latest: the program's own estimate, or by the slowest part of the time observed.
     pub latest_end_at: Option<Timestamp>,
+    /// When the bar will be full at the earliest, if it may count only a part of the run, as one is drawn for each epoch; `pct`
+    /// is then of this part, and `earliest_end_at` is `null`.
+    #[serde(default)]
+    pub part_earliest_end_at: Option<Timestamp>,
+    /// When such a bar will be full at the latest.
+    #[serde(default)]
+    pub part_latest_end_at: Option<Timestamp>,
 }
 
 impl JobProgress {
     pub(super) fn new(progress: &insight::JobProgress, clock: Clock) -> Self {
-        let end = progress.end;
+        let (end, part_end) = (progress.end, progress.part_end);
         Self {
             label: progress.label.to_string(),
             done: progress.done,
@@ -42,6 +49,8 @@ impl JobProgress {
             advanced_at: clock.timestamp(progress.advanced_at_ms),
             earliest_end_at: end.map(|end| clock.timestamp(end.earliest_at_ms)),
             latest_end_at: end.map(|end| clock.timestamp(end.latest_at_ms)),
+            part_earliest_end_at: part_end.map(|end| clock.timestamp(end.earliest_at_ms)),
+            part_latest_end_at: part_end.map(|end| clock.timestamp(end.latest_at_ms)),
         }
     }
 }

@@ -268,9 +268,11 @@ fn jobs(out: &mut dyn Sink, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
             job.started_at.filter(|_| job.is_active).map(seconds)
         }),
         ("nodeglass_job_time_limit_seconds", "Time limit.", |job| job.time_limit_s.map(|s| s as f64)),
-        ("nodeglass_job_progress_ratio", "How far the program is by its logs, from 0 to 1.", |job| {
-            Some((job.progress.as_ref()?.pct? * 10.0).round() / 1_000.0)
-        }),
+        (
+            "nodeglass_job_progress_ratio",
+            "How far the program is by its logs, from 0 to 1; of a bar that counts only a part of the run, that part.",
+            |job| Some((job.progress.as_ref()?.pct? * 10.0).round() / 1_000.0),
+        ),
         (
             "nodeglass_job_expected_end_timestamp_seconds",
             "Latest time at which the program will be done, by its logs.",

@@ -80,11 +80,16 @@ fn row(job: &Job, now_s: u64) -> Vec<String> {
     ]
 }
 
-/// Returns its progress, and the latest time of its end: `42 % · ends ≈ 14:30`.
+/// Returns its progress, and the latest time of its end: `42 % · ends ≈ 14:30`, or `42 % · part ends ≈ 14:30` of a bar that
+/// may count only a part of the run.
 fn progress_text(progress: &JobProgress, now_s: u64) -> String {
-    let end = progress.latest_end_at.map(|end| {
+    let (latest_at, verb) = match progress.latest_end_at {
+        Some(end_at) => (Some(end_at), "ends"),
+        None => (progress.part_latest_end_at, "part ends"),
+    };
+    let end = latest_at.map(|end| {
         let end = LocalTime::of(end.as_millis() / 1_000);
-        format!(" · ends ≈ {}", end.seen_from(&LocalTime::of(now_s)))
+        format!(" · {verb} ≈ {}", end.seen_from(&LocalTime::of(now_s)))
     });
     let done = match (progress.pct, progress.epoch) {
         (Some(pct), _) => format!("{:.0} %", pct.floor()),
