@@ -376,7 +376,7 @@ pub fn encode(line: &ProbeLine, bytes: &mut Vec<u8>) -> bool {
     fits
 }
 
-/// Appends a line with its newline unless it exceeds [`MAX_WHOLE`]; returns whether it did.
+/// Appends a line with its newline if it has at most [`MAX_WHOLE`] bytes; returns whether it was appended.
 pub fn write<S: Serialize, V: Serialize>(line: &ProbeLine<S, V>, bytes: &mut Vec<u8>) -> bool {
     let start = bytes.len();
     write_line(line, bytes);

@@ -33,7 +33,7 @@ pub enum Limit {
     Live,
     /// The range reaches the beginning of the history, in ms of the relay's clock.
     HistoryBegins(u64),
-    /// The range is as long as possible, which is this time in ms.
+    /// The range has its maximum length, in ms.
     Longest(u64),
     /// The range is as short as the resolution allows.
     Shortest,

@@ -1,4 +1,4 @@
-//! //! The page's address: the route and the query, kept in sync with the address bar and its history.
+//! The page's address: the route and the query, kept in sync with the address bar and its history.
 //!
 //! A router crate would match paths to views. Here every path parses to a [`Route`] that one view shows, so
 //! only the history remains, which does not justify the size of a router crate.

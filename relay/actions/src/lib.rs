@@ -146,7 +146,7 @@ impl ActionService {
             Request::Audit { days } => deps.audit_log(days).await,
             Request::Silence(request) => run_detached(async move { deps.silence(request).await }).await,
             Request::Note(_) if deps.player.is_some() => {
-                Response::Refused("a recording is played, to which no notes can be added".into())
+                Response::Refused("notes cannot be added while a recording is played".into())
             }
             Request::Note(request) => run_detached(async move { deps.note(request).await }).await,
             Request::Replay(command) => match &deps.player {

@@ -96,7 +96,9 @@ fn spool(about: &About, is_stored: bool, max_bytes: u64) -> Spool {
     if is_stored {
         match open() {
             Ok(spool) => return spool,
-            Err(error) => tracing::warn!("what waits for remote write is kept in memory only: {error:#}"),
+            Err(error) => {
+                tracing::warn!("samples that wait for remote write are kept in memory only: {error:#}")
+            }
         }
     }
     Spool::in_memory(max_bytes)

@@ -39,7 +39,9 @@ pub(super) fn people(
         return Arc::new(site);
     }
     let (Some(commands), Some(cluster)) = (commands, &about.cluster) else {
-        terminal.warn(&"SLURM does not name its cluster, so that --account-visibility shows nothing".into());
+        terminal.warn(
+            &"SLURM does not state the name of its cluster, so --account-visibility has no effect".into(),
+        );
         return Arc::new(site);
     };
     let (sender, followed) = watch::channel(Arc::default());

@@ -67,7 +67,7 @@ impl Authenticator {
     /// Begins an authentication attempt.
     ///
     /// # Errors
-    /// [`TurnedAway::TooMany`] if this user has too many pending attempts.
+    /// [`RateLimited::TooMany`] if this user has too many pending attempts.
     pub fn begin(self: &Arc<Self>, origin: impl Into<Origin>) -> Result<AuthAttempt, RateLimited> {
         let origin = origin.into();
         self.attempts().begin(origin)?;
@@ -99,7 +99,7 @@ impl Authenticator {
     /// Constant time.
     ///
     /// # Errors
-    /// [`NotLetIn`]; a wrong key counts as a failed attempt, a missing one does not.
+    /// [`AuthError`]; a wrong key counts as a failed attempt, a missing one does not.
     pub fn bearer(
         &self,
         authorization: Option<&str>,
@@ -278,7 +278,7 @@ pub struct Challenge {
 
 impl AuthAttempt {
     /// Processes the client's hello: supported versions, key id and nonce. `server` must be fresh from
-    /// [`access::new_nonce`]; `authority` is the `Host` that the client connected to.
+    /// [`nodeglass_access::new_nonce`]; `authority` is the `Host` that the client connected to.
     ///
     /// # Errors
     /// The reason to send to the client before closing.

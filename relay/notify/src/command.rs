@@ -146,7 +146,7 @@ impl NotifyCommand {
     /// States that the command has syntax that only a shell interprets, if it has.
     pub fn needs_shell(&self) -> Option<String> {
         let syntax = self.shell_syntax.as_ref()?;
-        Some(format!("no shell runs the command, so that {syntax} is passed as it is"))
+        Some(format!("the command is not run by a shell, so {syntax} is passed on literally"))
     }
 
     /// Runs it once.
@@ -274,7 +274,7 @@ mod tests {
         let error = command("ls >> /no-such-dir/file").run("finding", &json!({})).await.unwrap_err();
         let (error, is_transient) = (error.to_string(), error.is_transient());
         assert!(error.starts_with("ls ended with exit status") && !is_transient, "{error}");
-        assert!(error.ends_with(&format!("so that >> is passed as it is: {ADVICE}")), "{error}");
+        assert!(error.ends_with(&format!("so >> is passed on literally: {ADVICE}")), "{error}");
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl StateDir {
         Ok(path)
     }
 
-    /// Locks a file in it, which is created if missing, until the returned one is dropped. Excludes other relays, also on
+    /// Locks a file in it, which is created if missing, until the returned file is dropped. Excludes other relays, also on
     /// other hosts. Blocks for up to five seconds; `None` if another relay holds the lock for longer.
     ///
     /// # Errors

@@ -67,7 +67,7 @@ pub async fn follow(mut client: impl Client, cluster: Text, members: watch::Send
 fn report(error: &CommandError, failure: &mut Option<String>) {
     let why = error.to_string();
     if failure.as_ref() != Some(&why) {
-        tracing::warn!("{why}; the members of accounts are not known, so that they see their own jobs only");
+        tracing::warn!("{why}; the members of accounts are not known, so they see their own jobs only");
         *failure = Some(why);
     }
 }

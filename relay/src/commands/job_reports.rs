@@ -223,7 +223,7 @@ fn of_one_task(named: &JobSelector, label: &str) -> Option<String> {
         _ => return None,
     };
     Some(format!(
-        "This is {what} {label} alone; `relay report {other}` reports another one, and `relay history list` lists them."
+        "This report covers {what} {label} only; `relay report {other}` reports another one, and `relay history list` lists them."
     ))
 }
 
@@ -298,7 +298,7 @@ mod tests {
     fn the_id_of_an_array_says_that_one_task_is_reported() {
         let said = |named: &str, label| of_one_task(&named.parse().unwrap(), label);
         let task = said("48440", "48440_16").unwrap();
-        assert!(task.starts_with("This is task 48440_16 alone; `relay report 48440_N`"), "{task}");
+        assert!(task.starts_with("This report covers task 48440_16 only; `relay report 48440_N`"), "{task}");
         assert!(said("48511", "48511+0").unwrap().contains("component 48511+0"));
         for (named, label) in
             [("48440_16", "48440_16"), ("48461", "48461"), ("48456", "48440_16"), ("4844", "48440_1")]

@@ -23,8 +23,7 @@ const KEY_STEP: f64 = 1.0 / 60.0;
 /// The text without a pointer over the readings.
 const READOUT_HELP: &str = "Hover, or focus and use ← →.";
 /// The text in place of lines.
-const MISSING: &str =
-    "No readings of this run are stored: the relay stores those of a week, a long-term storage more.";
+const MISSING: &str = "No readings of this run are stored: the relay keeps one week; a long-term storage (--history-url) keeps more.";
 /// The box of the graph.
 const FRAME: Frame = Frame { width: 1_000.0, height: 200.0, pad: 2.0 };
 
@@ -87,7 +86,7 @@ impl CurvePlot {
             Some(view! { <i class="curves__cursor" style:left=left></i> })
         };
         view! {
-            <div class="curves num" role="group" tabindex="0" aria-label="Readings by the time since the start; arrow keys read them"
+            <div class="curves num" role="group" tabindex="0" aria-label="Readings over the time since the start; use the arrow keys to read values"
                 on:keydown=press on:blur=move |_| cursor.set(None)>
                 <div class="curves__values" aria-hidden="true">{move || self.value_axis()}</div>
                 <div class="curves__plot" on:pointermove=point on:pointerdown=point on:pointerleave=move |_| cursor.set(None)>

@@ -166,7 +166,7 @@ impl<C: Client> Slurm<C> {
         let open = list.jobs.iter().filter(|job| !matches!(job.state, JobState::Ended(_)));
         let open = open.map(|job| (job.id, job.clone())).collect();
         let before = std::mem::replace(&mut self.open, open);
-        // Once more, as ended: squeue does not list them by themselves before they start again.
+        // Once more, as ended: until they start again, squeue lists them only within the pending rest of their array.
         let ended = before.into_values().filter(|job| requeued.contains(&job.id));
         list.jobs.extend(ended.map(|job| Job { state: JobState::Ended(REQUEUED.into()), ..job }));
         list.of_others.extend(self.of_others.iter().filter(|id| requeued.contains(id)));

@@ -78,7 +78,7 @@ fn remove() -> anyhow::Result<String> {
 fn unit_path() -> anyhow::Result<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     Ok(home
-        .context("HOME is not set, so that there is no place for the unit")?
+        .context("HOME is not set, so there is nowhere to put the unit")?
         .join(".config/systemd/user")
         .join(UNIT))
 }
