@@ -465,6 +465,14 @@ class JobProgress:
     observed.
     """
 
+    part_earliest_end_at: Optional[datetime] = None
+    """When the bar will be full at the earliest, if it may count only a part of the run, as one is drawn
+    for each epoch; `pct` is then of this part, and `earliest_end_at` is `null`.
+    """
+
+    part_latest_end_at: Optional[datetime] = None
+    """When such a bar will be full at the latest."""
+
     pct: Optional[float] = None
     """The part that is done, in %; `null` if the log does not state the total."""
 
