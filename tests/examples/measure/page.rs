@@ -285,7 +285,7 @@ async fn open(browser: &Browser, site: &SimulatedCluster) -> Result<u64> {
     browser.open(&site.link().url).await?;
     browser.until("the list of jobs", "document.querySelector('a[href*=\"/job/\"]')").await?;
     browser.open(&site.link().path(&format!("/job/{JOB}?shown=all"))).await?;
-    browser.until("a table of many rows", &format!("{ROWS} > 20")).await?;
+    browser.until("a table of many rows", &format!("{ROWS} >= 20")).await?;
     browser.eval("[...document.querySelectorAll('.grid')].at(-1).scrollIntoView()").await?;
     sleep(SETTLE).await;
     browser.eval(ROWS).await?.as_u64().context("a number of rows")
