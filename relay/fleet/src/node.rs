@@ -52,6 +52,8 @@ pub struct Node {
     last_line_ms: u64,
     replay: Replay,
     backfilled: bool,
+    /// Events before the first sample: only that relates their times to the relay's clock.
+    early_events: Vec<Event>,
     /// Backfilled samples that the long-term history does not have yet.
     late_samples: Vec<HistorySample>,
     /// Processes that the last list no longer contains.
@@ -90,6 +92,7 @@ impl Node {
             last_line_ms: 0,
             replay: Replay::default(),
             backfilled: false,
+            early_events: Vec::new(),
             late_samples: Vec::new(),
             departed: Vec::new(),
             process_readings: None,
@@ -328,6 +331,7 @@ impl Node {
         changes.gpus = true;
         changes.history = true;
         self.timeline = Timeline::default();
+        self.early_events.clear();
         self.merge_job_probes(now_ms, changes);
     }
 
@@ -378,6 +382,9 @@ impl Node {
         }
         self.timeline.observe(sample.mono_ns, now_ms);
         self.settle_replay(now_ms);
+        for event in std::mem::take(&mut self.early_events) {
+            self.apply_event(event, now_ms, changes);
+        }
         self.settle_interval(sample.interval_ms, changes);
         let is_whole = sample.since.is_none();
         if is_whole {
@@ -496,6 +503,12 @@ impl Node {
     }
 
     fn apply_event(&mut self, event: Event, now_ms: u64, changes: &mut NodeChanges) {
+        if !self.timeline.is_known() {
+            if self.early_events.len() < MAX_EVENTS {
+                self.early_events.push(event);
+            }
+            return;
+        }
         let at_ms = self.timeline.relay_ms(event.mono_ns, now_ms);
         let events = &mut self.picture.head.events;
         events.push(GpuEvent { at_ms, gpu: event.gpu, xid: event.xid, text: event.text });

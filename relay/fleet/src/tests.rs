@@ -328,6 +328,24 @@ fn history_that_arrives_before_the_first_live_sample_is_kept() {
 }
 
 #[test]
+fn an_event_before_the_first_sample_has_the_time_that_the_sample_relates_to_the_relays_clock() {
+    let mut fleet = Fleet::new();
+    fleet.watch_hosts([name("n1")]);
+    line(&mut fleet, "n1", hello("n1", &[0]), 600_000);
+    let event = nodeglass_protocol::probe::Event {
+        mono_ns: 90_000_000_000,
+        gpu: Some(uuid("n1", 0)),
+        xid: Some(31),
+        text: "Xid".into(),
+    };
+    line(&mut fleet, "n1", ProbeLine::Event(event), 600_000);
+    assert!(node(&fleet, "n1").head.events.is_empty(), "its time is not known");
+    line(&mut fleet, "n1", sample(110, &[99]), 600_100);
+    let events = &node(&fleet, "n1").head.events;
+    assert_eq!(events.iter().map(|event| event.at_ms).collect::<Vec<_>>(), [600_100 - 20_000]);
+}
+
+#[test]
 fn a_gpu_keeps_its_history_when_its_index_changes() {
     let mut fleet = one_node();
     let ProbeLine::Hello(mut again) = hello("n1", &[0, 1]) else { unreachable!() };
