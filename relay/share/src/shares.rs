@@ -13,6 +13,7 @@ use nodeglass_protocol::live::ticket::Ticket;
 use nodeglass_protocol::share::{
     Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Visitor,
 };
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -21,6 +22,8 @@ use tokio::time::sleep;
 
 /// Interval of expiry checks; also bounds how long a changed wall clock goes unnoticed.
 const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval at which shares that another relay of this user has revoked are noticed, and failed deletions are repeated.
+const STORE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The address to which the link of a share leads.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +43,8 @@ pub struct Shares {
     owner: Text,
     endpoint: ShareEndpoint,
     store: Option<Store>,
+    /// Ended shares that could not be deleted from the store: a restart would open them again.
+    undeleted: Mutex<BTreeSet<ShareId>>,
 }
 
 /// The result of an authentication.
@@ -92,7 +97,7 @@ impl Shares {
             table.open(open);
         }
         let sharing = watch::Sender::new(table.sharing());
-        Self { table: Mutex::new(table), sharing, key, owner, endpoint, store }
+        Self { table: Mutex::new(table), sharing, key, owner, endpoint, store, undeleted: Mutex::default() }
     }
 
     /// Subscribes to the open shares and current visitors.
@@ -145,11 +150,11 @@ impl Shares {
     /// Revokes a share. With a store this writes to disk, which may block.
     ///
     /// # Errors
-    /// [`ShareError::Unknown`] if it is not open; [`ShareError::Failed`] if it is revoked now but may be open
-    /// again after a restart.
+    /// [`ShareError::Unknown`] if it is not open; [`ShareError::Failed`] if it is revoked now but would be open again after a
+    /// restart, unless a later attempt to delete it succeeds.
     pub fn revoke(&self, id: &ShareId) -> Result<(), ShareError> {
         // In memory first: viewers are disconnected even if the disk fails.
-        if !self.end(id, EndReason::Revoked) {
+        if !self.end(id, EndReason::Revoked) && !self.undeleted().contains(id) {
             return Err(ShareError::Unknown(id.clone()));
         }
         self.delete_stored(id)
@@ -167,10 +172,35 @@ impl Shares {
     /// Deletes an ended share from the store.
     fn delete_stored(&self, id: &ShareId) -> Result<(), ShareError> {
         let Some(store) = &self.store else { return Ok(()) };
-        store.delete(id).map_err(|error| {
-            let why = format!("the share is revoked, but a restart would open it again: {error}");
+        let deleted = store.delete(id);
+        match &deleted {
+            Ok(()) => self.undeleted().remove(id),
+            Err(_) => self.undeleted().insert(id.clone()),
+        };
+        deleted.map_err(|error| {
+            let why = format!(
+                "the share is revoked, but a restart of the relay before it is deleted would open it again: {error}"
+            );
             ShareError::Failed(why.into())
         })
+    }
+
+    /// Deletes what could not be deleted before, and ends what another relay that uses the same file has deleted. Blocks on
+    /// the disk.
+    fn follow_store(&self) {
+        let Some(store) = &self.store else { return };
+        let undeleted: Vec<ShareId> = self.undeleted().iter().cloned().collect();
+        for id in undeleted {
+            if self.delete_stored(&id).is_ok() {
+                tracing::info!(share = %id, "a share that had been revoked was deleted");
+            }
+        }
+        // In this order: a share is stored before it is open.
+        let open: Vec<ShareId> = self.table().ids().cloned().collect();
+        let Ok(stored) = store.ids() else { return };
+        for id in open.iter().filter(|id| !stored.contains(id.as_str())) {
+            self.end(id, EndReason::Revoked);
+        }
     }
 
     /// Revokes a share whose stored terms were altered, as its holder's proof reveals, and deletes it
@@ -221,6 +251,22 @@ impl Shares {
         self: Arc<Self>,
         have_jobs_ended: impl Fn(Scope) -> F,
     ) {
+        let shares = self.clone();
+        let follow_store = async move {
+            // A file system that hangs delays no expiry.
+            while shares.store.is_some() {
+                sleep(STORE_CHECK_INTERVAL).await;
+                let shares = shares.clone();
+                let _ = spawn_blocking(move || shares.follow_store()).await;
+            }
+        };
+        tokio::join!(follow_store, self.end_with_time_and_jobs(have_jobs_ended));
+    }
+
+    async fn end_with_time_and_jobs<F: Future<Output = Option<bool>>>(
+        self: Arc<Self>,
+        have_jobs_ended: impl Fn(Scope) -> F,
+    ) {
         loop {
             sleep(EXPIRY_CHECK_INTERVAL).await;
             self.end_expired();
@@ -251,6 +297,10 @@ impl Shares {
         let result = change(&mut table);
         self.sharing.send_replace(table.sharing());
         result
+    }
+
+    fn undeleted(&self) -> MutexGuard<'_, BTreeSet<ShareId>> {
+        self.undeleted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     // Every change is a single step, so a panic elsewhere cannot leave the table inconsistent.
@@ -316,6 +366,7 @@ mod tests {
     use nodeglass_platform::state_dir::StateDir;
     use nodeglass_protocol::JobId;
     use nodeglass_protocol::share::HiddenParts;
+    use std::path::Path;
 
     fn shares() -> Arc<Shares> {
         let endpoint = ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
@@ -373,18 +424,55 @@ mod tests {
     fn t09_a_share_altered_on_disk_is_not_open_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("nodeglass");
-        let start = || {
-            let store = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
-            let endpoint =
-                ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
-            Shares::new(Key::new([7; 32]), "alice".into(), endpoint, Some(store))
-        };
+        let start = || stored_shares(&folder);
         let made = start().create(request(Scope::All)).unwrap();
         let shares = start();
         assert!(shares.state(&made.share.id).is_some_and(|state| state.status.is_ok()));
         shares.revoke_altered(&made.share.id);
         assert!(shares.state(&made.share.id).is_some_and(|state| state.status.is_err()));
         assert!(start().state(&made.share.id).is_none());
+    }
+
+    fn stored_shares(folder: &Path) -> Shares {
+        let store = Store::open(&StateDir::at(folder).unwrap(), "login1".into()).unwrap();
+        let endpoint = ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
+        Shares::new(Key::new([7; 32]), "alice".into(), endpoint, Some(store))
+    }
+
+    #[test]
+    fn t10_a_share_that_is_revoked_at_one_relay_ends_at_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("nodeglass");
+        let one = stored_shares(&folder);
+        let made = one.create(request(Scope::All)).unwrap();
+        let other = stored_shares(&folder);
+        let is_open = || other.state(&made.share.id).is_some_and(|state| state.status.is_ok());
+        other.follow_store();
+        assert!(is_open());
+        one.revoke(&made.share.id).unwrap();
+        other.follow_store();
+        assert!(!is_open());
+    }
+
+    #[test]
+    fn t10_a_revoked_share_is_deleted_once_the_disk_accepts_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("nodeglass");
+        let shares = stored_shares(&folder);
+        let [retried, later] = [(); 2].map(|()| shares.create(request(Scope::All)).unwrap().share.id);
+        let file = rusqlite::Connection::open(folder.join("shares.db")).unwrap();
+        let full = "CREATE TRIGGER disk BEFORE DELETE ON shares BEGIN SELECT RAISE(ABORT, 'full'); END";
+        file.execute_batch(full).unwrap();
+        for id in [&retried, &later] {
+            assert!(matches!(shares.revoke(id), Err(ShareError::Failed(_))));
+        }
+        file.execute_batch("DROP TRIGGER disk").unwrap();
+        shares.revoke(&retried).unwrap();
+        assert_eq!(shares.revoke(&retried), Err(ShareError::Unknown(retried.clone())));
+        shares.follow_store();
+        assert!(shares.undeleted().is_empty());
+        let after_restart = stored_shares(&folder);
+        assert!([retried, later].iter().all(|id| after_restart.state(id).is_none()));
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::{Key, LEN, Verifier};
 use nodeglass_protocol::share::{Share, ShareId};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row, params};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -182,6 +183,16 @@ impl Store {
             "DELETE FROM shares WHERE host = ?1 AND id = ?2",
             params![self.host.as_str(), id.as_str()],
         )
+    }
+
+    /// Reads the ids of this host's shares, expired ones included.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn ids(&self) -> rusqlite::Result<BTreeSet<String>> {
+        let database = self.database();
+        let mut query = database.prepare_cached("SELECT id FROM shares WHERE host = ?1")?;
+        query.query_map([self.host.as_str()], |row| row.get(0))?.collect()
     }
 
     /// Executes a statement that changes the file.

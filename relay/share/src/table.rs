@@ -167,6 +167,11 @@ impl Table {
         due.map(|open| open.share.id.clone()).collect()
     }
 
+    /// The ids of the open shares.
+    pub fn ids(&self) -> impl Iterator<Item = &ShareId> {
+        self.open.keys()
+    }
+
     /// The shares that end with their jobs.
     pub fn bound_to_jobs(&self) -> Vec<(ShareId, Scope)> {
         let bound = self.open.values().filter(|open| open.share.terms.ends_with_job);
