@@ -1,7 +1,7 @@
 //! A line of the list of what needs attention.
 
 use super::finding_tools::FindingTools;
-use super::silence::SilenceButton;
+use super::silence::{self, SilenceButton, State};
 use crate::describe::finding::{silenced_until, when};
 use crate::domain::attention::{Entry, GpuTrace, Item};
 use crate::domain::health::Health;
@@ -58,9 +58,17 @@ pub fn Row(
     let title =
         text(if in_job { |item| item.title.clone() } else { |item| without(&item.subject, &item.title) });
     let is_resolved = move || entry.with(|entry| entry.as_ref().is_none_or(|entry| entry.is_resolved));
+    let tool = {
+        let page = page.clone();
+        Memo::new(move |_| {
+            entry.with(|entry| tool_class(entry.as_ref(), until_ms.get().is_some(), page.is_owner()))
+        })
+    };
+    let line = trace_line(&page, entry, store);
+    let has_line = move || line.with(|line| line.as_ref().is_some_and(|line| line.starts_with('M')));
     view! {
-        <li>
-            <a class="attention__line" href=href node_ref=link class:is-folded=move || !is_open.get()
+        <li class=tool>
+            <a class="attention__line" class:has-spark=has_line href=href node_ref=link class:is-folded=move || !is_open.get()
                 aria-expanded=move || is_open.get().to_string() on:click=unfold class:is-resolved=is_resolved
                 class:is-silenced=move || until_ms.get().is_some()>
                 {move || symbol.with(dot)}
@@ -69,7 +77,7 @@ pub fn Row(
                     <span>{title}</span>
                     {details(entry)}
                 </span>
-                <Spark entry store/>
+                <Spark entry line/>
                 {since_and_cost(page, entry, until_ms)}
                 <span class="attention__go" aria-hidden="true">{move || if is_open.get() { "›" } else { "▾" }}</span>
             </a>
@@ -158,17 +166,36 @@ fn symbol(entry: Option<&Entry>) -> Health {
     Health::new(severity, label)
 }
 
-/// The trace of the GPU over the last ten minutes, if it has one.
-#[component]
-fn Spark(entry: Memo<Option<Entry>>, store: TopicStore) -> impl IntoView {
-    let page = Page::from_context();
-    let spark = Memo::new(move |_| entry.with(|entry| entry.as_ref().and_then(|entry| entry.item.spark())));
-    let line = move || {
+/// Returns the class that leaves room for a button beside the line.
+fn tool_class(entry: Option<&Entry>, is_silenced: bool, is_owner: bool) -> &'static str {
+    match silence::state(entry, is_silenced).filter(|_| is_owner) {
+        Some(State::Silenced) => "attention__tool attention__tool--wide",
+        Some(State::Listed) => "attention__tool",
+        // It can be dismissed.
+        None if entry.is_some_and(|entry| entry.item.is_past) => "attention__tool",
+        None => "",
+    }
+}
+
+/// Returns the trace of an item's GPU over the last ten minutes as a path, if it has one.
+fn trace_line(page: &Page, entry: Memo<Option<Entry>>, store: TopicStore) -> Memo<Option<String>> {
+    let (page, spark) = (page.clone(), spark_of(entry));
+    Memo::new(move |_| {
         let GpuTrace { node, gpu, field } = spark.get()?;
         let node = store.cell(&node)?;
         let cell = node.gpus().with(|gpus| gpus.iter().find(|cell| *cell.uuid() == gpu).cloned())?;
         Some(spark_line(&gpu_series(&page, &store, &node, &cell, field)))
-    };
+    })
+}
+
+fn spark_of(entry: Memo<Option<Entry>>) -> Memo<Option<GpuTrace>> {
+    Memo::new(move |_| entry.with(|entry| entry.as_ref().and_then(|entry| entry.item.spark())))
+}
+
+/// The trace of the GPU over the last ten minutes.
+#[component]
+fn Spark(entry: Memo<Option<Entry>>, line: Memo<Option<String>>) -> impl IntoView {
+    let spark = spark_of(entry);
     let hue = move || match spark.get().map(|spark| spark.field) {
         Some(GpuField::Power) => "stroke-power",
         _ => "stroke-util",

@@ -90,9 +90,10 @@ fn Machine(cell: NodeCell) -> impl IntoView {
     });
     let of = move |read: fn(&Row) -> String| row.with(|row| row.as_ref().map(read).unwrap_or_default());
     let class = move || row.with(|row| row.as_ref().map_or("dot", |row| row.severity.class()));
+    let no_gpus = move || row.with(|row| row.as_ref().is_none_or(|row| row.count == 0));
     view! {
         <li>
-            <a class="machine" href=href>
+            <a class="machine" class:machine--no-gpus=no_gpus href=href>
                 <i class=class aria-hidden="true"></i>
                 <b class="machine__name">{name}</b>
                 <span class="machine__what">{move || of(gpu_summary)}</span>

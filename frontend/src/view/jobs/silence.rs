@@ -59,14 +59,15 @@ pub fn SilenceButton(
 
 /// Possible actions on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// It can be silenced.
     Listed,
     /// It can be shown again.
     Silenced,
 }
 
-fn state(entry: Option<&Entry>, is_silenced: bool) -> Option<State> {
+/// Returns what the owner can do with an item.
+pub(super) fn state(entry: Option<&Entry>, is_silenced: bool) -> Option<State> {
     let entry = entry?;
     match is_silenced {
         true => Some(State::Silenced),

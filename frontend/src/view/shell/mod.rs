@@ -10,7 +10,7 @@ mod status_bar;
 mod top_bar;
 mod transport;
 
-use crate::domain::route::Route;
+use crate::domain::route::{JobTab, Route};
 use crate::fleet::{Phase, TopicStore};
 use crate::net::LinkState;
 use crate::state::page::Page;
@@ -65,6 +65,8 @@ pub fn Shell() -> impl IntoView {
         let (page, other) = (page.clone(), page.clone());
         (Memo::new(move |_| page.share().is_some()), Memo::new(move |_| other.only_job().is_some()))
     };
+    let route = page.route;
+    let logs = Memo::new(move |_| route.with(|route| matches!(route, Route::Job(_, JobTab::Logs))));
     move || match login_reason.get() {
         Some(why) => view! { <Login why/> }.into_any(),
         None => view! {
@@ -75,7 +77,7 @@ pub fn Shell() -> impl IntoView {
                 <TopBar/>
                 <GuestBanner/>
                 <JobList/>
-                <main class="main" id="main" tabindex="-1">
+                <main class="main" class:main--logs=logs id="main" tabindex="-1">
                     <LinkBanner/>
                     <RouteView/>
                 </main>

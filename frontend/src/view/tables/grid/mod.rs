@@ -26,6 +26,7 @@ pub use state::Grid;
 use crate::platform::{self, Listener};
 use crate::state::page::Page;
 use leptos::prelude::*;
+use leptos::wasm_bindgen::JsCast as _;
 
 /// A table with its filter and its menus.
 #[component]
@@ -53,6 +54,9 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
     let (viewport, is_hovered, wide) = (grid.viewport, grid.rows.is_hovered, grid.is_wide);
     let (count, is_summed) = (grid.rows.order, grid.has_room_for_sums());
     let (key, active, width) = (grid.clone(), grid.clone(), grid.clone());
+    let folding = grid.rows.folding;
+    let folds = Memo::new(move |_| folding.with(Option::is_some));
+    let is_focused = RwSignal::new(false);
     let inside = {
         let grid = grid.clone();
         // Other columns recreate the table; other rows do not.
@@ -70,6 +74,8 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
             class="grid__box"
             class:grid__box--wide=wide
             class:grid__box--summed=is_summed
+            class:grid__box--folds=folds
+            class:grid__box--focus=is_focused
             node_ref=viewport.outer
             hidden=empty
             on:scroll=move |_| viewport.on_scroll()
@@ -84,13 +90,25 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
                 aria-rowcount=move || (count.with(Vec::len) + 1).to_string()
                 aria-activedescendant=move || active.active_row()
                 style:min-width=move || width.min_width()
-                on:keydown=move |event| keys::handle_key(&key, &event)
+                on:keydown=move |event| {
+                    is_focused.set(is_focus_visible(&event));
+                    keys::handle_key(&key, &event);
+                }
+                on:focus=move |event| is_focused.set(is_focus_visible(&event))
+                on:blur=move |_| is_focused.set(false)
             >
                 {inside}
             </table>
             <Unfold grid=grid.clone()/>
         </div>
     }
+}
+
+/// Returns whether the focused table of an event has a focus ring, which follows the keyboard and not the pointer. Not by
+/// `:has()`: that costs the styles of the page as much as all scripts.
+fn is_focus_visible(event: &web_sys::Event) -> bool {
+    let table = event.current_target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
+    table.is_some_and(|table| table.matches(":focus-visible").unwrap_or(false))
 }
 
 /// The button below a table that shows its folded rows, or hides them again.
