@@ -39,6 +39,11 @@ pub fn plot_memo(
     })
 }
 
+/// The text in place of values that are not loaded.
+pub(super) fn loading_text(is_connected: bool) -> &'static str {
+    if is_connected { "Loading…" } else { "Not loaded: no connection to the relay" }
+}
+
 /// A line graph with its scale at the left.
 #[component]
 pub fn Graph(
@@ -60,9 +65,10 @@ pub fn Graph(
     let is_empty = Memo::new(move |_| {
         plot.with(|plot| !plot.lines.iter().any(|line| line.values.iter().any(Option::is_some)))
     });
+    let feed = time.page().feed.clone();
     let none = Memo::new(move |_| match plot.with(|plot| (plot.is_unsupported, plot.is_loading)) {
         (true, _) => "Not supported by this device or driver",
-        (_, true) => "Loading…",
+        (_, true) => loading_text(feed.is_live()),
         _ => "No data in this time",
     });
     keep_painted(&time, plot, hue, canvas);

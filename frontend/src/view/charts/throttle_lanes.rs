@@ -2,6 +2,7 @@
 //! when.
 
 use super::gpu_groups::{NodeGroup, history_revision};
+use super::graph::loading_text;
 use super::plot_area::Cursor;
 use crate::chart::{Window, interval_path};
 use crate::domain::metric::GraphMetric;
@@ -47,11 +48,12 @@ pub fn ThrottleLanes(store: TopicStore, groups: Memo<Vec<NodeGroup>>) -> impl In
             groups.with(|groups| throttling(&time, &store, groups, &window.get()))
         })
     };
+    let feed = time.page().feed.clone();
     let rows = move || {
         let window_now = window.get();
         let none = |text: &'static str| view! { <p class="read-out">{text}</p> }.into_any();
         let all = match throttle_lanes.get() {
-            Throttling::Loading => return none("Loading…"),
+            Throttling::Loading => return none(loading_text(feed.is_live())),
             Throttling::Unknown => return none("No data in this time"),
             Throttling::Known(all) if all.is_empty() => return none("No throttling in this time"),
             Throttling::Known(all) => all,
