@@ -113,7 +113,7 @@ fn title(report: &Report) -> AnyView {
 fn coverage(report: &Report) -> String {
     match (report.is_final, report.observed_pct.round() as u64) {
         (true, 99..) => "The job has ended; this is its final report.".to_owned(),
-        (true, observed) => format!("The job has ended; {observed} % of its run were observed."),
+        (true, observed) => format!("The job has ended; {observed} % of its run was observed."),
         (false, _) => "The job is still running; these are its figures so far.".to_owned(),
     }
 }

@@ -1,6 +1,5 @@
 //! The jobs of a usage page: a table that can be sorted, and the jobs as comma-separated values.
 
-use super::usage_page::{Formats, hours_of};
 use crate::describe::report::state_text;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::{sorting, text};
@@ -10,6 +9,8 @@ use crate::view::widgets::meter::meter;
 use leptos::prelude::*;
 use nodeglass_protocol::report::JobUsage;
 use nodeglass_rules::csv;
+use nodeglass_rules::gpu_hours::GpuHours;
+use nodeglass_rules::number::ColumnFormat;
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
@@ -75,8 +76,9 @@ const COLUMNS: [Column; 10] = [
     },
     Column {
         value: |job| job.util_pct,
+        about: "Mean of the observed time",
         cell: |util, _| format!("{} %", util.round() as u64),
-        ..column("Mean utilisation", "util_pct")
+        ..column("Utilisation", "util_pct")
     },
 ];
 /// The column that is a bar.
@@ -93,6 +95,37 @@ const fn column(title: &'static str, name: &'static str) -> Column {
         value: |_| None,
         cell: |hours, formats| formats.parts.write(hours),
         is_rare: false,
+    }
+}
+
+/// Formats of the figures of a table's columns.
+#[derive(Clone, Copy)]
+pub(super) struct Formats {
+    pub(super) allocated: ColumnFormat,
+    /// Parts of the allocated hours, which are added and compared.
+    pub(super) parts: ColumnFormat,
+}
+
+impl Formats {
+    pub(super) fn of(all: &[GpuHours]) -> Self {
+        let parts = all.iter().flat_map(|hours| [hours.used, hours.unused]);
+        Self {
+            allocated: ColumnFormat::of(all.iter().map(|hours| hours.allocated)),
+            parts: ColumnFormat::of(parts),
+        }
+    }
+}
+
+/// The hours of a job.
+fn hours_of(job: &JobUsage) -> GpuHours {
+    GpuHours {
+        allocated: job.gpu_hours_allocated,
+        observed: job.gpu_hours_observed,
+        used: job.gpu_hours_used,
+        slowed: job.gpu_hours_slowed,
+        unused: job.gpu_hours_unused,
+        hung: job.gpu_hours_hung,
+        ..GpuHours::default()
     }
 }
 

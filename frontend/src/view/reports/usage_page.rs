@@ -1,7 +1,7 @@
 //! Usage and waste of the owner's jobs of the last weeks.
 
 use super::load::{Loading, load};
-use super::usage_jobs::{UNKNOWN, UsageJobs, jobs_csv};
+use super::usage_jobs::{Formats, UNKNOWN, UsageJobs, jobs_csv};
 use crate::domain::compared::has_started;
 use crate::domain::text;
 use crate::platform;
@@ -179,24 +179,6 @@ fn summary(usage: &Usage) -> AnyView {
     .into_any()
 }
 
-/// Formats of the figures of a table's columns.
-#[derive(Clone, Copy)]
-pub(super) struct Formats {
-    pub(super) allocated: ColumnFormat,
-    /// Parts of the allocated hours, which are added and compared.
-    pub(super) parts: ColumnFormat,
-}
-
-impl Formats {
-    pub(super) fn of(all: &[GpuHours]) -> Self {
-        let parts = all.iter().flat_map(|hours| [hours.used, hours.unused]);
-        Self {
-            allocated: ColumnFormat::of(all.iter().map(|hours| hours.allocated)),
-            parts: ColumnFormat::of(parts),
-        }
-    }
-}
-
 /// A table of sums with the first column `first`.
 fn sums_table(first: &'static str, sums: &[(String, &UsageSums)]) -> AnyView {
     let hours: Vec<GpuHours> = sums.iter().map(|(_, sums)| GpuHours::from(*sums)).collect();
@@ -265,17 +247,4 @@ fn bar(hours: &GpuHours, most: f64) -> AnyView {
         </span>
     }
     .into_any()
-}
-
-/// The hours of a job.
-pub(super) fn hours_of(job: &JobUsage) -> GpuHours {
-    GpuHours {
-        allocated: job.gpu_hours_allocated,
-        observed: job.gpu_hours_observed,
-        used: job.gpu_hours_used,
-        slowed: job.gpu_hours_slowed,
-        unused: job.gpu_hours_unused,
-        hung: job.gpu_hours_hung,
-        ..GpuHours::default()
-    }
 }
