@@ -9,7 +9,7 @@ use nodeglass_protocol::report::{Cost, GpuReport, Report, Throttled, Totals, UTI
 use nodeglass_rules::gpu_hours::GpuHours;
 use nodeglass_rules::health::slurm_state;
 use nodeglass_rules::throttle::REASONS;
-use std::ops::Range;
+use std::ops::{Add, Range};
 
 /// Milliseconds of an hour.
 const HOUR_MS: f64 = 3_600_000.0;
@@ -173,8 +173,10 @@ impl LostHours {
         };
         let slow = of(FindingKind::Straggler);
         Self {
-            hung: hangs.iter().map(|(hang, span)| cost(hang, length(span))).sum(),
-            slowed: slow.map(|slow| cost(slow, outside_of_hangs_ms(&span(slow, from_ms)))).sum(),
+            hung: hangs.iter().map(|(hang, span)| cost(hang, length(span))).fold(0.0, Add::add),
+            slowed: slow
+                .map(|slow| cost(slow, outside_of_hangs_ms(&span(slow, from_ms))))
+                .fold(0.0, Add::add),
         }
     }
 }
