@@ -423,7 +423,8 @@ impl UsageSums {
     pub fn add(&mut self, report: &Report) {
         self.jobs = self.jobs.saturating_add(1);
         let Totals { gpu_hours_allocated, gpu_hours_observed, gpu_hours_used, .. } = report.totals;
-        let is_unobserved = gpu_hours_observed == 0.0 && gpu_hours_allocated > 0.0;
+        // The first sums of a job that has just started may be missing.
+        let is_unobserved = gpu_hours_observed == 0.0 && gpu_hours_allocated > 0.0 && report.is_final;
         self.jobs_unobserved = self.jobs_unobserved.saturating_add(u32::from(is_unobserved));
         self.gpu_hours_allocated += gpu_hours_allocated;
         // The clocks of SLURM and of the relay differ by moments.

@@ -22,13 +22,28 @@ const SPARE_LIMIT_S: u64 = 3_600;
 
 /// The advice that follows from a report.
 pub(super) fn of(report: &Report, nodes: &[NodeTotals]) -> Vec<Advice> {
+    let more_memory = more_memory(report);
     if report.elapsed_s < MIN_ELAPSED_S {
-        return Vec::new();
+        return more_memory.into_iter().collect();
     }
     let is_observed = report.observed_pct >= MIN_OBSERVED_PCT;
-    let of_usage = [gpus(nodes), memory(report, nodes), cpus(report)];
-    let of_usage = of_usage.into_iter().flatten().filter(|_| is_observed);
-    of_usage.chain(time(report)).collect()
+    let less_memory = || memory(report, nodes).filter(|_| is_observed);
+    let memory = more_memory.or_else(less_memory);
+    let [gpus, cpus] = [gpus(nodes), cpus(report)].map(|advice| advice.filter(|_| is_observed));
+    [gpus, memory, cpus, time(report)].into_iter().flatten().collect()
+}
+
+/// Advises half as much memory again, if the kernel killed processes of the job at its limit.
+fn more_memory(report: &Report) -> Option<Advice> {
+    let was_killed =
+        report.state.as_str() == "OUT_OF_MEMORY" || report.totals.oom_kills.is_some_and(|kills| kills > 0);
+    let requested =
+        report.totals.mem_requested_bytes.filter(|_| was_killed)? / u64::from(report.node_count.max(1));
+    let more_gib = requested.saturating_add(requested / 2).div_ceil(1 << 30);
+    Some(advice(
+        format!("Processes of the job were killed at its limit of {} of memory per node.", bytes(requested)),
+        format!("#SBATCH --mem={more_gib}G"),
+    ))
 }
 
 fn gpus(nodes: &[NodeTotals]) -> Option<Advice> {

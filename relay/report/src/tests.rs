@@ -381,6 +381,23 @@ fn advice_states_numbers_and_the_line_that_would_have_fitted() {
 }
 
 #[test]
+fn a_job_that_was_killed_at_its_memory_limit_is_advised_to_request_more_however_short_it_was() {
+    let mut reports = reports(1);
+    reports.record(&node(1_000, &[(90, 300)]));
+    let short = ended(&mut reports, 1, 1_100);
+    let killed = |state: &str, oom_kills| {
+        let mut report = Report { state: state.into(), node_count: 2, ..short.clone() };
+        report.totals.mem_requested_bytes = Some(2 * (100 << 30));
+        report.totals.oom_kills = oom_kills;
+        advice::of(&report, &[]).into_iter().next()
+    };
+    let advised = killed("OUT_OF_MEMORY", None).unwrap();
+    assert_eq!(advised.sbatch.unwrap().as_str(), "#SBATCH --mem=150G");
+    assert!(advised.text.as_str().contains("100 GiB of memory per node"), "{}", advised.text);
+    assert!(killed("FAILED", Some(2)).is_some() && killed("FAILED", Some(0)).is_none());
+}
+
+#[test]
 fn a_job_that_used_what_it_was_given_gets_no_advice() {
     let mut reports = reports(1);
     (0..=80_000).step_by(2).for_each(|second| reports.record(&node(second * 1_000, &[(90, 300)])));
