@@ -45,14 +45,19 @@ pub(super) struct ScanTime {
     pub(super) wall_ns: u64,
 }
 
+/// Job and suffix of a file's name.
+type FileKey = (JobId, String);
+
 /// The spool of one user on this node.
 #[derive(Debug)]
 pub(super) struct Spool {
     folder: PathBuf,
     uid: u32,
-    files: BTreeMap<(JobId, String), Followed>,
+    files: BTreeMap<FileKey, Followed>,
     /// The last search of the folder, if its result holds until the folder changes.
     listed: Option<Listed>,
+    /// The file to begin with, because the last scan ended before it.
+    next: Option<FileKey>,
     /// The problems that were last reported; `None` before the first scan, so that the relay forgets reports of an
     /// earlier probe.
     problems: Option<Vec<Text>>,
@@ -94,7 +99,7 @@ impl Spool {
     /// The spool in a folder, which need not exist.
     pub(super) fn new(folder: PathBuf) -> Self {
         let uid = rustix::process::geteuid().as_raw();
-        Self { folder, uid, files: BTreeMap::new(), listed: None, problems: None }
+        Self { folder, uid, files: BTreeMap::new(), listed: None, next: None, problems: None }
     }
 
     /// Reads lines of these jobs that were not read before, at most [`note::MAX_PER_LINE`].
@@ -125,10 +130,17 @@ impl Spool {
             return Ok(None);
         };
         let problem = self.list(&folder, changed_ns, jobs, now).err();
-        for ((job, suffix), file) in &mut self.files {
+        // In turn: a file that grows without end leaves no room for the others.
+        let from = self.next.take().unwrap_or((JobId(0), String::new()));
+        let order =
+            self.files.range(from.clone()..).chain(self.files.range(..from)).map(|(key, _)| key.clone());
+        for key in order.collect::<Vec<_>>() {
             if notes.len() >= note::MAX_PER_LINE {
+                self.next = Some(key);
                 break;
             }
+            let (job, suffix) = &key;
+            let Some(file) = self.files.get_mut(&key) else { continue };
             let name = file_name(*job, suffix);
             let read = file.read(&folder, &name, self.uid, now, |offset, mono_ns, text| {
                 notes.push(SpoolNote { job: *job, suffix: Text::new(suffix), offset, mono_ns, text });

@@ -264,6 +264,20 @@ fn only_names_of_jobs_are_read() {
 }
 
 #[test]
+fn a_file_that_grows_faster_than_it_is_read_does_not_keep_the_others_from_their_turn() {
+    let mut scene = Scene::new();
+    let many = "x\n".repeat(2 * note::MAX_PER_LINE);
+    scene.append("18", "of another job\n");
+    let read: Vec<String> = (0..3)
+        .flat_map(|_| {
+            scene.append("17", &many);
+            scene.texts()
+        })
+        .collect();
+    assert!(read.iter().any(|text| text == "of another job"), "{}", read.len());
+}
+
+#[test]
 fn there_are_at_most_so_many_files() {
     let mut scene = Scene::new();
     (0..MAX_FILES + 5).for_each(|rank| scene.append(&format!("17.{rank}"), "x\n"));
