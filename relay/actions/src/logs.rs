@@ -319,7 +319,9 @@ impl TailReader {
         audience: Audience,
     ) -> Result<Tail, Text> {
         let why_not = local_miss.why.unwrap_or_default();
-        let Some(node) = job.batch_host.as_ref().or(job.nodes.first()).filter(|_| job.is_active()) else {
+        // A node may still be watched after the job, and have a file that this machine lacks.
+        let asks_node = job.is_active() || local_miss.older.is_none();
+        let Some(node) = job.batch_host.as_ref().or(job.nodes.first()).filter(|_| asks_node) else {
             return match local_miss.older {
                 Some(read) => Ok(self.found(read)),
                 None => Err(sentence(&path, &[&why_not])),
