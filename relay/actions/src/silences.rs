@@ -104,7 +104,9 @@ impl Silences {
                     false => "; it could not be stored, and ends with the relay",
                 });
             }
-            Ok(()) if self.0.dir.is_none() && !is_end => done.push_str("; it ends with the relay"),
+            Ok(()) if self.0.dir.is_none() && !is_end => {
+                done.push_str("; it is forgotten when the relay stops")
+            }
             Ok(()) => {}
         }
         Response::Done(done.as_str().into())
@@ -291,7 +293,7 @@ mod tests {
     async fn a_job_that_is_not_listed_is_said_to_be() {
         let (events, _received) = mpsc::channel(4);
         let response = Silences::open(None, 0).change(request(60), &[], 1_000, &events).await;
-        let expected = "silenced for 1 min: all findings of job 17; there is no such job in the list yet; it ends with the relay";
+        let expected = "silenced for 1 min: all findings of job 17; there is no such job in the list yet; it is forgotten when the relay stops";
         assert_eq!(response, Response::Done(expected.into()));
     }
 

@@ -52,7 +52,7 @@ async fn findings_of_a_job_are_silenced_until_that_is_ended() {
     let answer: Value = serde_json::from_str(&silenced.body).unwrap();
     assert_eq!(
         (silenced.status, answer["message"].as_str()),
-        (200, Some("silenced for 1 h: all findings of job 17; it ends with the relay"))
+        (200, Some("silenced for 1 h: all findings of job 17; it is forgotten when the relay stops"))
     );
     assert!(answer["silence"]["until"].as_str().unwrap().ends_with('Z'), "{answer}");
     let (silenced, listed) = jobs(&relay, |silenced, _| !silenced.is_empty()).await;
