@@ -228,6 +228,19 @@ fn the_chosen_light_theme_equals_the_systems() {
     assert_eq!(by_system, block(":root[data-theme=\"light\"] {"));
 }
 
+/// A browser searches for what a `:has()` looks for each time that something within its element changes, which readings do
+/// every second: thirty of them took two thirds of the page's processor time.
+#[test]
+fn no_style_depends_on_what_a_part_with_readings_contains() {
+    let with_readings = [".main", ".grid", ".cells", ".attention", ".machine", ".table tbody"];
+    for file in files(&root().join("frontend/styles")) {
+        for line in read(&file).lines().filter(|line| line.contains(":has(")) {
+            let part = with_readings.iter().find(|part| line.contains(*part));
+            assert_eq!(part, None, "{}: {line}", relative(&file));
+        }
+    }
+}
+
 #[test]
 fn nothing_is_animated_with_prefers_reduced_motion() {
     for file in files(&root().join("frontend/styles")) {
