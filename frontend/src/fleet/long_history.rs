@@ -98,7 +98,8 @@ impl LongHistory {
             fields,
         };
         let is_loaded = self.read(|loaded| {
-            loaded.request.as_ref() == Some(&request) && now_ms < loaded.due_ms(&request).unwrap_or(u64::MAX)
+            loaded.request.as_ref() == Some(&request)
+                && loaded.due_ms(&request).is_none_or(|due_ms| now_ms < due_ms)
         });
         (!is_loaded && !request.fields.is_empty()).then_some(request)
     }

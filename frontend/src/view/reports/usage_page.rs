@@ -126,7 +126,17 @@ fn Shown(usage: Memo<Option<Usage>>) -> impl IntoView {
             known => text::count(known, "job", "jobs"),
         }
     };
+    let page = Page::from_context();
+    let title = move || {
+        let days = usage.with(|usage| usage.as_ref().map_or(0, |usage| usage.days));
+        let until = platform::local_datetime((page.wall_ms() / 1_000).cast_signed());
+        (format!("GPU usage of {}", page.owner()), format!("{days} days until {until}"))
+    };
     view! {
+        {move || {
+            let (title, period) = title();
+            view! { <header class="report__title"><h1>{title}</h1><p>{period}</p></header> }
+        }}
         {move || usage.with(|usage| usage.as_ref().map(sums))}
         <Show when=move || some_wasteful.get()>
             <h2 class="caption"><b>"Jobs with the most unused GPU hours"</b></h2>
