@@ -460,13 +460,12 @@ mod tests {
         let folder = folder.path().join("nodeglass");
         let shares = stored_shares(&folder);
         let [retried, later] = [(); 2].map(|()| shares.create(request(Scope::All)).unwrap().share.id);
-        let file = rusqlite::Connection::open(folder.join("shares.db")).unwrap();
-        let full = "CREATE TRIGGER disk BEFORE DELETE ON shares BEGIN SELECT RAISE(ABORT, 'full'); END";
-        file.execute_batch(full).unwrap();
+        let store = shares.store.as_ref().unwrap();
+        store.execute("CREATE TRIGGER disk BEFORE DELETE ON shares BEGIN SELECT RAISE(ABORT, 'full'); END");
         for id in [&retried, &later] {
             assert!(matches!(shares.revoke(id), Err(ShareError::Failed(_))));
         }
-        file.execute_batch("DROP TRIGGER disk").unwrap();
+        store.execute("DROP TRIGGER disk");
         shares.revoke(&retried).unwrap();
         assert_eq!(shares.revoke(&retried), Err(ShareError::Unknown(retried.clone())));
         shares.follow_store();

@@ -195,6 +195,12 @@ impl Store {
         query.query_map([self.host.as_str()], |row| row.get(0))?.collect()
     }
 
+    /// Executes statements as another program could.
+    #[cfg(test)]
+    pub(super) fn execute(&self, statements: &str) {
+        self.database().execute_batch(statements).unwrap();
+    }
+
     /// Executes a statement that changes the file.
     fn change(&self, statement: &str, parameters: impl Params) -> Result<(), StoreError> {
         let changed = self.database().execute(statement, parameters);
