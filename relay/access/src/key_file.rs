@@ -85,6 +85,8 @@ impl KeyFile {
         let mut file = File::from(fs::openat(dir.fd(), &draft, flags, Mode::RUSR | Mode::WUSR)?);
         fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.write_all(&serde_json::to_vec(running)?)?;
+        // systemd deletes old files of a temporary directory, but not below a directory that is locked.
+        let _ = fs::flock(dir.fd(), FlockOperation::NonBlockingLockShared);
         // Only now is it visible to `relay link`: complete and locked.
         fs::renameat(dir.fd(), &draft, dir.fd(), &name)?;
         Ok(Self { dir, name, _locked: file })
@@ -163,7 +165,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     fn dir(base: &tempfile::TempDir) -> RuntimeDir {
-        RuntimeDir::open(&Places { session: None, temporary: base.path().into() }).unwrap()
+        RuntimeDir::open(&Places { temporary: base.path().into(), ..Places::default() }).unwrap()
     }
 
     fn one(pid: u32) -> Running {

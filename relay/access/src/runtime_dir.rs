@@ -24,6 +24,8 @@ pub struct RuntimeDir {
 pub struct Places {
     /// `$XDG_RUNTIME_DIR`, which a login session sets up.
     pub session: Option<PathBuf>,
+    /// Whether systemd removes the session's directory when the user logs out everywhere, while a relay may go on.
+    pub session_ends: bool,
     /// `$TMPDIR`, or `/tmp`.
     pub temporary: PathBuf,
 }
@@ -80,12 +82,24 @@ const ROOM: usize = 16 * 1024;
 
 const ELSEWHERE: &str = "set XDG_RUNTIME_DIR to a directory that only you can access";
 
+/// The directory of systemd's session directories.
+const SESSIONS: &str = "/run/user";
+/// The directory in which systemd has a file for each user whose services and directories stay without a session.
+const LINGERING: &str = "/var/lib/systemd/linger";
+
+/// Returns whether systemd keeps the session's directory of this user without a session.
+fn lingers() -> bool {
+    super::user::exact_name_of(uid()).is_some_and(|name| Path::new(LINGERING).join(name).exists())
+}
+
 impl Places {
     /// The locations that the environment specifies.
     pub fn from_env() -> Self {
         let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let session = absolute("XDG_RUNTIME_DIR");
         Self {
-            session: absolute("XDG_RUNTIME_DIR"),
+            session_ends: session.as_ref().is_some_and(|session| session.starts_with(SESSIONS)) && !lingers(),
+            session,
             temporary: absolute("TMPDIR").unwrap_or_else(|| "/tmp".into()),
         }
     }
@@ -133,12 +147,17 @@ fn alternatives(parent: &Path) -> Vec<PathBuf> {
 
 impl RuntimeDir {
     /// Opens the directory, creating it if missing: `nodeglass` in the session's own directory if that is
-    /// private and has space, else `nodeglass-UID` in the temporary directory, or, if another user
-    /// occupies that name, `nodeglass-UID-…` with an unpredictable suffix.
+    /// private, has space and stays when the user logs out, else `nodeglass-UID` in the temporary directory, or, if
+    /// another user occupies that name, `nodeglass-UID-…` with an unpredictable suffix.
     ///
     /// # Errors
     /// [`RuntimeDirError`] if it is not private; permissions are never repaired.
     pub fn open(places: &Places) -> Result<Self, RuntimeDirError> {
+        if places.session_ends
+            && let Ok(opened) = Self::open_temporary(&places.temporary)
+        {
+            return Ok(opened);
+        }
         // After `su` the variable may still name another user's directory, which is skipped.
         if let Some(session) = places.session() {
             match Self::within(session, "nodeglass").and_then(Self::check_writable) {
@@ -148,11 +167,13 @@ impl RuntimeDir {
                 opened => return opened,
             }
         }
-        safe_parent(&places.temporary)?;
-        match Self::within(&places.temporary, &shared_name()) {
-            Err(error) if error.is_of_another_user() => {
-                Self::alternative(&places.temporary)?.check_writable()
-            }
+        Self::open_temporary(&places.temporary)
+    }
+
+    fn open_temporary(temporary: &Path) -> Result<Self, RuntimeDirError> {
+        safe_parent(temporary)?;
+        match Self::within(temporary, &shared_name()) {
+            Err(error) if error.is_of_another_user() => Self::alternative(temporary)?.check_writable(),
             opened => opened.and_then(Self::check_writable),
         }
     }
@@ -289,7 +310,7 @@ mod tests {
     }
 
     fn temporary(dir: &Path) -> Places {
-        Places { session: None, temporary: dir.to_owned() }
+        Places { temporary: dir.to_owned(), ..Places::default() }
     }
 
     fn name() -> String {
@@ -327,6 +348,17 @@ mod tests {
         assert_eq!(RuntimeDir::open(&places).unwrap().path(), session.path().join("nodeglass"));
         mode(session.path(), 0o755);
         assert_eq!(RuntimeDir::open(&places).unwrap().path(), base.path().join(name()));
+    }
+
+    #[test]
+    fn f27_a_session_directory_that_ends_with_the_session_is_used_only_without_another_one() {
+        let (session, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let session_path = Some(session.path().into());
+        let places = Places { session: session_path, session_ends: true, ..temporary(base.path()) };
+        mode(session.path(), 0o700);
+        assert_eq!(RuntimeDir::open(&places).unwrap().path(), base.path().join(name()));
+        let places = Places { temporary: base.path().join("missing"), ..places };
+        assert_eq!(RuntimeDir::open(&places).unwrap().path(), session.path().join("nodeglass"));
     }
 
     #[test]

@@ -118,7 +118,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, symlink};
 
     fn dir(base: &tempfile::TempDir) -> RuntimeDir {
-        RuntimeDir::open(&Places { session: None, temporary: base.path().into() }).unwrap()
+        RuntimeDir::open(&Places { temporary: base.path().into(), ..Places::default() }).unwrap()
     }
 
     fn names(base: &tempfile::TempDir) -> Vec<String> {

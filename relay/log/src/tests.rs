@@ -28,7 +28,7 @@ impl Screen {
 /// The output and the stored log of the events that `emit` logs.
 fn logged(shown: Level, log_events: impl FnOnce()) -> (String, String) {
     let base = tempfile::tempdir().unwrap();
-    let dir = || RuntimeDir::open(&Places { session: None, temporary: base.path().into() }).unwrap();
+    let dir = || RuntimeDir::open(&Places { temporary: base.path().into(), ..Places::default() }).unwrap();
     let screen = Screen::default();
     let log = Log::new(shown, Some(Ring::of(dir(), 7)), Box::new(screen.clone()), false);
     let ending = Ending(log.clone());
