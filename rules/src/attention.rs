@@ -115,10 +115,14 @@ impl<'a> Folded<'a> {
         }
     }
 
-    /// Returns the start of what the title states: of repeated failures the latest. What is folded into it may have begun
-    /// earlier and end earlier, and would move it.
+    /// Returns the start: the latest start of repeated failures, else the earliest of all findings, because the start
+    /// of a lowered clock is read from a longer history.
     pub fn since(&self) -> Since {
-        Since { at_ms: self.finding.since_ms, or_earlier: self.finding.or_earlier }
+        let first = match self.repeated {
+            Some(_) => self.finding,
+            None => self.all().min_by_key(|finding| finding.since_ms).unwrap_or(self.finding),
+        };
+        Since { at_ms: first.since_ms, or_earlier: first.or_earlier }
     }
 
     /// Returns the GPUs that do no useful work because of all of its findings.
