@@ -175,7 +175,10 @@ fn gpus(store: &TopicStore) -> Vec<PaletteEntry> {
                     let mut query = Query::default();
                     query.set(query::GPU, Some(gpu.facts.uuid.to_string()));
                     let target = Target::Route(Route::Node(name.clone()), query);
+                    // As the command line and reports write it.
+                    let words = format!("{name}:{}", gpu.facts.index);
                     PaletteEntry::new(format!("{name} {}", gpu.facts.label()), "GPU", target)
+                        .with_words(words)
                 };
                 node.gpus.iter().map(entry).collect::<Vec<_>>()
             };
