@@ -156,7 +156,7 @@ pub struct ListJobsArgs {
 /// A number of days before now.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Days {
-    /// Only jobs that started in the last days
+    /// Only jobs that started in the last N days
     #[arg(long, default_value_t = 30, value_parser = count_up_to(36_500))]
     pub days: u32,
 }
