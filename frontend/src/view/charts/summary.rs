@@ -62,12 +62,10 @@ fn now(store: &TopicStore, groups: &[NodeGroup], metric: GraphMetric, now_ms: u6
 /// Describes minimum, median and maximum at the end of a range that no longer follows the clock.
 fn at_end(time: &Time, store: &TopicStore, groups: &[NodeGroup], metric: GraphMetric, end_ms: u64) -> String {
     let before_ms = end_ms.saturating_sub(1);
-    let value = |(group, gpu): (_, _)| {
-        let (group, gpu): (&NodeGroup, &GpuEntry) = (group, gpu);
-        Some((group.value_at(store, gpu, metric, before_ms)?, group, gpu))
-    };
+    let values = all(groups)
+        .filter_map(|(group, gpu)| Some((group.value_at(store, gpu, metric, before_ms)?, group, gpu)));
     let when = format!("at {}", time.clock(end_ms));
-    described(store, groups, metric, &when, all(groups).filter_map(value).collect())
+    described(store, groups, metric, &when, values.collect())
 }
 
 fn described(

@@ -64,7 +64,8 @@ pub fn Row(
             entry.with(|entry| tool_class(entry.as_ref(), until_ms.get().is_some(), page.is_owner()))
         })
     };
-    let line = trace_line(&page, entry, store);
+    let spark = Memo::new(move |_| entry.with(|entry| entry.as_ref().and_then(|entry| entry.item.spark())));
+    let line = trace_line(&page, spark, store);
     let has_line = move || line.with(|line| line.as_ref().is_some_and(|line| line.starts_with('M')));
     view! {
         <li class=tool>
@@ -77,7 +78,7 @@ pub fn Row(
                     <span>{title}</span>
                     {details(entry)}
                 </span>
-                <Spark entry line/>
+                <Spark spark line/>
                 {since_and_cost(page, entry, until_ms)}
                 <span class="attention__go" aria-hidden="true">{move || if is_open.get() { "›" } else { "▾" }}</span>
             </a>
@@ -177,9 +178,9 @@ fn tool_class(entry: Option<&Entry>, is_silenced: bool, is_owner: bool) -> &'sta
     }
 }
 
-/// Returns the trace of an item's GPU over the last ten minutes as a path, if it has one.
-fn trace_line(page: &Page, entry: Memo<Option<Entry>>, store: TopicStore) -> Memo<Option<String>> {
-    let (page, spark) = (page.clone(), spark_of(entry));
+/// Returns a GPU's trace over the last ten minutes as a path, if it has one.
+fn trace_line(page: &Page, spark: Memo<Option<GpuTrace>>, store: TopicStore) -> Memo<Option<String>> {
+    let page = page.clone();
     Memo::new(move |_| {
         let GpuTrace { node, gpu, field } = spark.get()?;
         let node = store.cell(&node)?;
@@ -188,14 +189,9 @@ fn trace_line(page: &Page, entry: Memo<Option<Entry>>, store: TopicStore) -> Mem
     })
 }
 
-fn spark_of(entry: Memo<Option<Entry>>) -> Memo<Option<GpuTrace>> {
-    Memo::new(move |_| entry.with(|entry| entry.as_ref().and_then(|entry| entry.item.spark())))
-}
-
 /// The trace of the GPU over the last ten minutes.
 #[component]
-fn Spark(entry: Memo<Option<Entry>>, line: Memo<Option<String>>) -> impl IntoView {
-    let spark = spark_of(entry);
+fn Spark(spark: Memo<Option<GpuTrace>>, line: Memo<Option<String>>) -> impl IntoView {
     let hue = move || match spark.get().map(|spark| spark.field) {
         Some(GpuField::Power) => "stroke-power",
         _ => "stroke-util",

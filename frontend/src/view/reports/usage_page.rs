@@ -111,12 +111,12 @@ fn nothing_yet(days: u32, has_run: bool) -> String {
 /// The figures. The tables of jobs stay as they are while these change, with the order that the user chose.
 #[component]
 fn Shown(usage: Memo<Option<Usage>>) -> impl IntoView {
-    let jobs_of = |usage: Memo<Option<Usage>>, read: fn(&Usage) -> &Vec<JobUsage>| {
+    let jobs_of = |read: fn(&Usage) -> &Vec<JobUsage>| {
         Memo::new(move |_| {
             usage.with(|usage| usage.as_ref().map_or_else(Vec::new, |usage| read(usage).clone()))
         })
     };
-    let (wasteful, newest) = (jobs_of(usage, |usage| &usage.wasteful), jobs_of(usage, |usage| &usage.jobs));
+    let (wasteful, newest) = (jobs_of(|usage| &usage.wasteful), jobs_of(|usage| &usage.jobs));
     let some_wasteful = Memo::new(move |_| wasteful.with(|jobs| !jobs.is_empty()));
     let listed = move || {
         let all = usage.with(|usage| usage.as_ref().map_or(0, |usage| usage.total.jobs as usize));
@@ -130,13 +130,12 @@ fn Shown(usage: Memo<Option<Usage>>) -> impl IntoView {
     let title = move || {
         let days = usage.with(|usage| usage.as_ref().map_or(0, |usage| usage.days));
         let until = platform::local_datetime((page.wall_ms() / 1_000).cast_signed());
-        (format!("GPU usage of {}", page.owner()), format!("{days} days until {until}"))
+        let (title, period) =
+            (format!("GPU usage of {}", page.owner()), format!("{days} days until {until}"));
+        view! { <header class="report__title"><h1>{title}</h1><p>{period}</p></header> }
     };
     view! {
-        {move || {
-            let (title, period) = title();
-            view! { <header class="report__title"><h1>{title}</h1><p>{period}</p></header> }
-        }}
+        {title}
         {move || usage.with(|usage| usage.as_ref().map(sums))}
         <Show when=move || some_wasteful.get()>
             <h2 class="caption"><b>"Jobs with the most unused GPU hours"</b></h2>
