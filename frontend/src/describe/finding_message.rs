@@ -9,6 +9,11 @@ use nodeglass_protocol::job::Job;
 /// Most UUIDs that a message lists.
 const MAX_UUIDS: usize = 8;
 
+/// Returns whether a finding blames the hardware of its GPUs, which the support of a cluster identifies by UUID.
+fn is_fault(item: &Item) -> bool {
+    item.kind.is_fault(item.severity == Severity::Error)
+}
+
 /// Returns what, where, since when, the evidence and the link, one line each. `job` is the only job that it affects, `when`
 /// and `cost` as the list has them.
 pub fn message(item: &Item, job: Option<&Job>, when: &str, cost: Option<&str>, link: &str) -> String {
@@ -17,8 +22,9 @@ pub fn message(item: &Item, job: Option<&Job>, when: &str, cost: Option<&str>, l
         None => item.subject.clone(),
     };
     let nodes: Vec<&str> = item.nodes.iter().map(NodeName::as_str).collect();
-    let uuids: Vec<&str> = item.gpus.iter().take(MAX_UUIDS).map(|uuid| uuid.as_str()).collect();
-    let more = item.gpus.len() - uuids.len();
+    let faulty = if is_fault(item) { item.gpus.as_slice() } else { &[] };
+    let uuids: Vec<&str> = faulty.iter().take(MAX_UUIDS).map(|uuid| uuid.as_str()).collect();
+    let more = faulty.len() - uuids.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let mut lines = vec![format!("{whose}: {}", item.title)];
     let mut add = |label: &str, text: String| {
@@ -38,8 +44,7 @@ pub fn message(item: &Item, job: Option<&Job>, when: &str, cost: Option<&str>, l
 
 /// Returns the nodes whose hardware a finding blames, so that a new start of the job should avoid them.
 pub fn blamed_nodes(item: &Item) -> &[NodeName] {
-    let is_fault = item.kind.is_fault(item.severity == Severity::Error);
-    let is_hardware = is_fault || item.kind == FindingKind::DiskFull;
+    let is_hardware = is_fault(item) || item.kind == FindingKind::DiskFull;
     if is_hardware { &item.nodes } else { &[] }
 }
 
@@ -68,6 +73,20 @@ mod tests {
         assert!(lines.contains(&"Evidence: 87 °C") && lines.contains(&"Cost: 1.6 GPU-h lost"), "{text}");
         assert_eq!(lines.last(), Some(&"Page: http://relay/job/17"));
         assert!(!text.contains(": \n") && !text.ends_with(": "), "no empty line: {text}");
+    }
+
+    #[test]
+    fn a_message_names_the_uuids_of_faulty_gpus_only() {
+        let text = |kind| {
+            let (item, job) = item(finding(kind, 17, "n1"));
+            message(&item, Some(&job), "now", None, "")
+        };
+        assert!(text(FindingKind::Thermal).contains("GPUs: n1-0"), "{}", text(FindingKind::Thermal));
+        assert!(
+            !text(FindingKind::CollectiveHang).contains("GPUs:"),
+            "{}",
+            text(FindingKind::CollectiveHang)
+        );
     }
 
     #[test]

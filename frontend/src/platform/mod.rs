@@ -351,6 +351,16 @@ pub fn utc_offset_min() -> i32 {
     -(js_sys::Date::new_0().get_timezone_offset() as i32)
 }
 
+/// Formats an offset from UTC in minutes: `UTC+5:30`.
+pub fn utc_text(offset_min: i32) -> String {
+    let sign = if offset_min < 0 { "−" } else { "+" };
+    match (offset_min.unsigned_abs() / 60, offset_min.unsigned_abs() % 60) {
+        (0, 0) => "UTC".to_owned(),
+        (hours, 0) => format!("UTC{sign}{hours}"),
+        (hours, minutes) => format!("UTC{sign}{hours}:{minutes:02}"),
+    }
+}
+
 /// Formats a time in local time, with the date unless it is today: `09:14`, `21 Nov 09:14`.
 pub fn time_of_day(unix_s: i64) -> String {
     let at = js_sys::Date::new(&JsValue::from_f64(unix_s as f64 * 1_000.0));

@@ -163,20 +163,10 @@ fn TimeZone() -> impl IntoView {
 
 /// Formats the offsets of browser and cluster from UTC in minutes: `times in UTC+5:30`, `times in UTC+9, logs in UTC+1`.
 fn zone_text(offset_min: i32, of_cluster_min: Option<i32>) -> String {
-    let zone = utc_text(offset_min);
+    let zone = platform::utc_text(offset_min);
     match of_cluster_min.filter(|of_cluster_min| *of_cluster_min != offset_min) {
-        Some(of_cluster_min) => format!("times in {zone}, logs in {}", utc_text(of_cluster_min)),
+        Some(of_cluster_min) => format!("times in {zone}, logs in {}", platform::utc_text(of_cluster_min)),
         None => format!("times in {zone}"),
-    }
-}
-
-/// Formats an offset from UTC in minutes: `UTC+5:30`.
-fn utc_text(offset_min: i32) -> String {
-    let sign = if offset_min < 0 { "−" } else { "+" };
-    match (offset_min.unsigned_abs() / 60, offset_min.unsigned_abs() % 60) {
-        (0, 0) => "UTC".to_owned(),
-        (hours, 0) => format!("UTC{sign}{hours}"),
-        (hours, minutes) => format!("UTC{sign}{hours}:{minutes:02}"),
     }
 }
 
