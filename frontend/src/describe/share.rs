@@ -7,8 +7,6 @@ use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
 use nodeglass_protocol::{JobId, Text};
 
-/// Maximum number of jobs offered for sharing on a page that shows no job or node.
-const OFFERED: usize = 8;
 /// Remaining time, in seconds, below which the expiry is shown as a warning.
 pub const SHORT_S: u64 = 600;
 
@@ -68,13 +66,10 @@ pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
         | Route::Compare(_)
         | Route::Audit
         | Route::Nowhere => {
-            let running = jobs.iter().filter(|job| job.is_active()).take(OFFERED);
-            offers.extend(
-                running.map(|job| Offer {
-                    label: job_label(job.id, Some(job)),
-                    scope: Scope::Jobs(vec![job.id]),
-                }),
-            );
+            let running = jobs.iter().filter(|job| job.is_active());
+            let offer =
+                |job: &Job| Offer { label: job_label(job.id, Some(job)), scope: Scope::Jobs(vec![job.id]) };
+            offers.extend(running.map(offer));
         }
     }
     offers.push(Offer { label: "everything, including future jobs".to_owned(), scope: Scope::All });
@@ -173,7 +168,7 @@ pub fn message(link: &ShareLink, url: &str, owner: &str, until: &str) -> String 
         "{owner} shares {} with you in nodeglass, live and read-only.\n\
          1. On your own machine (leave it running): {}\n\
          2. In a browser there: {url}\n\
-         The link ends {until}{job}{only}.\n",
+         The link expires at {until}{job}{only}.\n",
         terms.scope, link.tunnel,
     )
 }

@@ -403,6 +403,22 @@ async fn a_share_is_created_and_revoked_by_keyboard_alone() -> Result<()> {
     browser.resize(1440, 900).await?;
     browser.open(&relay.link().url).await?;
     browser.until("a list of jobs", "document.querySelectorAll('.jobs a.job').length > 3").await?;
+    // Without a job in view, none is chosen, so that none is shared by accident.
+    browser.press('s').await?;
+    browser.until("the choice", "document.activeElement.matches('select[name=scope]')").await?;
+    browser
+        .until(
+            "no choice, and every running job",
+            "document.activeElement.value === '' && document.activeElement.length > 10
+             && [...document.activeElement.options].at(-1).text.startsWith('everything')",
+        )
+        .await?;
+    tab_to(&browser, "the button", "document.activeElement.matches('button[type=submit]')").await?;
+    browser.press(ENTER).await?;
+    browser
+        .until("the missing choice", "document.activeElement.matches('select[name=scope]:invalid')")
+        .await?;
+    browser.press(ESCAPE).await?;
     // Which job is first in the list depends on what needs attention at the moment.
     browser.open(&relay.link().path(SHARED)).await?;
     browser.until("its nodes", "document.querySelectorAll('a[href*=\"/node/\"]').length > 3").await?;

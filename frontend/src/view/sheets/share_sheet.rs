@@ -3,6 +3,7 @@
 use super::share_link::link_lines;
 use super::share_list::ShareList;
 use crate::describe::share::{DURATIONS, HIDEABLE_PARTS, Offer, audience_text, expiry_text, offers};
+use crate::domain::route::Route;
 use crate::platform;
 use crate::state::page::{Page, ShareSheetView};
 use crate::view::widgets::sheet::Sheet;
@@ -46,7 +47,9 @@ fn Create(first: bool) -> impl IntoView {
 }
 
 fn form(page: &Page, created: RwSignal<Option<ShareLink>>, first: bool) -> AnyView {
-    let offers = untrack(|| page.jobs.with(|jobs| offers(&page.route.get(), jobs)));
+    let route = page.route.get_untracked();
+    let is_in_view = matches!(route, Route::Job(..) | Route::Node(_));
+    let offers = untrack(|| page.jobs.with(|jobs| offers(&route, jobs)));
     let scopes: Arc<Vec<Scope>> = Arc::new(offers.iter().map(|offer| offer.scope.clone()).collect());
     let (wrong, waits) = (RwSignal::new(String::new()), RwSignal::new(false));
     let page = page.clone();
@@ -64,7 +67,7 @@ fn form(page: &Page, created: RwSignal<Option<ShareLink>>, first: bool) -> AnyVi
         <form class="share settings" on:submit=submit>
             <h2 class="sheet__title">"Share"</h2>
             <p class="settings__why">"Anyone with the link sees this page live, through a tunnel of their own, and cannot change anything."</p>
-            {fields(offers, first)}
+            {fields(offers, is_in_view, first)}
             <p class="gate__wrong" role="alert">{wrong}</p>
             <button class="btn btn--primary" type="submit" disabled=waits>"Create link"</button>
         </form>
@@ -97,8 +100,20 @@ fn create(
     });
 }
 
-/// The fields of the form.
-fn fields(offers: Vec<Offer>, first: bool) -> AnyView {
+/// The choice of what is shared: the first offer if it is in view, otherwise none, so that no job is shared by accident.
+fn scope_fields(offers: Vec<Offer>, is_in_view: bool, first: bool) -> AnyView {
+    let offers = offers.into_iter().enumerate();
+    if !is_in_view {
+        let option =
+            |(at, offer): (usize, Offer)| view! { <option value=at.to_string()>{offer.label}</option> };
+        return view! {
+            <select class="field" name="scope" aria-label="Show" required autofocus=first>
+                <option value="">"Choose a job, or everything"</option>
+                {offers.map(option).collect_view()}
+            </select>
+        }
+        .into_any();
+    }
     let scope = |(at, offer): (usize, Offer)| {
         view! {
             <label class="choice">
@@ -107,6 +122,11 @@ fn fields(offers: Vec<Offer>, first: bool) -> AnyView {
             </label>
         }
     };
+    offers.map(scope).collect_view().into_any()
+}
+
+/// The fields of the form.
+fn fields(offers: Vec<Offer>, is_in_view: bool, first: bool) -> AnyView {
     let lasts = |(at, (label, _)): (usize, (&'static str, Option<u64>))| {
         view! { <option value=at.to_string()>{label}</option> }
     };
@@ -118,7 +138,7 @@ fn fields(offers: Vec<Offer>, first: bool) -> AnyView {
     view! {
         <fieldset>
             <legend>"Show"</legend>
-            {offers.into_iter().enumerate().map(scope).collect_view()}
+            {scope_fields(offers, is_in_view, first)}
         </fieldset>
         <fieldset>
             <legend>"Hide"</legend>
