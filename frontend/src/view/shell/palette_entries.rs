@@ -101,7 +101,13 @@ pub fn processes_elsewhere(page: &Page, typed: &str) -> Vec<PaletteEntry> {
         let mut query = Query::default();
         query.set(PROCESS_FILTER, Some(format!("{column}={number}")));
         let target = Target::Route(Route::Job(job.id, JobTab::Processes), query);
-        PaletteEntry::new(format!("{column} {number} of {}", job.name), format!("job {}", job.label), target)
+        // Whether the job has such a process is not known here.
+        let name = if column == "pid" {
+            format!("search pid {number} in {}", job.name)
+        } else {
+            format!("{column} {number} of {}", job.name)
+        };
+        PaletteEntry::new(name, format!("job {}", job.label), target)
     };
     page.jobs.with(|jobs| jobs.iter().filter(may_have).map(entry).collect())
 }
