@@ -83,6 +83,17 @@ async fn back_after_a_zoom_shows_the_time_before_it() -> Result<()> {
     browser.click("a.job[href$='/job/48213']").await?;
     let bar = |text: &str| format!("/{text}/.test(document.querySelector('.heat-map .time-bar')?.innerText)");
     browser.until("the job", &bar("^Live . last 10 min")).await?;
+    let (metric, values) = (
+        "document.querySelector('.heat-map select')",
+        "document.querySelector('.heat-map__states').innerText",
+    );
+    let power = format!(
+        "({metric}.value = 'power_w', {metric}.dispatchEvent(new Event('change', {{ bubbles: true }})))"
+    );
+    browser.eval(&power).await?;
+    browser.until("the power of each node", &format!("/^\\d+ W/.test({values})")).await?;
+    let live = browser.eval(values).await?;
+    browser.until("the power now", &format!("{values} !== {live}")).await?;
     let drag = "(() => { const stage = document.querySelector('.heat-map .stage'), area = stage.getBoundingClientRect(); \
         for (const [type, share] of [['pointerdown', 0.5], ['pointermove', 0.6], ['pointermove', 0.75], ['pointerup', 0.75]]) \
             stage.dispatchEvent(new PointerEvent(type, { bubbles: true, pointerId: 1, pointerType: 'mouse', \
@@ -97,6 +108,9 @@ async fn back_after_a_zoom_shows_the_time_before_it() -> Result<()> {
     let age = browser.eval(shown).await?;
     browser.until("an update", &format!("{shown} !== {age}")).await?;
     ensure!(browser.eval("location.search").await? == address, "the selected time moved");
+    let (age, at_end) = (browser.eval(shown).await?, browser.eval(values).await?);
+    browser.until("another update", &format!("{shown} !== {age}")).await?;
+    ensure!(browser.eval(values).await? == at_end, "values beside a paused graph are those of its end");
     browser.eval("history.back()").await?;
     let before = format!("location.pathname === '/job/48213' && {}", bar("^Live . last 10 min"));
     browser.until("the job as it was", &before).await

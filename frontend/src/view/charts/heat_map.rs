@@ -280,14 +280,31 @@ fn name(row: Row) -> AnyView {
     view! { <a href=href style:height=height>{move || unwell()} <span>{name_text}</span></a> }.into_any()
 }
 
-/// A node's current state: its mean or its largest deviation; without current values, over the end of its lines what is
-/// wrong.
+/// Formats the mean of the values of GPUs; of deviations the largest, which matters.
+fn mean_text(metric: GraphMetric, values: &[f32]) -> String {
+    let shown = match metric {
+        GraphMetric::DEVIATION => values.iter().copied().fold(0.0, f32::max),
+        _ => values.iter().sum::<f32>() / values.len() as f32,
+    };
+    text::or_absent((!values.is_empty()).then(|| metric.format(shown)))
+}
+
+/// A node's state where its lines end: its mean or its largest deviation; without current values, over the end of its lines
+/// what is wrong.
 fn state(row: Row) -> AnyView {
-    let health = row.health();
+    let (health, time) = (row.health(), Time::from_context());
     let Row { page, scope, group, metric, pitch } = row;
     let shown = Memo::new(move |_| {
+        let (metric, range) = (metric.get(), time.range());
+        if !range.is_live() {
+            // Its history may still be loading.
+            page.second.track();
+            let end_ms = range.end_ms(time.now_ms()).saturating_sub(1);
+            let at_end = |gpu| group.value_at(&scope.store, gpu, metric, end_ms);
+            return (false, mean_text(metric, &group.gpus.iter().filter_map(at_end).collect::<Vec<_>>()));
+        }
         page.step.track();
-        let (health, metric) = (health.get(), metric.get());
+        let health = health.get();
         let values: Vec<f32> =
             group.gpus.iter().filter_map(|gpu| group.now(&scope.store, gpu, metric)).collect();
         // A fault of a GPU does not replace the mean of the others, whose lines a word would cover; stale values do.
@@ -295,12 +312,7 @@ fn state(row: Row) -> AnyView {
         if (is_unwell && values.is_empty()) || is_stale(&page, &scope.store, &group.node) {
             return (true, health.label.clone());
         }
-        // Of deviations, the largest matters.
-        let shown = match metric {
-            GraphMetric::DEVIATION => values.iter().copied().fold(0.0, f32::max),
-            _ => values.iter().sum::<f32>() / values.len() as f32,
-        };
-        (false, text::or_absent((!values.is_empty()).then(|| metric.format(shown))))
+        (false, mean_text(metric, &values))
     });
     let label = move || shown.with(|(_, label)| label.clone());
     view! {
