@@ -73,6 +73,8 @@ async fn t03_an_impostor_on_a_dead_relays_port_receives_only_a_hello() -> Result
     // The last picture stays in this tab, for its user only, and does not look current.
     let is_greyed = "!!document.querySelector('.shell--lost .jobs a.job')";
     ensure!(browser.eval(is_greyed).await? == true, "the last picture stays, greyed");
+    let states = "getComputedStyle(document.querySelector('th.c-state .grid__sort span'), '::after').content";
+    ensure!(browser.eval(states).await? == "\" when last updated\"", "states look current");
     let kept = browser.eval("Object.values(sessionStorage).join()").await?;
     ensure!(!kept.to_string().contains(&link.key.reveal()), "a page of the stranger's could read the key");
     Ok(())

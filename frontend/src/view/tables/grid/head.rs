@@ -38,7 +38,7 @@ pub fn Head(
 
 fn title(grid: &Grid, at: usize) -> AnyView {
     let column = grid.column(at);
-    let class = if column.is_right() { "right" } else { "" };
+    let class = format!("{}c-{}", if column.is_right() { "right " } else { "" }, column.id);
     if !column.has_value() {
         return view! { <th class=class scope="col" title=column.about>{column.title}</th> }.into_any();
     }
