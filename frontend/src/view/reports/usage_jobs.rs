@@ -63,16 +63,16 @@ const COLUMNS: [Column; 10] = [
         ..column("Unknown", "gpu_hours_unknown")
     },
     Column {
-        about: "A part of the used hours: other GPUs waited for these",
+        about: "A part of the used hours: lost to slow GPUs, for which others waited",
         value: |job| Some(job.gpu_hours_slowed),
         is_rare: true,
-        ..column("Lost to slow GPUs", "gpu_hours_slowed")
+        ..column("Slowed", "gpu_hours_slowed")
     },
     Column {
-        about: "A part of the unused hours",
+        about: "A part of the unused hours: lost to hangs",
         value: |job| Some(job.gpu_hours_hung),
         is_rare: true,
-        ..column("Lost to hangs", "gpu_hours_hung")
+        ..column("Hung", "gpu_hours_hung")
     },
     Column {
         value: |job| job.util_pct,
@@ -298,7 +298,7 @@ mod tests {
             shown_columns(jobs).into_iter().map(|at| COLUMNS[at].title).collect::<Vec<_>>()
         };
         assert_eq!(titles(std::slice::from_ref(&none)).len(), COLUMNS.len() - 2);
-        assert!(titles(&[none, hung]).contains(&"Lost to hangs"));
+        assert!(titles(&[none, hung]).contains(&"Hung"));
     }
 
     #[test]

@@ -59,8 +59,8 @@ pub fn UsagePage() -> impl IntoView {
     view! {
         <div class="head head--line usage__head">
             <h1>"My usage"</h1>
-            <Show when=move || is_any.get()>{actions(usage)}</Show>
             <div class="usage__days" role="group" aria-label="Period">{DAYS.map(|offered| period_button(&address, days, offered))}</div>
+            <Show when=move || is_any.get()>{actions(usage)}</Show>
         </div>
         {move || notice().map(|text| view! { <p class="empty">{text}</p> })}
         <Show when=move || is_any.get()><Shown usage/></Show>
