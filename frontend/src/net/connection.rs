@@ -93,9 +93,15 @@ impl Connection {
         for message in &initial {
             send(&mut self.socket, message).await?;
         }
-        let mut probing = false;
+        let (mut probing, mut checked_ms) = (false, platform::now_ms());
         loop {
-            let event = next_event(&mut self.socket, inbox).await;
+            // A command is no sign of life: the time since the last message counts, or since the last check of it.
+            let silent_ms = (platform::now_ms() - feed.last_message_ms().max(checked_ms)).max(0.0) as u32;
+            let wait_ms = SILENCE_TIMEOUT_MS.saturating_sub(silent_ms);
+            let event = next_event(&mut self.socket, inbox, wait_ms).await;
+            if matches!(event, Event::Silence) {
+                checked_ms = platform::now_ms();
+            }
             let reply = match event {
                 // A message changes the fleet.
                 Event::Received(message) => {
@@ -110,7 +116,7 @@ impl Connection {
                 Event::Command(Some(FeedCommand::ReconnectNow))
                     if platform::now_ms() - feed.last_message_ms() > STALE_MS =>
                 {
-                    probing = true;
+                    (probing, checked_ms) = (true, platform::now_ms());
                     Some(ClientMessage::Resync(Topic::Overview))
                 }
                 // The user leaves the page.
@@ -140,10 +146,14 @@ enum Event {
     Silence,
 }
 
-/// Waits for a message or a command, and reports silence after [`SILENCE_TIMEOUT_MS`].
-async fn next_event(socket: &mut WebSocket, inbox: &mut UnboundedReceiver<FeedCommand>) -> Event {
+/// Waits for a message or a command, and reports silence after `wait_ms`.
+async fn next_event(
+    socket: &mut WebSocket,
+    inbox: &mut UnboundedReceiver<FeedCommand>,
+    wait_ms: u32,
+) -> Event {
     let (received, command) = (socket.next(), inbox.next());
-    let silence = TimeoutFuture::new(SILENCE_TIMEOUT_MS).fuse();
+    let silence = TimeoutFuture::new(wait_ms).fuse();
     pin_mut!(silence);
     match select(select(received, command), silence).await {
         Either::Left((Either::Left((received, _)), _)) => Event::Received(received.and_then(Result::ok)),
