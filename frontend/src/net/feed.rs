@@ -107,49 +107,42 @@ impl Feed {
 
     /// Sends a request and awaits its response. Without a connection it is refused with a message.
     pub async fn request(&self, request: Request) -> Response {
-        if self.link.get_untracked() != LinkState::Live {
-            return Response::Refused(messages::NO_LINK.into());
-        }
-        let (number, response) = self.pending.register();
-        let _ = self.commands.unbounded_send(FeedCommand::Send(ClientMessage::Request { number, request }));
-        match select(response, TimeoutFuture::new(ANSWER_MS)).await {
-            Either::Left((Ok(response), _)) => response,
-            Either::Left((Err(_), _)) => Response::Refused(messages::LINK_LOST.into()),
-            Either::Right(_) => {
-                self.pending.cancel(number);
-                Response::Refused(messages::NO_ANSWER.into())
-            }
+        let message = |number| ClientMessage::Request { number, request };
+        match self.ask(&self.pending, message).await {
+            Ok(response) => response,
+            Err(why) => Response::Refused(why.into()),
         }
     }
 
     /// Queries long-term history; `None` if there is no response.
     pub async fn range(&self, query: RangeQuery) -> Option<RangeHistory> {
-        if self.link.get_untracked() != LinkState::Live {
-            return None;
-        }
-        let (number, response) = self.pending_ranges.register();
-        let _ = self.commands.unbounded_send(FeedCommand::Send(ClientMessage::Range { number, query }));
-        match select(response, TimeoutFuture::new(ANSWER_MS)).await {
-            Either::Left((range, _)) => range.ok(),
-            Either::Right(_) => {
-                self.pending_ranges.cancel(number);
-                None
-            }
-        }
+        self.ask(&self.pending_ranges, |number| ClientMessage::Range { number, query }).await.ok()
     }
 
     /// Queries reports; `None` if there is no response.
     pub async fn report(&self, query: ReportQuery) -> Option<ReportAnswer> {
+        self.ask(&self.pending_reports, |number| ClientMessage::Report { number, query }).await.ok()
+    }
+
+    /// Sends a message with the number of a pending request, and awaits its response.
+    ///
+    /// # Errors
+    /// The reason why there is none, for the user.
+    async fn ask<T>(
+        &self,
+        pending: &PendingRequests<T>,
+        message: impl FnOnce(u32) -> ClientMessage,
+    ) -> Result<T, &'static str> {
         if self.link.get_untracked() != LinkState::Live {
-            return None;
+            return Err(messages::NO_LINK);
         }
-        let (number, response) = self.pending_reports.register();
-        let _ = self.commands.unbounded_send(FeedCommand::Send(ClientMessage::Report { number, query }));
+        let (number, response) = pending.register();
+        let _ = self.commands.unbounded_send(FeedCommand::Send(message(number)));
         match select(response, TimeoutFuture::new(ANSWER_MS)).await {
-            Either::Left((answer, _)) => answer.ok(),
+            Either::Left((response, _)) => response.map_err(|_| messages::LINK_LOST),
             Either::Right(_) => {
-                self.pending_reports.cancel(number);
-                None
+                pending.cancel(number);
+                Err(messages::NO_ANSWER)
             }
         }
     }
