@@ -266,21 +266,21 @@ impl RowSource for Jobs {
 
     fn counts_in_totals(&self, entry: &RowEntry) -> bool {
         let RowSubject::Job(id) = entry.subject else { return false };
-        untrack(|| self.page.job(id)).is_some_and(|job| jobs::counts_in_totals(&job))
+        self.page
+            .jobs
+            .with_untracked(|jobs| jobs.iter().any(|job| job.id == id && jobs::counts_in_totals(job)))
     }
 
-    fn sum(&self, entries: &[RowEntry], column: &'static str) -> Option<Value> {
-        let shown: HashSet<JobId> = entries
-            .iter()
-            .filter(|entry| self.counts_in_totals(entry))
-            .filter_map(|entry| match entry.subject {
-                RowSubject::Job(id) => Some(id),
-                _ => None,
-            })
-            .collect();
+    fn sums(&self, entries: &[RowEntry], columns: &[&'static str]) -> Vec<Option<Value>> {
+        let id = |entry: &RowEntry| match entry.subject {
+            RowSubject::Job(id) => Some(id),
+            _ => None,
+        };
+        let shown: HashSet<JobId> = entries.iter().filter_map(id).collect();
         let now_ms = self.page.fleet.relay_ms(platform::now_ms());
         let overview = self.page.fleet.overview();
-        jobs::sum(&overview.read(|picture| ownership::combined_totals(picture, &shown, now_ms)), column)
+        let totals = overview.read(|picture| ownership::combined_totals(picture, &shown, now_ms));
+        columns.iter().map(|column| jobs::sum(&totals, column)).collect()
     }
 
     fn folding(&self, rows: &[RowEntry]) -> Option<Folding> {

@@ -105,8 +105,7 @@ impl RowSource for Nodes {
         self.scope.store.node(cell, |node| !is_left_out(node, all, now_ms)) == Some(true)
     }
 
-    fn sum(&self, entries: &[RowEntry], column: &'static str) -> Option<Value> {
-        nodes::sum(&Totals::default(), column)?;
+    fn sums(&self, entries: &[RowEntry], columns: &[&'static str]) -> Vec<Option<Value>> {
         let mut totals = Totals::default();
         for entry in entries {
             let RowSubject::Node(cell) = &entry.subject else { continue };
@@ -114,7 +113,7 @@ impl RowSource for Nodes {
                 ownership::counting_gpus(node, Some(self.job)).for_each(|gpu| totals.add(gpu));
             });
         }
-        nodes::sum(&totals, column)
+        columns.iter().map(|column| nodes::sum(&totals, column)).collect()
     }
 
     fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {

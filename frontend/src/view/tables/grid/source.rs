@@ -65,10 +65,10 @@ pub trait RowSource {
     fn counts_in_totals(&self, entry: &RowEntry) -> bool {
         entry.depth == 0 && !self.row_flags(entry).stale
     }
-    /// Returns the aggregate of a column, unless it is the aggregate of the rows' values: rows that share a GPU count
-    /// it once.
-    fn sum(&self, _: &[RowEntry], _: &'static str) -> Option<Value> {
-        None
+    /// Returns the aggregate of each of some columns over rows that count, or `None` where it is the aggregate of the rows'
+    /// values: rows that share a GPU count it once.
+    fn sums(&self, _: &[RowEntry], columns: &[&'static str]) -> Vec<Option<Value>> {
+        vec![None; columns.len()]
     }
     /// Creates a cell with [`crate::table::CellStyle::Custom`].
     fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell;
