@@ -1,7 +1,7 @@
 //! Detects events of jobs, and what newly needs attention, that deserve a notification, each reported once.
 
 use crate::domain::attention::{self, Item};
-use crate::domain::outcome;
+use crate::domain::{job_names, outcome};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{JobId, NodeName, Picture};
 use nodeglass_rules::job_events::{JobEvent, JobPhases};
@@ -77,7 +77,7 @@ fn job_notice(job: &Job, event: JobEvent) -> Notice {
     };
     Notice {
         tag: format!("job-{}", job.id),
-        title: format!("{} ({}) {what}", job.name, job.label),
+        title: format!("{} {what}", job_names::with_label(job.name.as_str(), job.label.as_str())),
         body,
         job: Some(job.id),
     }

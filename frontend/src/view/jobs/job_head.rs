@@ -8,6 +8,7 @@ use crate::describe::job::{
 use crate::domain::attention::Entry;
 use crate::domain::compared::{self, Compared};
 use crate::domain::health::{self, Health};
+use crate::domain::job_names;
 use crate::domain::outcome;
 use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
@@ -52,7 +53,7 @@ pub fn JobHead(
             view! {
                 <div class="head">
                     <div class="head__what">
-                        <div class="head__title"><h1>{job.name.to_string()}</h1> {compare_link(&page, &job)}</div>
+                        <div class="head__title"><h1>{job_names::first(&job)}</h1> {compare_link(&page, &job)}</div>
                         <Meta job=job.clone() model health is_listed/>
                         {pending_notice(&job)}
                         {failure_notice(&page, &job)}
