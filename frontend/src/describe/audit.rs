@@ -157,7 +157,7 @@ impl Visit<'_> {
             kind: "View",
             what: match view.client {
                 ViewClient::Page => view.scope.to_string(),
-                ViewClient::Api => format!("{}, by HTTP API", view.scope),
+                ViewClient::Api => format!("{}, over the HTTP API", view.scope),
             },
             who: viewer_text(&view.viewer),
             share: share_text(view),
@@ -219,7 +219,7 @@ fn viewer_text(viewer: &ViewerIdentity) -> String {
     let ViewerIdentity { user, address, by_proxy } = viewer;
     let user = user.as_ref().map_or("an unknown user", |user| user.as_str());
     let address = address.as_ref().map_or_else(String::new, |address| format!(" at {address}"));
-    let by = if *by_proxy { ", by proxy" } else { "" };
+    let by = if *by_proxy { ", through a proxy" } else { "" };
     format!("{user}{address}{by}")
 }
 
@@ -273,7 +273,7 @@ mod tests {
         let lost = row(&view("abc", "", ViewEnd::Unknown { seen_ms: 120_000 }), 0);
         assert_eq!(lost.result, "at least 1 min; the relay was killed");
         let stranger = ViewerIdentity { user: None, address: Some("10.0.0.8".into()), by_proxy: true };
-        assert_eq!(viewer_text(&stranger), "an unknown user at 10.0.0.8, by proxy");
+        assert_eq!(viewer_text(&stranger), "an unknown user at 10.0.0.8, through a proxy");
     }
 
     #[test]

@@ -122,8 +122,8 @@ fn nodes(job: &Job) -> String {
         return job.node_count.to_string();
     }
     let names: Vec<&str> = job.nodes.iter().take(16).map(|node| node.as_str()).collect();
-    let note = job.nodes.len().saturating_sub(16);
-    if note > 0 { format!("{} and {note} more", names.join(", ")) } else { names.join(", ") }
+    let more = job.nodes.len() - names.len();
+    if more > 0 { format!("{} and {more} more", names.join(", ")) } else { names.join(", ") }
 }
 
 fn origin(job: &Job) -> FactGroup {
@@ -132,7 +132,7 @@ fn origin(job: &Job) -> FactGroup {
     let part_of = job.part_of.map(|parent| match parent {
         Parent::Array { job, task: Some(task) } => Fact::new("Array", format!("task {task} of {job}")),
         Parent::Array { job, task: None } => Fact::new("Array", format!("pending tasks of {job}")),
-        Parent::Het { job, offset } => Fact::new("Heterogeneous", format!("part {offset} of {job}")),
+        Parent::Het { job, offset } => Fact::new("Heterogeneous", format!("component {offset} of {job}")),
     });
     let facts = [
         Some(Fact::new("Job ID", job.label.as_str())),

@@ -56,7 +56,7 @@ fn identity(process: &ProcessPicture) -> FactGroup {
     let text_fact =
         |label, reading: &Reading<nodeglass_protocol::Text>| Fact::read(label, reading, ToString::to_string);
     let mut entries = vec![
-        Fact::new("Pid", facts.pid.to_string()),
+        Fact::new("PID", facts.pid.to_string()),
         Fact::read("Parent", &facts.parent, u32::to_string),
         text_fact("User", &facts.user),
         Fact::new("Kind", kind_text(facts.kind)),

@@ -28,7 +28,7 @@ pub fn end(end: ProgressEnd, at: impl Fn(u64) -> String) -> String {
     if earliest == latest { latest } else { format!("{earliest}–{latest}") }
 }
 
-/// Returns how an end compares with the time limit of its job: an error if it is later in any case, a warning if it may
+/// Returns how an end compares with the time limit of its job: an error if it is certainly later, a warning if it may
 /// be. `wall_ahead_ms` leads from the relay's clock to ms since 1970.
 pub fn severity(end: ProgressEnd, job: &Job, wall_ahead_ms: i64) -> Severity {
     let (Some(start), TimeLimit::Seconds(limit)) = (job.start, job.limit) else { return Severity::Ok };

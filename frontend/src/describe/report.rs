@@ -215,7 +215,7 @@ fn accounting(report: &Report) -> Vec<Figure> {
         ..Figure::new("Exit code", exit, None)
     };
     let memory = stated.max_rss_bytes.map(|peak| Figure {
-        note: "MaxRSS: most of one task".to_owned(),
+        note: "MaxRSS: highest of any task".to_owned(),
         ..Figure::new("Task memory", bytes(peak), Some(peak as f64)).of_whole_run()
     });
     let reason = stated.reason.as_ref().map(|reason| Figure::new("Reason", reason.to_string(), None));

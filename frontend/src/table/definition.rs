@@ -82,7 +82,7 @@ impl<R, F: Field> ColumnDef<R, F> {
 pub struct Now {
     /// The relay's clock in ms.
     pub relay_ms: u64,
-    /// The cluster's time of day in s since 1970.
+    /// Unix time by the login node's clock, in s.
     pub wall_s: i64,
 }
 

@@ -171,7 +171,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, FilterError> {
         }
     }
     match open {
-        Some(at) => Err(FilterError { at, message: "This quote is not closed.".to_owned() }),
+        Some(at) => Err(FilterError { at, message: "The quotation mark is not closed.".to_owned() }),
         None => Ok(tokens),
     }
 }
@@ -207,11 +207,11 @@ fn split(term: &str) -> Option<(&str, Relation, &str)> {
 /// Returns the values between commas outside of quotes, without their quotes.
 fn split_values(values: &str) -> impl Iterator<Item = String> {
     let mut quoted = false;
-    let split_values = values.split(move |letter| {
+    let parts = values.split(move |letter| {
         quoted ^= letter == '"';
         letter == ',' && !quoted
     });
-    split_values.map(unquoted).filter(|part| !part.is_empty())
+    parts.map(unquoted).filter(|part| !part.is_empty())
 }
 
 fn unquoted(text: &str) -> String {
@@ -220,7 +220,10 @@ fn unquoted(text: &str) -> String {
 
 fn condition(column: &Column, relation: Relation, value: &str) -> Result<Condition, String> {
     if value == "none" || value == "-" {
-        return Ok(Condition::Absent);
+        return match relation {
+            Relation::Like | Relation::Is | Relation::IsNot => Ok(Condition::Absent),
+            _ => Err(format!("“{value}” is a missing value: compare it with : or =.")),
+        };
     }
     let small = value.to_lowercase();
     if !column.unit.is_number() {
@@ -301,11 +304,11 @@ fn unknown(name: &str, columns: &[Column]) -> String {
     let near: Vec<&str> = names().filter(near).collect();
     if near.is_empty() {
         return format!(
-            "There is no column “{name}” here. There are {}.",
+            "No column is named “{name}”. The columns are {}.",
             names().collect::<Vec<_>>().join(", ")
         );
     }
-    format!("There is no column “{name}” here. Do you mean {}?", near.join(" or "))
+    format!("No column is named “{name}”. Did you mean {}?", near.join(" or "))
 }
 
 /// Returns the edit distance of two words, at most 2.
@@ -451,20 +454,21 @@ mod tests {
         let unknown = error("user:alice usr:bob");
         assert_eq!(
             (unknown.at, unknown.message.as_str()),
-            (11, "There is no column “usr” here. Do you mean user?")
+            (11, "No column is named “usr”. Did you mean user?")
         );
-        assert!(error("foo:1").message.ends_with("There are user, sm, mem, node, rank, time, command."));
+        assert!(error("foo:1").message.ends_with("The columns are user, sm, mem, node, rank, time, command."));
         assert_eq!(error("sm>fast").message, "“fast” is not a percentage (try 50).");
         assert_eq!(error("user>alice").message, "“user” is text: compare it with : or =.");
         assert_eq!(error("x sm>").message, "Enter a value after “sm>”.");
+        assert_eq!(error("sm>none").message, "“none” is a missing value: compare it with : or =.");
         assert_eq!(error("ü \"open").at, 2);
-        assert!(error("spark:1").message.starts_with("There is no column"));
+        assert!(error("spark:1").message.starts_with("No column is named"));
     }
 
     #[test]
     fn operators_that_begin_no_term_are_text() {
         assert!(passes("--docker"));
         assert!(!passes("\"http://x\""), "quoted text is not a term, and it does not occur in this row");
-        assert!(error("http://x").message.starts_with("There is no column “http” here."));
+        assert!(error("http://x").message.starts_with("No column is named “http”."));
     }
 }

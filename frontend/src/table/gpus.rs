@@ -269,7 +269,7 @@ pub fn value(row: &GpuRow<'_>, column: usize) -> Value {
 /// Returns the GPU that a MIG instance is a part of, if it is an instance and its GPU is listed.
 pub fn parent_gpu<'a>(node: &'a NodePicture, gpu: &GpuPicture) -> Option<&'a GpuPicture> {
     let parent = gpu.facts.mig_parent.as_ref()?;
-    node.gpus.iter().find(|parent_gpu| parent_gpu.facts.uuid == *parent)
+    node.gpus.iter().find(|gpu| gpu.facts.uuid == *parent)
 }
 
 /// Returns the positions of a node's GPUs with their depth, each instance (depth 1) after its GPU.
@@ -406,10 +406,7 @@ fn owners(row: &GpuRow<'_>) -> Value {
 fn processes(row: &GpuRow<'_>) -> Value {
     let mut count =
         row.node.processes.iter().filter(|process| process.facts.gpu == row.gpu.facts.uuid).count() as u64;
-    // The list of a partitioned GPU includes the processes of its instances.
-    let parent_gpu =
-        parent_gpu(row.node, row.gpu).filter(|parent_gpu| parent_gpu.facts.uuid != row.gpu.facts.uuid);
-    for gap in row.gpu.gaps.iter().chain(parent_gpu.into_iter().flat_map(|parent_gpu| &parent_gpu.gaps)) {
+    for gap in row.node.process_gaps(row.gpu) {
         match gap {
             ProcessGap::Unsupported => return Value::Absent(text::absence(Cell::UNSUPPORTED)),
             ProcessGap::Failed(_) => return Value::Absent("the process list could not be read"),

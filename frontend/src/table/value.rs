@@ -187,7 +187,7 @@ impl Value {
 
     fn from_reading<T>(reading: &Reading<T>, value: impl Fn(&T) -> Self) -> Self {
         match reading {
-            Reading::Value(number_reading) => value(number_reading),
+            Reading::Value(known) => value(known),
             Reading::NotYet => Self::NOT_YET,
             Reading::Unsupported => Self::UNSUPPORTED,
             Reading::Failed(_) => Self::Absent(text::absence(Cell::FAILED)),

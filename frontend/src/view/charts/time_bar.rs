@@ -268,7 +268,7 @@ fn limit_text(limit: Limit, now_ms: u64, is_over: bool) -> String {
         Limit::Live => "Already live".to_owned(),
         Limit::HistoryBegins(at_ms) => {
             let before = text::span(now_ms.saturating_sub(at_ms) / 1_000);
-            format!("History begins {before} {}", if is_over { "before the end" } else { "ago" })
+            format!("History began {before} {}", if is_over { "before the end" } else { "ago" })
         }
         Limit::Longest(longest_ms) => format!("The longest range is {}", text::span(longest_ms / 1_000)),
         Limit::Shortest => format!("The shortest range is {}", text::span(Range::SHORTEST_MS / 1_000)),
@@ -349,8 +349,8 @@ mod tests {
     #[test]
     fn a_button_without_effect_says_why() {
         let text = |limit, is_over| limit_text(limit, 700_000, is_over);
-        assert_eq!(text(Limit::HistoryBegins(662_000), false), "History begins 38 s ago");
-        assert_eq!(text(Limit::HistoryBegins(100_000), true), "History begins 10 min before the end");
+        assert_eq!(text(Limit::HistoryBegins(662_000), false), "History began 38 s ago");
+        assert_eq!(text(Limit::HistoryBegins(100_000), true), "History began 10 min before the end");
         assert_eq!(text(Limit::Longest(Range::WEEK_MS), false), "The longest range is 7 d");
         assert_ne!(text(Limit::Live, false), text(Limit::Live, true));
     }
