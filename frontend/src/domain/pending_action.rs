@@ -28,22 +28,22 @@ pub struct PendingAction {
 
 /// Returns the actions that a job's state allows.
 pub fn for_job(job: &Job) -> Vec<PendingAction> {
-    let orders: &[JobAction] = match job.state {
+    let actions: &[JobAction] = match job.state {
         JobState::Ended(_) | JobState::Completing => &[],
         JobState::Pending if is_held(job) => &[JobAction::Release, JobAction::Cancel],
         JobState::Pending => &[JobAction::Hold, JobAction::Cancel],
         _ => &[JobAction::Requeue, JobAction::Cancel],
     };
-    orders.iter().map(|order| job_action(job, *order)).collect()
+    actions.iter().map(|action| job_action(job, *action)).collect()
 }
 
 fn is_held(job: &Job) -> bool {
     job.reason.as_ref().is_some_and(|code| code.as_str().starts_with("JobHeld"))
 }
 
-fn job_action(job: &Job, order: JobAction) -> PendingAction {
+fn job_action(job: &Job, action: JobAction) -> PendingAction {
     let is_pending = matches!(job.state, JobState::Pending);
-    let (verb, label, effect) = match order {
+    let (verb, label, effect) = match action {
         JobAction::Cancel if is_pending => ("Cancel", "Cancel job", "Removes it from the queue."),
         JobAction::Cancel => (
             "Cancel",
@@ -62,12 +62,12 @@ fn job_action(job: &Job, order: JobAction) -> PendingAction {
     };
     let name = if job.name.is_empty() { String::new() } else { format!(" “{}”", job.name) };
     PendingAction {
-        request: Request::Job { job: job.id, action: order },
+        request: Request::Job { job: job.id, action },
         question: format!("{verb} job {}{name}?", job.label),
         effect,
         confirm_label: label,
         offer_label: label,
-        is_destructive: matches!(order, JobAction::Cancel | JobAction::Requeue),
+        is_destructive: matches!(action, JobAction::Cancel | JobAction::Requeue),
     }
 }
 
@@ -154,9 +154,9 @@ mod tests {
         facts.started_ms = Reading::Value(5);
         facts.command = Reading::Value("python".into());
         process.facts = facts;
-        let intents = for_process(&process, &node);
-        assert_eq!(intents[2].1.question, "Kill process 4711 on n1: python?");
+        let actions = for_process(&process, &node);
+        assert_eq!(actions[2].1.question, "Kill process 4711 on n1: python?");
         let process = ProcessRef { pid: 4711, started_ms: 5 };
-        assert_eq!(intents[2].1.request, Request::Signal { node, process, signal: Signal::Kill });
+        assert_eq!(actions[2].1.request, Request::Signal { node, process, signal: Signal::Kill });
     }
 }

@@ -64,12 +64,12 @@ impl Clock {
         (page_ms + self.ahead_ms + self.recording.map_or(0.0, faster)).max(0.0) as u64
     }
 
-    /// Returns how far the cluster's time of day is ahead of the relay's clock, in ms.
+    /// Returns how far Unix time by the login node's clock is ahead of the relay's clock, in ms.
     pub fn wall_ahead_ms(&self) -> i64 {
         self.wall_ahead_ms
     }
 
-    /// Returns the cluster's time of day at a moment of the page's clock, in seconds since 1970.
+    /// Returns Unix time by the login node's clock at a moment of the page's clock, in s.
     pub fn wall_s(&self, page_ms: f64) -> i64 {
         (self.relay_ms(page_ms).cast_signed() + self.wall_ahead_ms) / 1_000
     }

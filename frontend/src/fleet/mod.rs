@@ -93,12 +93,12 @@ impl FleetStore {
         self.clock().relay_ms(page_ms)
     }
 
-    /// Returns the cluster's time of day at `page_ms`, in seconds since 1970.
+    /// Returns Unix time by the login node's clock at `page_ms`, in s.
     pub fn wall_s(&self, page_ms: f64) -> i64 {
         self.clock().wall_s(page_ms)
     }
 
-    /// Returns how far the cluster's time of day, in ms since 1970, is ahead of the relay's clock.
+    /// Returns how far Unix time by the login node's clock is ahead of the relay's clock, in ms.
     pub fn wall_ahead_ms(&self) -> i64 {
         self.clock().wall_ahead_ms()
     }

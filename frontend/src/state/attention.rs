@@ -92,7 +92,7 @@ fn record_visits(source: &Source, fleet: &FleetStore, visits: Arc<Mutex<visits::
     });
 }
 
-/// Returns the cluster's time of day, in ms since 1970.
+/// Returns Unix time by the login node's clock, in ms.
 fn wall_ms(fleet: &FleetStore) -> u64 {
     u64::try_from(fleet.wall_s(platform::now_ms())).unwrap_or_default() * 1_000
 }

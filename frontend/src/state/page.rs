@@ -181,13 +181,13 @@ impl Page {
         self.fleet.relay_ms(platform::now_ms())
     }
 
-    /// Returns the cluster's time of day in seconds since 1970; changes once a second.
+    /// Returns Unix time by the login node's clock, in s; changes once a second.
     pub fn wall_s(&self) -> i64 {
         self.second.track();
         self.fleet.wall_s(platform::now_ms())
     }
 
-    /// Returns the cluster's time of day in ms since 1970; changes once a second.
+    /// Returns Unix time by the login node's clock, in ms; changes once a second.
     pub fn wall_ms(&self) -> u64 {
         u64::try_from(self.wall_s()).unwrap_or_default() * 1_000
     }

@@ -321,12 +321,12 @@ impl Time {
         self.page.address.set_query(METRIC, Some(metric.name().into_owned()));
     }
 
-    /// Converts a moment to the cluster's time of day, in seconds since 1970.
+    /// Converts a moment to Unix time by the login node's clock, in s.
     pub fn wall_s(&self, at_ms: u64) -> i64 {
         (at_ms / 1_000).cast_signed() + self.wall_offset_s()
     }
 
-    /// Formats a moment in the cluster's time of day, with seconds.
+    /// Formats a moment in the browser's time zone, with seconds.
     pub fn clock(&self, at_ms: u64) -> String {
         platform::clock_of_day(self.wall_s(at_ms))
     }

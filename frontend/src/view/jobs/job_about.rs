@@ -27,7 +27,7 @@ pub fn JobAbout(
         let known = page.job(id)?;
         let tunnel = page.fleet.welcome().map_or(String::new(), |welcome| welcome.tunnel.to_string());
         let tunnel = shell_commands::tunnel_to_port(&tunnel, &platform::port());
-        let intents = pending_action::for_job(&known).into_iter().map(|intent| ("", intent)).collect();
+        let actions = pending_action::for_job(&known).into_iter().map(|action| ("", action)).collect();
         let siblings = page.jobs.with(|jobs| job::siblings(&known, jobs));
         let share = page.share();
         let mut entries = job::groups(&known, &platform::time_of_day);
@@ -41,7 +41,7 @@ pub fn JobAbout(
         };
         Some(
             view! {
-                {offers(&page, intents)}
+                {offers(&page, actions)}
                 <div class="facts-columns facts-columns--page">{fact_groups(entries)}</div>
                 {family(&page, siblings)}
                 <h2 class="caption"><b>"Commands"</b></h2>

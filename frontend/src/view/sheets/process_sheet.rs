@@ -149,9 +149,9 @@ fn signal_keys(page: &Page, process: Memo<Option<ProcessPicture>>, node: &NodeNa
     let (page, node) = (page.clone(), node.clone());
     Arc::new(move |key: &str| {
         let own = process.get_untracked().filter(|process| is_own(&page, process));
-        let intents = own.map(|process| pending_action::for_process(&process, &node)).unwrap_or_default();
-        if let Some((_, intent)) = intents.into_iter().find(|(its, _)| *its == key) {
-            page.propose(intent);
+        let actions = own.map(|process| pending_action::for_process(&process, &node)).unwrap_or_default();
+        if let Some((_, action)) = actions.into_iter().find(|(its, _)| *its == key) {
+            page.propose(action);
         }
     })
 }
