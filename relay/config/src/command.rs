@@ -9,7 +9,7 @@ use super::share::ShareArgs;
 use super::{
     AuditArgs, BindAddr, CommandName, CompletionsArgs, Config, ConfigError, DoctorArgs, Effective,
     HistoryCommand, ListJobsArgs, ManArgs, McpArgs, NoteArgs, NotifyArgs, Query, ReportArgs, Requested,
-    ServiceCommand, ServiceSettings, Source, TokenCommand, TopArgs, Unknown, default_file, site,
+    ServiceCommand, ServiceSettings, Source, TokenCommand, TopArgs, Unknown, WhichRelay, default_file, site,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -74,7 +74,7 @@ enum Sub {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        which: Which,
+        which: WhichRelay,
     },
     /// Give a teammate read-only access: create, list, link, revoke
     Share(ShareArgs),
@@ -83,7 +83,7 @@ enum Sub {
         #[command(subcommand)]
         command: TokenCommand,
         #[command(flatten)]
-        which: Which,
+        which: WhichRelay,
     },
     /// Prepare recordings for others: cut
     Record(RecordArgs),
@@ -96,7 +96,7 @@ enum Sub {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        which: Which,
+        which: WhichRelay,
     },
     /// Add a note to the graphs and the report of a job; inside a job, it works without a relay
     Note(NoteArgs),
@@ -155,15 +155,6 @@ enum Sub {
     Completions(CompletionsArgs),
     /// Print the man page of a command, such as: relay man share | man -l -
     Man(ManArgs),
-}
-
-/// Selects a running relay.
-#[derive(clap::Args)]
-struct Which {
-    /// Process id of the relay, if you run several
-    // Also after the commands of `relay token`.
-    #[arg(long, value_name = "PID", global = true)]
-    relay: Option<u32>,
 }
 
 /// A request of the user.

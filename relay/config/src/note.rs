@@ -1,5 +1,6 @@
 //! The command line of `relay note`.
 
+use super::query::WhichRelay;
 use super::value::duration;
 use clap::Args;
 use nodeglass_api::JobSelector;
@@ -48,9 +49,9 @@ pub struct NoteArgs {
     #[arg(long, conflicts_with = "delete")]
     pub json: bool,
 
-    /// Process id of the relay, if you run several
-    #[arg(long, value_name = "PID")]
-    pub relay: Option<u32>,
+    /// The relay that is asked.
+    #[command(flatten)]
+    pub which: WhichRelay,
 }
 
 /// When a note applies.

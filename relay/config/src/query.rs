@@ -63,7 +63,8 @@ impl Query {
 #[group(skip)]
 pub struct WhichRelay {
     /// Process id of the relay, if you run several
-    #[arg(long, value_name = "PID")]
+    // Also after the commands of `relay token`.
+    #[arg(long, value_name = "PID", global = true)]
     pub relay: Option<u32>,
 }
 

@@ -1,5 +1,6 @@
 //! The command line of `relay top`. Letters and names are nvitop's where the meaning is the same; the two intervals are
 //! nvnodetop's.
+use super::query::WhichRelay;
 
 use clap::{Args, ValueEnum};
 use std::time::Duration;
@@ -78,9 +79,9 @@ pub struct TopArgs {
     #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
     pub color: ColorChoice,
 
-    /// Process id of the relay to attach to, if you run several
-    #[arg(long, value_name = "PID")]
-    pub relay: Option<u32>,
+    /// The relay that is asked.
+    #[command(flatten)]
+    pub which: WhichRelay,
 }
 
 /// When to use colour.

@@ -24,8 +24,8 @@ const NOTES: &str = "/api/v1/notes";
 /// A complete sentence for the user.
 pub async fn note(args: NoteArgs) -> anyhow::Result<String> {
     let named = args.job.as_ref().filter(|_| !args.cluster);
-    let relay = match Remote::find(args.relay) {
-        Err(_) if args.relay.is_none() && Remote::list()?.is_empty() => return spool(&args, named),
+    let relay = match Remote::find(args.which.relay) {
+        Err(_) if args.which.relay.is_none() && Remote::list()?.is_empty() => return spool(&args, named),
         relay => relay?,
     };
     if args.list {

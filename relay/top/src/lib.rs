@@ -134,7 +134,7 @@ async fn source(
     config: Config,
     requested: Option<Requested>,
 ) -> anyhow::Result<(Source, bool)> {
-    Ok(match Remote::matching(args.relay, requested.as_ref())? {
+    Ok(match Remote::matching(args.which.relay, requested.as_ref())? {
         Some(relay) => (Source::spawn(|orders, updates| Attached::new(relay).run(orders, updates)), true),
         None => {
             let own = Own::start(config, args.sample_interval).await?;

@@ -93,7 +93,7 @@ impl Server {
         if !args.allow_actions {
             ACTIONS.iter().for_each(|name| tool_router.remove_route(name));
         }
-        Self { relay: args.relay, tool_router }
+        Self { relay: args.which.relay, tool_router }
     }
 
     #[tool(
@@ -333,18 +333,19 @@ fn sentence(error: impl Into<anyhow::Error>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_config::WhichRelay;
 
     #[test]
     fn actions_are_offered_only_if_they_are_allowed() {
         let names = |allow_actions| {
-            let server = Server::new(McpArgs { relay: None, allow_actions });
+            let server = Server::new(McpArgs { which: WhichRelay::default(), allow_actions });
             server.tool_router.list_all().into_iter().map(|tool| tool.name.into_owned()).collect::<Vec<_>>()
         };
         let (without, with) = (names(false), names(true));
         assert!(ACTIONS.iter().all(|action| with.iter().any(|name| name == action)));
         assert!(!ACTIONS.iter().any(|action| without.iter().any(|name| name == action)));
         assert_eq!(with.len(), without.len() + ACTIONS.len());
-        let server = Server::new(McpArgs { relay: None, allow_actions: true });
+        let server = Server::new(McpArgs { which: WhichRelay::default(), allow_actions: true });
         for tool in server.tool_router.list_all() {
             let is_read_only = tool.annotations.as_ref().and_then(|hints| hints.read_only_hint);
             assert_eq!(is_read_only, Some(!ACTIONS.contains(&&*tool.name)), "{}", tool.name);
