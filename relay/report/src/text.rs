@@ -7,7 +7,7 @@ use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::note::Note;
 use nodeglass_rules::gpu_hours::GpuHours;
 use nodeglass_rules::number::{carbon, energy, money, percent, precise};
-use nodeglass_rules::text::{bytes, exact_span as duration};
+use nodeglass_rules::text::{bytes, count, exact_span as duration};
 use std::fmt::Write as _;
 
 /// A report as text. `note` is a sentence about where it comes from, if that is not obvious.
@@ -238,17 +238,18 @@ fn moved(one: Option<f64>, other: Option<f64>, words: [&str; 2]) -> Option<Strin
 
 fn faults(totals: &Totals) -> Option<String> {
     let counts = [
-        (u64::from(totals.xids), if totals.xids == 1 { "Xid error" } else { "Xid errors" }),
-        (totals.ecc_uncorrected.unwrap_or(0), "uncorrected ECC errors"),
-        (totals.ecc_corrected.unwrap_or(0), "corrected ECC errors"),
-        (totals.oom_kills.unwrap_or(0), "processes killed at the memory limit"),
+        (u64::from(totals.xids), "Xid error", "Xid errors"),
+        (totals.ecc_uncorrected.unwrap_or(0), "uncorrected ECC error", "uncorrected ECC errors"),
+        (totals.ecc_corrected.unwrap_or(0), "corrected ECC error", "corrected ECC errors"),
+        (
+            totals.oom_kills.unwrap_or(0),
+            "process killed at the memory limit",
+            "processes killed at the memory limit",
+        ),
     ];
-    let counts: Vec<_> = counts
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
-        .collect();
-    (!counts.is_empty()).then(|| counts.join(", "))
+    let counted = counts.into_iter().filter(|(number, ..)| *number > 0);
+    let counted: Vec<_> = counted.map(|(number, one, many)| count(number as usize, one, many)).collect();
+    (!counted.is_empty()).then(|| counted.join(", "))
 }
 
 /// Returns the statement of SLURM's accounting: `FAILED, exit code 3, MaxRSS 209 MiB`.
