@@ -22,9 +22,9 @@ use std::{
 /// Stack size of the thread, on which NVML's own code runs.
 const STACK: usize = 1 << 20;
 /// Number of futile inventories after which a contradiction does not cause another one at once,
-const MAX_VAIN: u32 = 3;
+const MAX_FUTILE: u32 = 3;
 /// but after this pause.
-const VAIN_PAUSE: Duration = Duration::from_secs(10);
+const FUTILE_PAUSE: Duration = Duration::from_secs(10);
 
 /// Timing of calls into a source.
 #[derive(Clone, Copy, Debug)]
@@ -350,7 +350,7 @@ impl Worker {
 
     fn handle_requests(&mut self, session: &mut dyn Session) -> Result<Absent, Disconnected> {
         self.take_inventory(session)?;
-        let mut schedule = InventorySchedule { taken: Instant::now(), vain: 0 };
+        let mut schedule = InventorySchedule { taken: Instant::now(), futile: 0 };
         let mut examined: Option<Instant> = None;
         loop {
             let request = self.inbox.recv().map_err(|_| Disconnected)?;
@@ -428,17 +428,17 @@ impl Worker {
 struct InventorySchedule {
     taken: Instant,
     /// Number of the last inventories that were contradicted before and had not changed.
-    vain: u32,
+    futile: u32,
 }
 
 impl InventorySchedule {
     fn is_due(&self, is_stale: bool, interval: Duration, now: Instant) -> bool {
         let age = now.saturating_duration_since(self.taken);
-        age >= interval || is_stale && (self.vain < MAX_VAIN || age >= VAIN_PAUSE)
+        age >= interval || is_stale && (self.futile < MAX_FUTILE || age >= FUTILE_PAUSE)
     }
 
-    fn record(&mut self, was_vain: bool, now: Instant) {
-        *self = Self { taken: now, vain: if was_vain { self.vain.saturating_add(1) } else { 0 } };
+    fn record(&mut self, was_futile: bool, now: Instant) {
+        *self = Self { taken: now, futile: if was_futile { self.futile.saturating_add(1) } else { 0 } };
     }
 }
 
@@ -522,7 +522,7 @@ mod tests {
     #[test]
     fn a_driver_that_keeps_contradicting_itself_is_not_listed_each_time() {
         let start = Instant::now();
-        let mut schedule = InventorySchedule { taken: start, vain: 0 };
+        let mut schedule = InventorySchedule { taken: start, futile: 0 };
         let mut due = Vec::new();
         for second in 1..=20 {
             let now = start + Duration::from_secs(second);

@@ -23,7 +23,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 /// Maximum time for which the relay waits for a text to be written.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_WRITE_WAIT: Duration = Duration::from_secs(1);
 /// Maximum number of texts that wait for a terminal that does not take them.
 const MAX_WAITING: usize = 16;
 
@@ -262,7 +262,7 @@ pub fn overview(running: &[Running], now_s: u64, local: fn(u64) -> LocalTime) ->
     aligned(&rows, |_| false)
 }
 
-/// Lets a thread write a text while the relay runs, and waits for it [`PATIENCE`] at most: a terminal that is paused, or
+/// Lets a thread write a text while the relay runs, and waits for it [`MAX_WRITE_WAIT`] at most: a terminal that is paused, or
 /// a pipe that nobody reads, must not stop the relay. Texts beyond [`MAX_WAITING`] are dropped.
 fn show(write: fn(String), text: String) {
     static THREAD: OnceLock<Option<DiskThread<Shown>>> = OnceLock::new();
@@ -272,7 +272,7 @@ fn show(write: fn(String), text: String) {
     let shown = Shown { write, text, done };
     let Some(thread) = THREAD.get_or_init(start) else { return shown.write() };
     if thread.pass(shown).is_ok() && !IS_STALLED.load(Ordering::Relaxed) {
-        let is_late = written.recv_timeout(PATIENCE).is_err();
+        let is_late = written.recv_timeout(MAX_WRITE_WAIT).is_err();
         IS_STALLED.store(is_late, Ordering::Relaxed);
     }
 }

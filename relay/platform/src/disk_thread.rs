@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 /// Maximum time for which the end of the relay waits for an item to be written, because a file system may hang, and a
 /// terminal be paused;
-const END: Duration = Duration::from_secs(2);
+const MAX_WAIT: Duration = Duration::from_secs(2);
 /// and for all that are queued, which take longer than that on a busy machine.
-const END_OF_ALL: Duration = Duration::from_secs(20);
+const MAX_WAIT_FOR_ALL: Duration = Duration::from_secs(20);
 /// Interval of checks whether the thread has ended.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Handle to the thread. Dropping it lets the thread write what is queued, and waits for that: at most two seconds for each
 /// item or part of one, and twenty for all.
@@ -114,8 +114,11 @@ impl<T> Drop for DiskThread<T> {
         self.queue = None;
         let began = Instant::now();
         let (mut progress, mut advanced_at) = (self.progress.get(), began);
-        while !self.thread.is_finished() && advanced_at.elapsed() < END && began.elapsed() < END_OF_ALL {
-            thread::sleep(LOOK);
+        while !self.thread.is_finished()
+            && advanced_at.elapsed() < MAX_WAIT
+            && began.elapsed() < MAX_WAIT_FOR_ALL
+        {
+            thread::sleep(CHECK_INTERVAL);
             let now = self.progress.get();
             if now != progress {
                 (progress, advanced_at) = (now, Instant::now());
@@ -146,7 +149,7 @@ mod tests {
         let (written, all) = channel();
         let slow = move |items: Items<u32>| {
             for item in items.iter() {
-                thread::sleep(END * 2 / 3);
+                thread::sleep(MAX_WAIT * 2 / 3);
                 written.send(item).unwrap();
             }
         };
@@ -162,7 +165,7 @@ mod tests {
         let slow = move |items: Items<u32>| {
             for item in items.iter() {
                 for part in 0..2 {
-                    thread::sleep(END * 2 / 3);
+                    thread::sleep(MAX_WAIT * 2 / 3);
                     items.progress().count();
                     written.send((item, part)).unwrap();
                 }
@@ -184,7 +187,7 @@ mod tests {
         let thread = thread.unwrap();
         thread.pass(0).unwrap();
         while thread.pass(1).is_err() {
-            thread::sleep(LOOK);
+            thread::sleep(CHECK_INTERVAL);
         }
         assert_eq!(thread.pass(2), Err(Refused::Full));
         drop(thread);

@@ -13,7 +13,7 @@ const PERIOD_US: u64 = 100_000;
 /// Time for which systemd may take to move this process.
 const SYSTEMD: Duration = Duration::from_secs(3);
 /// Interval of checks.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Limits of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ fn wait_for(condition: impl Fn() -> bool) -> bool {
         if condition() {
             return true;
         }
-        thread::sleep(LOOK);
+        thread::sleep(CHECK_INTERVAL);
     }
     false
 }
