@@ -1,8 +1,8 @@
 //! All types that cross a pipe or a socket, in one crate, so that probe, relay and page cannot
 //! disagree.
 //!
-//! * [`probe`] — wire one, probe → relay: NDJSON over the SSH channel.
-//! * [`live`] — wire two, relay ⇄ page: WebSocket, binary or JSON from the same enums.
+//! * [`probe`] — the probe wire, probe → relay: NDJSON over the SSH channel.
+//! * [`live`] — the live wire, relay ⇄ page: WebSocket, binary or JSON from the same enums.
 //! * [`picture`] — the state of one viewer's topic, and how deltas update it.
 //!
 //! * [`gpu`], [`process`], [`host`], [`job`] — the entities that both wires describe.

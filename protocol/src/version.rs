@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Newest version of wire one (probe → relay) that this build supports.
+/// Newest version of the probe wire (probe → relay) that this build supports.
 pub const PROBE_WIRE: u16 = 2;
-/// Newest version of wire two (relay ⇄ page) that this build supports.
+/// Newest version of the live wire (relay ⇄ page) that this build supports.
 pub const LIVE_WIRE: u16 = 2;
-/// WebSocket subprotocol of the compact binary form of wire two.
+/// WebSocket subprotocol of the compact binary form of the live wire.
 pub const SUBPROTOCOL_BINARY: &str = "nodeglass.v1";
-/// WebSocket subprotocol of the JSON form of wire two, for humans and scripts.
+/// WebSocket subprotocol of the JSON form of the live wire, for humans and scripts.
 pub const SUBPROTOCOL_JSON: &str = "nodeglass.v1.json";
 
 /// Inclusive range of supported versions.

@@ -1,4 +1,4 @@
-//! A WebSocket client without a browser: speaks wire two like the page, and maintains a picture of each
+//! A WebSocket client without a browser: speaks the live wire like the page, and maintains a picture of each
 //! topic.
 
 use crate::TIMEOUT;

@@ -3,7 +3,7 @@
 use crate::version::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The two encodings of wire two.
+/// The two encodings of the live wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     /// postcard in binary frames.

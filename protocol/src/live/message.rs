@@ -19,7 +19,7 @@ use std::fmt;
 pub enum ClientMessage {
     /// First message, within 5 s.
     Hello {
-        /// Versions of wire two that the page supports.
+        /// Versions of the live wire that the page supports.
         proto: VersionRange,
         /// Identifies the key that it holds.
         key: KeyId,
@@ -138,7 +138,7 @@ pub enum ServerMessage {
 /// Parameters of the connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// Negotiated version of wire two.
+    /// Negotiated version of the live wire.
     pub proto: u16,
     /// Build id of the relay; a page of another build offers to reload.
     pub build: Text,

@@ -1,4 +1,4 @@
-//! Wire two: messages between relay and page, identical in binary and JSON, and the state that they
+//! The live wire: messages between relay and page, identical in binary and JSON, and the state that they
 //! update.
 
 mod apply;

@@ -82,7 +82,7 @@ pub struct Piece {
 /// Identity of the probe and static facts of its node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Supported versions of wire one.
+    /// Supported versions of the probe wire.
     pub proto: VersionRange,
     /// Build id of the probe; the relay uploads its own build if they differ.
     pub build: Text,

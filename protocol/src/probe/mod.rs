@@ -1,4 +1,4 @@
-//! Wire one: lines that a probe prints, and control lines that a relay sends.
+//! The probe wire: lines that a probe prints, and control lines that a relay sends.
 //!
 //! The probe writes NDJSON to stdout. Its first line starts with [`MAGIC`]; anything that a login
 //! shell printed before is skipped. The relay writes NDJSON to the probe's stdin.

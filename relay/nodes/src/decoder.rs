@@ -1,4 +1,4 @@
-//! Decodes bytes from a node into lines of wire one, and counts what it skips.
+//! Decodes bytes from a node into lines of the probe wire, and counts what it skips.
 
 use super::line_assembler::LineAssembler;
 use nodeglass_protocol::probe::delta::ParsedLine;

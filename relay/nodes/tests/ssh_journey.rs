@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Speaks wire one: a hello, a heartbeat each second; exits on `stop` and when its stdin closes.
+/// Speaks the probe wire: a hello, a heartbeat each second; exits on `stop` and when its stdin closes.
 const PROBE: &str = r#"printf '\036NODEGLASS1 {"hello":{"proto":{"min":2,"max":2},"build":"b","stream":1,"host":"h",'
 printf '"boot_id":"i","kernel":"k","cpus":1,"mem_total_bytes":1,"user":"u","pid":1,"sources":[]}}\n'
 while :; do echo '{"heartbeat":{"mono_ns":1}}'; sleep 1; done & beat=$!

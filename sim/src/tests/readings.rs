@@ -1,4 +1,4 @@
-//! All readings of wire one are present and consistent with the workload.
+//! All readings of the probe wire are present and consistent with the workload.
 
 use super::*;
 use nodeglass_protocol::field::ReadingSet as _;

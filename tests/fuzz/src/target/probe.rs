@@ -1,4 +1,4 @@
-//! Wire one, from a node's bytes to a page's picture: for any input, every page has the relay's state.
+//! The probe wire, from a node's bytes to a page's picture: for any input, every page has the relay's state.
 
 use nodeglass_fleet::SessionEvent;
 use nodeglass_fleet::{Event, Fleet};

@@ -1,4 +1,4 @@
-//! Wire two, decoded at both ends: messages round-trip, and no message breaks the page's picture.
+//! The live wire, decoded at both ends: messages round-trip, and no message breaks the page's picture.
 
 use nodeglass_protocol::Picture;
 use nodeglass_protocol::frame::Form;
