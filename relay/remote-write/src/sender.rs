@@ -62,6 +62,8 @@ impl Sender {
             spool,
             counts: counts.clone(),
             problem,
+            undelivered: None,
+            unstored: None,
             failures: 0,
             retry_at: Instant::now(),
         };
@@ -106,6 +108,10 @@ struct Delivery {
     spool: Spool,
     counts: Counts,
     problem: watch::Sender<Option<Text>>,
+    /// Problem with the server.
+    undelivered: Option<String>,
+    /// Problem with storing what waits.
+    unstored: Option<String>,
     /// Failures in a row.
     failures: u32,
     retry_at: Instant,
@@ -128,6 +134,7 @@ impl Delivery {
                     Some(Box::pin(post(self.url.clone(), self.headers.clone(), request, self.retry_at)));
             }
             self.count_pending();
+            self.report_problem();
             let next = match &mut attempt {
                 Some(attempt) => tokio::select! {
                     // What was sent counts as such, also while the relay ends.
@@ -155,10 +162,11 @@ impl Delivery {
         let is_failing = self.failures > 0;
         let stored = self.in_background(move |spool| {
             spool.push(round);
-            if is_failing || spool.exceeds_memory() { spool.persist() } else { Ok(()) }
+            (is_failing || spool.exceeds_memory()).then(|| spool.persist())
         });
-        let stored = stored.await;
-        self.report_storage(stored);
+        if let Some(stored) = stored.await {
+            self.note_storage(stored);
+        }
     }
 
     /// Handles the outcome of a request.
@@ -171,7 +179,7 @@ impl Delivery {
                     counts.sent += samples;
                     counts.sent_bytes += request.body.len() as u64;
                 });
-                self.set_problem(None);
+                self.undelivered = None;
                 return self.in_background(Spool::pop).await;
             }
             Err(error) => error,
@@ -179,9 +187,8 @@ impl Delivery {
         if is_refusal(&error) {
             self.failures = 0;
             self.counts.update(|counts| counts.refused += samples);
-            self.set_problem(Some(format!(
-                "{samples} samples were not written to the remote storage: failed to {error}"
-            )));
+            self.undelivered =
+                Some(format!("{samples} samples were not written to the remote storage: failed to {error}"));
             return self.in_background(Spool::pop).await;
         }
         self.failures = self.failures.saturating_add(1);
@@ -189,23 +196,26 @@ impl Delivery {
         let asked = error.retry_after().unwrap_or_default().min(LONGEST_RETRY_AFTER);
         self.retry_at = Instant::now() + pause.max(asked);
         self.counts.update(|counts| counts.retries += 1);
-        self.set_problem(Some(format!(
-            "metrics wait to be written to the remote storage, and are sent again: failed to {error}"
-        )));
+        self.undelivered =
+            Some(format!("metrics for the remote storage wait and are sent again: failed to {error}"));
         let stored = self.in_background(Spool::persist).await;
-        self.report_storage(stored);
+        self.note_storage(stored);
     }
 
-    fn report_storage(&mut self, stored: std::io::Result<()>) {
-        if let Err(error) = stored {
-            self.set_problem(Some(format!(
-                "metrics for the remote storage wait in memory only, because they cannot be stored: {error}"
-            )));
+    fn note_storage(&mut self, stored: std::io::Result<()>) {
+        self.unstored = stored.err().map(|error| {
+            format!("metrics for the remote storage wait in memory only: failed to store them: {error}")
+        });
+    }
+
+    /// Publishes all problems there are as one text.
+    fn report_problem(&mut self) {
+        if self.spool.pending().0 == 0 {
+            self.unstored = None;
         }
-    }
-
-    fn set_problem(&self, problem: Option<String>) {
-        let problem = problem.map(Text::new);
+        let problems = [self.undelivered.clone(), self.unstored.clone(), self.spool.unreadable()];
+        let problems: Vec<String> = problems.into_iter().flatten().collect();
+        let problem = (!problems.is_empty()).then(|| Text::new(problems.join("; ")));
         self.problem.send_if_modified(|known| {
             let is_new = *known != problem;
             if let Some(why) = problem.as_ref().filter(|_| is_new) {
@@ -351,6 +361,31 @@ mod tests {
         let (accepted, counts) = deliver(&[throttled], 3).await;
         assert_eq!((accepted.len(), counts.retries), (3, 1));
         assert!(began.elapsed() >= Duration::from_secs(3), "not before the server allows it");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_fails_while_the_disk_is_full_is_one_problem_until_both_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spool");
+        let dir = nodeglass_platform::state_dir::StateDir::at(&path).unwrap();
+        let spool = Spool::open(dir, 1 << 20).unwrap();
+        std::fs::remove_dir_all(path).unwrap();
+        let failed = Way::Answer("HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n");
+        let (url, _bodies) = server(&[failed]).await;
+        let (sender, _sending) = Sender::start(url, None, spool);
+        let mut state = sender.state();
+        sender.send(round("first;"));
+        let mut problems = Vec::new();
+        loop {
+            state.changed().await.unwrap();
+            match state.borrow_and_update().clone() {
+                Some(problem) => problems.push(problem.to_string()),
+                None => break,
+            }
+        }
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains("are sent again") && problems[0].contains("in memory only"));
+        assert_eq!(sender.counts().status().retries, 1);
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@
 //! round again; servers ignore samples that they have.
 
 use super::request::{Request, Round};
-use nodeglass_platform::frame_file::{Format, FrameReader, push_frame, write_header};
+use nodeglass_platform::frame_file::{Format, FrameReader, OpenError, push_frame, write_header};
 use nodeglass_platform::state_dir::StateDir;
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -14,8 +14,11 @@ use std::path::{Path, PathBuf};
 /// Format of a file: each frame is the number of samples, four bytes little-endian, and the request.
 const FORMAT: Format = Format { kind: *b"ngrw", name: "spool", version: 1 };
 const SUFFIX: &str = "rw";
-/// Maximum size of rounds in memory, in bytes. More go to the folder; without one, the oldest are dropped.
+/// Maximum size of rounds in memory, in bytes. More go to the folder; without one that can be written, the oldest are
+/// dropped.
 const MAX_MEMORY: u64 = 16 << 20;
+/// Maximum number of files in a row that are tried although none of them can be read.
+const MAX_UNREADABLE: usize = 8;
 
 /// Rounds in the order of their time.
 #[derive(Debug, Default)]
@@ -48,6 +51,18 @@ struct Waiting {
 enum Place {
     Memory(Round),
     File(PathBuf),
+    /// It could not be read for this reason, and is tried again.
+    Unreadable(PathBuf, String),
+}
+
+/// Result of reading a file of the spool.
+enum ReadFile {
+    /// Its complete requests.
+    Requests(Vec<Request>),
+    /// It has none: it is damaged or gone.
+    Lost(String),
+    /// It may be readable later, or by another version.
+    Unreadable(String),
 }
 
 impl Spool {
@@ -103,15 +118,24 @@ impl Spool {
 
     /// Returns whether too much is in memory, because the server accepts rounds more slowly than they come.
     pub(crate) fn exceeds_memory(&self) -> bool {
-        let in_memory = self.waiting.iter().filter(|waiting| matches!(waiting.place, Place::Memory(_)));
-        in_memory.map(|waiting| waiting.bytes).sum::<u64>() > MAX_MEMORY
+        self.bytes_in_memory() > MAX_MEMORY
+    }
+
+    fn bytes_in_memory(&self) -> u64 {
+        self.waiting.iter().filter(|waiting| waiting.is_in_memory()).map(|waiting| waiting.bytes).sum()
     }
 
     /// Writes what is in memory to the folder, if there is one.
     ///
     /// # Errors
-    /// It cannot be written; it stays in memory.
+    /// It cannot be written; the newest 16 MiB stay in memory.
     pub fn persist(&mut self) -> io::Result<()> {
+        let stored = self.store();
+        self.trim_memory();
+        stored
+    }
+
+    fn store(&mut self) -> io::Result<()> {
         let Some(dir) = &self.dir else { return Ok(()) };
         if self.current_file.is_none() && !self.current.is_empty() {
             let round = Round { requests: self.current.iter().cloned().collect() };
@@ -128,22 +152,38 @@ impl Spool {
         Ok(())
     }
 
-    /// The request to send next.
+    /// The request to send next. A file that cannot be read now waits behind the others.
     pub(crate) fn front(&mut self) -> Option<Request> {
+        let mut unreadable = 0;
         while self.current.is_empty() {
             self.remove_current_file();
-            let next = self.waiting.pop_front()?;
-            self.current_number = next.number;
-            match next.place {
-                Place::Memory(round) => self.current = round.requests.into(),
-                Place::File(path) => {
-                    let requests = read(&path).unwrap_or_else(|error| {
-                        tracing::warn!(path = %path.display(), %error, "a round of the spool cannot be read");
-                        Vec::new()
-                    });
+            let Waiting { number, samples, bytes, place } = self.waiting.pop_front()?;
+            self.current_number = number;
+            let path = match place {
+                Place::Memory(round) => {
+                    self.current = round.requests.into();
+                    continue;
+                }
+                Place::File(path) | Place::Unreadable(path, _) => path,
+            };
+            match read(&path) {
+                ReadFile::Requests(requests) => {
                     let read: u64 = requests.iter().map(|request| u64::from(request.samples)).sum();
-                    self.dropped += next.samples.saturating_sub(read);
+                    self.dropped += samples.saturating_sub(read);
                     (self.current, self.current_file) = (requests.into(), Some(path));
+                }
+                ReadFile::Lost(why) => {
+                    tracing::warn!(path = %path.display(), why, "a round of the spool is lost");
+                    self.dropped += samples;
+                    self.current_file = path.exists().then_some(path);
+                }
+                ReadFile::Unreadable(why) => {
+                    let place = Place::Unreadable(path, why);
+                    self.waiting.push_back(Waiting { number, samples, bytes, place });
+                    unreadable += 1;
+                    if unreadable >= MAX_UNREADABLE.min(self.waiting.len()) {
+                        return None;
+                    }
                 }
             }
         }
@@ -169,6 +209,16 @@ impl Spool {
         (samples + more, bytes + more_bytes)
     }
 
+    /// Returns why a file could not be read, as a complete sentence; `None` if no such file waits.
+    pub(crate) fn unreadable(&self) -> Option<String> {
+        self.waiting.iter().find_map(|waiting| match &waiting.place {
+            Place::Unreadable(path, why) => {
+                Some(format!("samples in {} cannot be read, and are tried again: {why}", path.display()))
+            }
+            _ => None,
+        })
+    }
+
     /// Takes the number of samples that were dropped since the last call.
     pub fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
@@ -181,16 +231,35 @@ impl Spool {
             let Some(oldest) = self.waiting.pop_front() else { return };
             bytes -= oldest.bytes;
             self.dropped += oldest.samples;
-            if let Place::File(path) = oldest.place {
+            if let Place::File(path) | Place::Unreadable(path, _) = oldest.place {
                 remove(&path);
             }
         }
+    }
+
+    /// Drops the oldest rounds in memory beyond its limit, because they could not be stored.
+    fn trim_memory(&mut self) {
+        let mut bytes = self.bytes_in_memory();
+        self.waiting.retain(|waiting| {
+            let is_dropped = bytes > MAX_MEMORY && waiting.is_in_memory();
+            if is_dropped {
+                bytes -= waiting.bytes;
+                self.dropped += waiting.samples;
+            }
+            !is_dropped
+        });
     }
 
     fn remove_current_file(&mut self) {
         if let Some(path) = self.current_file.take() {
             remove(&path);
         }
+    }
+}
+
+impl Waiting {
+    fn is_in_memory(&self) -> bool {
+        matches!(self.place, Place::Memory(_))
     }
 }
 
@@ -217,8 +286,19 @@ fn write(path: &Path, round: &Round) -> io::Result<()> {
 }
 
 /// Reads the complete requests of a file: the relay may have been killed while it wrote.
-fn read(path: &Path) -> io::Result<Vec<Request>> {
-    let mut reader = FrameReader::open(File::open(path)?, FORMAT).map_err(io::Error::other)?;
+fn read(path: &Path) -> ReadFile {
+    match read_requests(path) {
+        Ok(requests) => ReadFile::Requests(requests),
+        Err(error @ OpenError::OtherKind { .. }) => ReadFile::Lost(error.to_string()),
+        Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+            ReadFile::Lost(error.to_string())
+        }
+        Err(error) => ReadFile::Unreadable(error.to_string()),
+    }
+}
+
+fn read_requests(path: &Path) -> Result<Vec<Request>, OpenError> {
+    let mut reader = FrameReader::open(File::open(path)?, FORMAT)?;
     let mut requests = Vec::new();
     while let Some(frame) = reader.next_frame()? {
         let Some((samples, body)) = frame.split_first_chunk() else { break };
@@ -265,6 +345,57 @@ mod tests {
         assert!(spool.exceeds_memory());
         spool.persist().unwrap();
         assert!(!spool.exceeds_memory() && spool.pending().0 == 3);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_does_not_fill_the_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(dir(&folder), 1 << 30).unwrap();
+        fs::remove_dir_all(folder.path().join("spool")).unwrap();
+        for number in 0..4 {
+            spool.push(Round { requests: vec![Request { samples: 1, body: vec![number; 6 << 20].into() }] });
+            assert!(spool.persist().is_err());
+        }
+        assert_eq!((spool.pending().0, spool.take_dropped()), (2, 2));
+        assert_eq!(spool.front().unwrap().body[0], 2, "the oldest are dropped");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_now_is_kept_and_sent_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(dir(&folder), 1 << 20).unwrap();
+        for text in ["first", "second"] {
+            spool.push(round(text, 3));
+        }
+        spool.persist().unwrap();
+        let path = folder.path().join("spool").join(name(0, 3));
+        let (bytes, newer) = (fs::read(&path).unwrap(), Format { version: 2, ..FORMAT });
+        let mut header = Vec::new();
+        write_header(&mut header, newer).unwrap();
+        fs::write(&path, header).unwrap();
+        assert_eq!(drain(&mut spool), ["second"]);
+        assert_eq!((spool.pending().0, spool.take_dropped()), (3, 0));
+        assert!(spool.unreadable().unwrap().ends_with("it has format version 2, this build reads version 1"));
+        fs::write(&path, bytes).unwrap();
+        spool.push(round("third", 3));
+        assert_eq!(drain(&mut spool), ["first", "third"]);
+        assert_eq!((spool.unreadable(), spool.take_dropped(), path.exists()), (None, 0, false));
+    }
+
+    #[test]
+    fn many_files_that_cannot_be_read_are_tried_in_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(dir(&folder), 1 << 20).unwrap();
+        (0..2 * MAX_UNREADABLE as u64).for_each(|_| spool.push(round("x", 1)));
+        spool.persist().unwrap();
+        for number in 0..MAX_UNREADABLE as u64 {
+            let path = folder.path().join("spool").join(name(number, 1));
+            fs::remove_file(&path).unwrap();
+            fs::create_dir(path).unwrap();
+        }
+        assert_eq!(spool.front(), None);
+        assert_eq!(drain(&mut spool).len(), MAX_UNREADABLE);
+        assert_eq!(spool.pending().0, MAX_UNREADABLE as u64);
     }
 
     #[test]
