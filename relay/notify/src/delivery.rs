@@ -1,9 +1,9 @@
 //! Delivers notices on one channel at a limited rate. One that fails is repeated with a growing pause, in which others
 //! are delivered.
 
-use super::command::NotifyCommand;
+use super::command::{CommandError, NotifyCommand};
 use super::counts::ChannelCounts;
-use super::mail::Mail;
+use super::mail::{Mail, MailError};
 use super::notice::{Notice, Sender};
 use crate::webhook::{Payload, Webhook, WebhookError, WebhookFormat};
 use nodeglass_platform::token_bucket::TokenBucket;
@@ -19,11 +19,13 @@ const WAITING: usize = 64;
 /// Token bucket of a channel: burst size, and refill rate per second.
 const BURST: f64 = 10.0;
 const PER_S: f64 = 1.0 / 30.0;
-/// Pause after the first failure, the longest pause, and how long a notice is tried.
+/// Pause after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
+/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(900);
-/// Attempts of a notice that may have arrived, because no response came in time.
+/// Maximum number of attempts of a notice that may have arrived, because no response came in time.
 const MAX_UNCERTAIN: u32 = 3;
+/// Time for which a notice is tried.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(6 * 3_600);
 
 /// The destination of notices.
@@ -63,6 +65,29 @@ impl Failure {
 
     pub(super) fn into_reason(self) -> String {
         self.reason
+    }
+}
+
+impl From<WebhookError> for Failure {
+    fn from(error: WebhookError) -> Self {
+        Self {
+            may_have_arrived: matches!(error, WebhookError::TimedOut(..)),
+            retry_after: error.retry_after().unwrap_or_default().min(GIVE_UP_AFTER),
+            ..Self::new(format!("failed to {error}"), error.is_transient())
+        }
+    }
+}
+
+impl From<CommandError> for Failure {
+    fn from(error: CommandError) -> Self {
+        Self::new(error.to_string(), error.is_transient())
+    }
+}
+
+impl From<MailError> for Failure {
+    fn from(error: MailError) -> Self {
+        let may_have_arrived = matches!(error, MailError::TimedOut);
+        Self { may_have_arrived, ..Self::new(error.to_string(), error.is_transient()) }
     }
 }
 
@@ -162,17 +187,22 @@ impl Attempt {
         Self { notice, at: now, failures: 0, give_up_at: now + GIVE_UP_AFTER }
     }
 
-    async fn make(mut self, channel: &Channel, sender: &Sender) -> Outcome {
-        let Err(failure) = channel.send(&self.notice, sender).await else {
-            return Outcome::Delivered(self.notice);
-        };
+    async fn make(self, channel: &Channel, sender: &Sender) -> Outcome {
+        match channel.send(&self.notice, sender).await {
+            Ok(()) => Outcome::Delivered(self.notice),
+            Err(failure) => self.fail(&failure, channel.name()),
+        }
+    }
+
+    /// Decides after a failure whether another attempt is made.
+    fn fail(mut self, failure: &Failure, to: &'static str) -> Outcome {
         self.failures += 1;
         let pause = exponential(FIRST_PAUSE, self.failures, LONGEST_PAUSE).max(failure.retry_after);
         self.at = Instant::now() + pause;
         let may_repeat = !failure.may_have_arrived || self.failures < MAX_UNCERTAIN;
         let will_retry = failure.is_transient && may_repeat && self.at < self.give_up_at;
         tracing::warn!(
-            to = channel.name(),
+            to,
             event = self.notice.event(),
             reason = failure.reason,
             retry_s = will_retry.then_some(pause.as_secs()),
@@ -220,20 +250,10 @@ impl Channel {
                         text: nodeglass_report::code_block(&notice.text(), webhook.chat()),
                     },
                 };
-                webhook.post(&payload).await.map_err(|error| Failure {
-                    may_have_arrived: matches!(error, WebhookError::TimedOut(..)),
-                    retry_after: error.retry_after().unwrap_or_default().min(GIVE_UP_AFTER),
-                    ..Failure::new(format!("failed to {error}"), error.is_transient())
-                })
+                Ok(webhook.post(&payload).await?)
             }
-            Self::Command(command) => command
-                .run(notice.event(), &notice.json(sender))
-                .await
-                .map_err(|error| Failure::new(error.to_string(), error.is_transient())),
-            Self::Mail(mail) => mail
-                .send(notice, sender)
-                .await
-                .map_err(|error| Failure::new(error.to_string(), error.is_transient())),
+            Self::Command(command) => Ok(command.run(notice.event(), &notice.json(sender)).await?),
+            Self::Mail(mail) => Ok(mail.send(notice, sender).await?),
         }
     }
 }
@@ -318,6 +338,22 @@ mod tests {
         let channel = Channel::Command("/nonexistent/program".parse().unwrap());
         let attempt = Attempt::first(notice("a"));
         assert!(matches!(attempt.make(&channel, &Sender::default()).await, Outcome::Failed(_)));
+    }
+
+    #[tokio::test]
+    async fn a_mail_that_may_have_been_sent_is_tried_three_times_and_a_refused_one_for_hours() {
+        let attempts = |error: fn() -> MailError| {
+            let mut attempt = Attempt::first(notice("a"));
+            for number in 1..10 {
+                attempt = match attempt.fail(&error().into(), "notify-mail") {
+                    Outcome::Retry(attempt) => attempt,
+                    _ => return number,
+                };
+            }
+            10
+        };
+        assert_eq!(attempts(|| MailError::TimedOut), 3);
+        assert_eq!(attempts(|| MailError::Sendmail("queue full".into())), 10);
     }
 
     #[tokio::test]

@@ -31,8 +31,8 @@ pub enum MailError {
     /// `sendmail` refused it.
     #[error("sendmail: {0}")]
     Sendmail(String),
-    /// It did not end in time.
-    #[error("sendmail did not end within {n} s", n = LIMIT.as_secs())]
+    /// It did not exit in time.
+    #[error("sendmail did not exit within {n} s", n = LIMIT.as_secs())]
     TimedOut,
 }
 

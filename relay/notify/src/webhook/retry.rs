@@ -1,4 +1,4 @@
-//! When an attempt is repeated: three times at most, each after a longer pause. Pure.
+//! Decides when an attempt is repeated: twice at most, each time after a longer pause. Pure.
 
 use super::error::WebhookError;
 use std::time::Duration;
