@@ -31,7 +31,7 @@ pub(super) enum Host {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookUrlError {
     /// It cannot be parsed.
-    #[error("it is not a URL such as https://mattermost.example.org/hooks/KEY")]
+    #[error("it is not a URL such as https://example.org/path")]
     NotAUrl,
     /// Another scheme.
     #[error("it must begin with https:// (or http:// within a private network)")]
