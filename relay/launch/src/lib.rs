@@ -206,12 +206,6 @@ pub enum LaunchError {
     },
 }
 
-/// Returns whether a program is in one of the folders of `PATH`.
-fn is_on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
 /// The end of a probe's stderr, at most 4 KiB.
 #[derive(Clone, Debug, Default)]
 pub struct Tail(Vec<u8>);

@@ -12,6 +12,7 @@ use super::upload::ProbeBinary;
 use super::{JobLauncher, LaunchError, Launcher, NodeStream, StreamEnd, Tail};
 use async_trait::async_trait;
 use bytes::Bytes;
+use nodeglass_platform::program;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{JobId, NodeName};
 use std::collections::BTreeMap;
@@ -78,7 +79,7 @@ impl Launcher for SrunLauncher {
     }
 
     fn is_installed(&self) -> bool {
-        super::is_on_path(SRUN)
+        program::find(SRUN).is_some()
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {

@@ -1,10 +1,10 @@
 //! A command that is run for each notice: its arguments as configured, the event as JSON on standard input.
 
-use rustix::fs::{Access, access};
+use nodeglass_platform::program;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub enum CommandError {
     #[error("failed to wait for {0}: {1}")]
     Wait(String, std::io::Error),
     /// It ran for too long and was ended.
-    #[error("{0} did not end within {n} s", n = LIMIT.as_secs())]
+    #[error("{0} did not exit within {n} s", n = LIMIT.as_secs())]
     TimedOut(String),
     /// It failed.
     #[error("{0} ended with {end}{2}", end = end(*.1))]
@@ -134,13 +134,11 @@ impl NotifyCommand {
     /// Returns the path of the program: its name if that is a path, else a file on the `PATH`; `None` if no such file
     /// is executable.
     pub fn locate(&self) -> Option<PathBuf> {
-        let program = Path::new(self.program());
-        let is_executable = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
-        if self.program().contains('/') {
-            return Some(program.to_owned()).filter(is_executable);
+        let name = self.program();
+        if name.contains('/') {
+            return Some(PathBuf::from(name)).filter(|path| program::is_executable(path));
         }
-        let folders = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&folders).map(|folder| folder.join(program)).find(is_executable)
+        program::find(name)
     }
 
     /// States that the command has syntax that only a shell interprets, if it has.

@@ -2,7 +2,7 @@
 //! behind.
 
 use async_trait::async_trait;
-use rustix::fs::{Access, access};
+use nodeglass_platform::program;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::{ffi::OsString, fmt, io, path::PathBuf, process::Stdio, time::Duration};
 use tokio::{
@@ -143,9 +143,7 @@ impl Commands {
         let name = program.to_string();
         let given = self.environment.iter().find(|(variable, _)| variable == "PATH");
         let folders = given.map(|(_, folders)| folders.as_os_str()).unwrap_or_default();
-        let is_executable = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
-        let mut paths = std::env::split_paths(folders).map(|folder| folder.join(&name));
-        paths.find(is_executable).unwrap_or_else(|| name.into())
+        program::find_on(folders, &name).unwrap_or_else(|| name.into())
     }
 
     fn start(&self, program: Program, args: &[String]) -> Result<Running, CommandError> {

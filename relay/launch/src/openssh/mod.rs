@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use failure::unreachable;
 use log::SshLog;
+use nodeglass_platform::program;
 use nodeglass_protocol::NodeName;
 use std::io;
 use std::path::PathBuf;
@@ -98,7 +99,7 @@ impl Launcher for OpensshLauncher {
     }
 
     fn is_installed(&self) -> bool {
-        super::is_on_path(SSH)
+        program::find(SSH).is_some()
     }
 
     async fn login_state(&self) -> Option<LoginState> {
@@ -135,7 +136,7 @@ const MAX_OUTPUT: usize = 256 * 1024;
 
 /// Returns whether there is an `ssh` on this machine.
 pub fn is_installed() -> bool {
-    super::is_on_path(SSH)
+    program::find(SSH).is_some()
 }
 
 /// Logs in and runs one command, which must end within `limit`.
