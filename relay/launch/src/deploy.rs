@@ -26,6 +26,9 @@ pub(super) trait Host: Send + Sized {
         command: &str,
         deadline: Instant,
     ) -> impl Future<Output = Result<Self::Command, LaunchError>> + Send;
+
+    /// Returns the error for a command that ran and sent nothing until the deadline.
+    fn silent(&self, node: &NodeName) -> LaunchError;
 }
 
 /// A command that runs on a host, with its pipes.
@@ -162,6 +165,7 @@ impl Deployer {
         host: H,
         deadline: Instant,
     ) -> Result<Start<H>, LaunchError> {
+        let silent = host.silent(this.node);
         let starting = async {
             let mut command = host.start(&probe.run_command(this.id), deadline).await?;
             let mut received = Vec::new();
@@ -177,7 +181,7 @@ impl Deployer {
             let (end, host) = command.finish().await?;
             Ok(Start::Ended(end, host))
         };
-        timeout_at(deadline, starting).await.map_err(|_| hangs(this.node))?
+        timeout_at(deadline, starting).await.map_err(|_| silent)?
     }
 
     /// Uploads the probe to the remote user's cache, or another folder from which the node may run it.
@@ -250,7 +254,7 @@ fn broken(error: &io::Error) -> LaunchError {
 }
 
 /// The error for a host that accepted the login and whose login script then hangs.
-fn hangs(node: &NodeName) -> LaunchError {
+pub(super) fn login_script_hangs(node: &NodeName) -> LaunchError {
     LaunchError::Hangs {
         why: format!("{node} accepted the login, but its login script did not end within 20 s").into(),
         advice: format!("check that `ssh {node} true` ends at once; ~/.bashrc or a script like it waits")

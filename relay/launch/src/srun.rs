@@ -130,6 +130,18 @@ impl Allocation {
 impl Host for Allocation {
     type Command = Step;
 
+    fn silent(&self, node: &NodeName) -> LaunchError {
+        let job = self.job;
+        LaunchError::Hangs {
+            why: format!("a step of job {job} started on {node}, but the probe did not respond within 20 s")
+                .into(),
+            advice: format!(
+                "check that `srun --overlap --jobid={job} --nodelist={node} true` ends at once; a file system may hang there"
+            )
+            .into(),
+        }
+    }
+
     async fn start(self, command: &str, deadline: Instant) -> Result<Step, LaunchError> {
         let mut child = ChildCommand::spawn(&mut self.command(command), StepLog::default())
             .map_err(|error| not_started(&error))?;
@@ -284,6 +296,17 @@ mod tests {
         (0..1_000).for_each(|_| log.push(b"srun: Job step creation temporarily disabled, retrying\n"));
         assert!(!log.has_started() && log.head.len() < 200);
         assert!(log.end(None).stderr.as_str().ends_with("temporarily disabled, retrying"));
+    }
+
+    #[test]
+    fn a_step_without_a_response_is_not_taken_for_a_login() {
+        let on = allocation();
+        let LaunchError::Hangs { why, advice } = on.silent(&on.node) else { panic!("another error") };
+        assert_eq!(
+            why.as_str(),
+            "a step of job 22 started on gpu-01, but the probe did not respond within 20 s"
+        );
+        assert!(advice.as_str().contains("--jobid=22 --nodelist=gpu-01"), "{advice}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod failure;
 mod log;
 
 use super::child::{self, ChildCommand};
-use super::deploy::{Deployer, Host, LAUNCH_LIMIT, RemoteCommand};
+use super::deploy::{self, Deployer, Host, LAUNCH_LIMIT, RemoteCommand};
 use super::identity::key_files;
 use super::login_files::LoginFiles;
 use super::ssh_config::{self, HostSettings, Local};
@@ -205,6 +205,10 @@ impl Target {
 
 impl Host for Target {
     type Command = Session;
+
+    fn silent(&self, node: &NodeName) -> LaunchError {
+        deploy::login_script_hangs(node)
+    }
 
     async fn start(self, command: &str, deadline: Instant) -> Result<Session, LaunchError> {
         let mut command = self.command(command);

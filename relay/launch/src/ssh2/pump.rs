@@ -2,10 +2,10 @@
 
 use super::failure;
 use super::link::Link;
-use crate::deploy::{Host, RemoteCommand};
+use crate::deploy::{self, Host, RemoteCommand};
 use crate::{LaunchError, NodeStream, PIPE_DEPTH, StreamEnd, Tail};
 use bytes::Bytes;
-use nodeglass_protocol::Text;
+use nodeglass_protocol::{NodeName, Text};
 use ssh2::{Channel, DisconnectCode};
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::Duration;
@@ -56,6 +56,10 @@ fn read_available(channel: &mut Channel, errors: &mut Tail, link: &Link) -> io::
 
 impl Host for Link {
     type Command = Remote;
+
+    fn silent(&self, node: &NodeName) -> LaunchError {
+        deploy::login_script_hangs(node)
+    }
 
     async fn start(self, command: &str, _: Instant) -> Result<Remote, LaunchError> {
         Remote::start(self, command).await.map_err(|error| failure::broken("starting the probe", &error))
