@@ -59,7 +59,7 @@ async fn f02_f36_hosts_without_a_greeting_or_with_a_limit_of_logins_are_named_an
     // Closes their connections, and then limits logins.
     oracle.fault(&rack.names(0..4)?).await?;
     rack.set(0..4, Fault::Says("Not allowed at this time\r\n"));
-    let limited = |node: &NodePicture| reason(node).contains("accepts no more logins for now");
+    let limited = |node: &NodePicture| reason(node).contains("is limiting logins at the moment");
     let noticed = oracle.until("a limit of logins", limited).await?;
     println!("a limit of logins is named after {noticed:?}");
     // Nodes 0 and 1 accept connections from now on, and say nothing.

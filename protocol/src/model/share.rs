@@ -11,7 +11,9 @@ pub struct ShareId(String);
 
 /// Error of parsing a share id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("read the id of a share: it is made of small letters and digits, as `relay share list` shows it")]
+#[error(
+    "read the id of a share: it consists of lower-case letters and digits, as `relay share list` shows it"
+)]
 pub struct ShareIdError;
 
 impl ShareId {

@@ -50,7 +50,7 @@ pub fn new_nonce() -> Result<Nonce, RandomError> {
 /// # Errors
 /// [`RandomError`], as above.
 pub fn new_share_id() -> Result<ShareId, RandomError> {
-    Ok(ShareId::new(cache_buster::letters(&random()?[..10])).expect("small letters and digits"))
+    Ok(ShareId::new(cache_buster::letters(&random()?[..10])).expect("lower-case letters and digits"))
 }
 
 fn random() -> Result<[u8; LEN], RandomError> {

@@ -48,7 +48,7 @@ impl Peer {
         Self::User(rustix::process::geteuid().as_raw())
     }
 
-    /// The uid, if known.
+    /// The uid that the kernel reports, if known.
     pub fn uid(self) -> Option<u32> {
         match self {
             Self::User(uid) => Some(uid),

@@ -138,11 +138,11 @@ pub struct TokenInfo {
 pub enum TokenError {
     /// The name cannot be used.
     #[error(
-        "the name of a token has 1 to 64 letters, digits, '.', '_' and '-', and begins with a letter or a digit"
+        "a token's name consists of 1 to 64 letters, digits, '.', '_' and '-', and begins with a letter or a digit"
     )]
     Name,
     /// There is one with this name.
-    #[error("there is a token named {0} already; revoke it first, or choose another name")]
+    #[error("a token named {0} already exists; revoke it first, or choose another name")]
     Exists(String),
     /// There is none with this name.
     #[error("there is no token named {0}; `relay token list` lists them")]

@@ -230,7 +230,7 @@ async fn send(command: &mut impl RemoteCommand, bytes: &[u8]) -> io::Result<Opti
             break;
         }
         if output.len() > MAX_NOISE {
-            return Err(io::Error::other("the login script prints without end"));
+            return Err(io::Error::other("the login script produces endless output"));
         }
     }
     while command.next().await?.is_some() {}
@@ -246,7 +246,7 @@ fn probe_id(relay_id: u64, node: &NodeName, job: Option<JobId>) -> u64 {
 }
 
 fn not_uploaded(why: impl std::fmt::Display) -> LaunchError {
-    LaunchError::Probe { why: format!("the probe could not be put there: {why}").into() }
+    LaunchError::Probe { why: format!("the probe could not be copied to the node: {why}").into() }
 }
 
 fn broken(error: &io::Error) -> LaunchError {

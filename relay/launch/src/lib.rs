@@ -55,7 +55,7 @@ pub struct SshOptions {
 /// Starts probes.
 #[async_trait]
 pub trait Launcher: Send + Sync + 'static {
-    /// The name in logs and on the page: `ssh2`, `openssh`, `local`, `scripted`.
+    /// The name in logs and on the page: `ssh2`, `openssh`, `srun`, `local`, `scripted`.
     fn name(&self) -> &'static str;
 
     /// Returns whether the program that it needs is on this machine.

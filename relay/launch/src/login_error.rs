@@ -29,7 +29,7 @@ pub(super) fn limited(host: &str, message: &str) -> Option<LaunchError> {
         None if message.is_empty() => "it closed the connection before it spoke SSH".to_owned(),
         None => return None,
     };
-    Some(LaunchError::Throttled { why: format!("{host} accepts no more logins for now; {limit}").into() })
+    Some(LaunchError::Throttled { why: format!("{host} is limiting logins at the moment; {limit}").into() })
 }
 
 /// The host disconnected after `tries` keys.
@@ -38,7 +38,7 @@ pub(super) fn too_many_keys(host: &str, tries: usize) -> LaunchError {
     LaunchError::Auth {
         why: format!("{host} ended the login after {keys} (MaxAuthTries)").into(),
         advice: format!(
-            "name the right key for {host} in ~/.ssh/config (`IdentityFile` and `IdentitiesOnly yes`), so it is \
+            "specify the right key for {host} in ~/.ssh/config (`IdentityFile` and `IdentitiesOnly yes`), so it is \
              offered first"
         )
         .into(),
@@ -53,10 +53,10 @@ pub(super) fn refused(
     tries: usize,
 ) -> LaunchError {
     let host = &settings.host;
-    let by_hand = format!("see that `ssh {host}` logs in without asking, then retry");
+    let by_hand = format!("make sure that `ssh {host}` logs in without a prompt, then retry");
     let (why, advice) = if tries > 0 {
         let keys = if tries == 1 { "your key".to_owned() } else { format!("any of your {tries} keys") };
-        (format!("{host} did not accept {keys} for user {} (it takes {methods})", settings.user), by_hand)
+        (format!("{host} did not accept {keys} for user {} (it accepts {methods})", settings.user), by_hand)
     } else if let Some(unusable) = files.iter().find_map(unusable) {
         unusable
     } else {
@@ -101,7 +101,7 @@ pub(super) fn host_key(
         ),
         Verdict::Changed(LineLocation { file, line }) => (
             format!("the host key of {name} is not the one in {} line {line}", file.display()),
-            format!("{} (it is now {fingerprint})", mended(file, confirm, name, host)),
+            format!("{} (it is now {fingerprint})", remedy(file, confirm, name, host)),
         ),
         Verdict::Revoked(place) => return revoked(name, Some(place)),
         Verdict::BadCertificate(why) => {
@@ -121,7 +121,7 @@ pub(super) fn revoked(name: &str, place: Option<&LineLocation>) -> LaunchError {
 }
 
 /// Returns how to fix a changed key in the file that contains the old one, if the user may write it.
-fn mended(file: &Path, confirm: &str, name: &str, host: &str) -> String {
+fn remedy(file: &Path, confirm: &str, name: &str, host: &str) -> String {
     let file = file.display();
     match access(file.to_string(), Access::WRITE_OK) {
         Ok(()) => format!("{confirm} ssh-keygen -f '{file}' -R '{name}', then ssh {host}"),
@@ -140,12 +140,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let own = dir.path().join("known_hosts");
         std::fs::write(&own, "").unwrap();
-        let advice = mended(&own, "if it is right:", "[n1]:22", "n1");
+        let advice = remedy(&own, "if it is right:", "[n1]:22", "n1");
         assert_eq!(
             advice,
             format!("if it is right: ssh-keygen -f '{}' -R '[n1]:22', then ssh n1", own.display())
         );
-        let site = mended(&dir.path().join("ssh_known_hosts"), "if it is right:", "n1", "n1");
+        let site = remedy(&dir.path().join("ssh_known_hosts"), "if it is right:", "n1", "n1");
         assert!(site.contains("only the administrators can fix") && !site.contains("ssh-keygen"), "{site}");
     }
 }

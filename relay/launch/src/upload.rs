@@ -202,9 +202,11 @@ impl ProbeBinary {
             (Some(126 | MISSING), _) => Text::from(format!(
                 "the node does not let the probe run from where it was put (another CPU, a file system mounted noexec, or a folder that others can write?){message}"
             )),
-            (Some(exit), _) => Text::from(format!("the probe ended at once with status {exit}{message}")),
-            (None, Some(why)) => Text::from(format!("the probe ended at once: {why}{message}")),
-            (None, None) => Text::from(format!("the probe ended at once{message}")),
+            (Some(exit), _) => {
+                Text::from(format!("the probe exited immediately with status {exit}{message}"))
+            }
+            (None, Some(why)) => Text::from(format!("the probe exited immediately: {why}{message}")),
+            (None, None) => Text::from(format!("the probe exited immediately{message}")),
         }
     }
 }

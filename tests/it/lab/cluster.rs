@@ -229,7 +229,7 @@ async fn f24_a_full_or_read_only_home_does_not_prevent_a_connection() -> Result<
     let picture = client.until(&topic, "a reason", |known| said(&known.picture).is_some()).await?;
     let said = said(picture).context("a reason")?;
     // After some attempts it says first that this has happened before.
-    ensure!(said.contains("the probe could not be put there: ~/.cache/nodeglass: "), "{said}");
+    ensure!(said.contains("the probe could not be copied to the node: ~/.cache/nodeglass: "), "{said}");
     ensure!(said.contains("Read-only file system"), "{said}");
     for node in others {
         let uploaded = site.lab.text(node, "root", &["bash", "-c", "ls -ld /tmp/nodeglass-2001"])?;

@@ -92,7 +92,7 @@ fn through_proxy(proxy: &str, lines: &[&str], settings: &HostSettings) -> Launch
     let host = &settings.host;
     let message = lines.iter().rev().find(|line| !is_only_closed(line)).or_else(|| lines.last());
     let message = message.map_or("it ended", |line| line);
-    let by_hand = format!("see that `ssh {host}` logs in without asking, then retry");
+    let by_hand = format!("make sure that `ssh {host}` logs in without a prompt, then retry");
     if message.contains("Host key verification failed") {
         return LaunchError::HostKey {
             why: format!("{host} is reached through {proxy}, whose host key was not accepted").into(),

@@ -158,7 +158,7 @@ pub async fn run(
         while let Some(chunk) = session.next().await? {
             output.extend_from_slice(&chunk);
             if output.len() > MAX_OUTPUT {
-                return Err(io::Error::other("it prints without end"));
+                return Err(io::Error::other("it prints endless output"));
             }
         }
         Ok(output)
@@ -168,7 +168,7 @@ pub async fn run(
         Ok(Err(error)) => return Err(LaunchError::Probe { why: error.to_string().into() }),
         Err(_) => {
             return Err(LaunchError::Hangs {
-                why: format!("the login succeeded, but a command did not end within {} s", limit.as_secs())
+                why: format!("the login succeeded, but a command did not exit within {} s", limit.as_secs())
                     .into(),
                 advice: "look for a login script (~/.bashrc, ~/.profile) that waits for something".into(),
             });

@@ -158,7 +158,7 @@ async fn an_agent_with_many_keys_does_not_use_up_the_attempts() {
     let user = User { identity: "none".into(), ..user };
     let too_many = [
         Fails("auth", "did not accept any of your 5 keys"),
-        Fails("auth", "ended the login after 6 keys (MaxAuthTries); name the right key"),
+        Fails("auth", "ended the login after 6 keys (MaxAuthTries); specify the right key"),
     ];
     check("no key is configured", &user, &sshd.script(ECHO), too_many).await;
 }
@@ -209,9 +209,10 @@ async fn f36_hosts_that_limit_logins_are_told_from_hosts_that_are_down_by_either
         read.is_ok() && greeting == *b"SSH-"
     };
     until("a greeting", is_greeted).await;
-    let limited = || Fails("throttled", "accepts no more logins for now; it said: Exceeded MaxStartups");
+    let limited = || Fails("throttled", "is limiting logins at the moment; it said: Exceeded MaxStartups");
     check_same("MaxStartups", &User::of(&sshd), limited).await;
-    let penalty = || Fails("throttled", "accepts no more logins for now; it said: Not allowed at this time");
+    let penalty =
+        || Fails("throttled", "is limiting logins at the moment; it said: Not allowed at this time");
     sshd.port = greets(b"Not allowed at this time\r\n");
     check_same("PerSourcePenalties", &User::of(&sshd), penalty).await;
     sshd.port = greets(b"");
@@ -287,7 +288,7 @@ async fn both_launchers_fall_back_to_another_folder_or_name_all_reasons() {
     fs::write(sshd.home().join(".bashrc"), "ulimit -f 100\n").unwrap();
     let large =
         sshd.script(&format!("case $PWD in */bin) exit 4;; esac\n{ECHO}\n{}", "# padding\n".repeat(400_000)));
-    let full = || Fails("probe", "the probe could not be put there: ~/.cache/nodeglass: ");
+    let full = || Fails("probe", "the probe could not be copied to the node: ~/.cache/nodeglass: ");
     check("a full disk", &User::of(&sshd), &large, [full(), full()]).await;
     let uid = std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap());
     let _ = fs::remove_dir(format!("/dev/shm/nodeglass-{uid}"));
@@ -301,7 +302,7 @@ async fn a_probe_that_cannot_run_is_no_reason_to_change_the_launcher() {
     );
     let old = || Fails("incompatible", "node-1 has a glibc older than 2.34");
     check("an old C library", &User::of(&sshd), &probe, [old(), old()]).await;
-    let ended = || Fails("probe", "the probe ended at once with status 3: no GPU");
+    let ended = || Fails("probe", "the probe exited immediately with status 3: no GPU");
     let probe = sshd.script("echo no GPU >&2; exit 3");
     check("a probe that fails", &User::of(&sshd), &probe, [ended(), ended()]).await;
 }

@@ -184,7 +184,7 @@ async fn an_upload_that_the_host_ends_in_the_middle_is_reported_at_once_with_all
     let began = std::time::Instant::now();
     let error = User::of(&sshd).launch(&probe).await.unwrap_err().to_string();
     assert!(began.elapsed() < std::time::Duration::from_secs(50), "it did not wait for a minute to pass");
-    assert!(error.starts_with("the probe could not be put there: ~/.cache/nodeglass: "), "{error}");
+    assert!(error.starts_with("the probe could not be copied to the node: ~/.cache/nodeglass: "), "{error}");
     assert!(error.contains("; /dev/shm/nodeglass-"), "every place was tried: {error}");
     assert!(cached(&sshd).is_empty(), "nothing is left of it: {:?}", cached(&sshd));
     let _ = fs::remove_dir(format!("/dev/shm/nodeglass-{}", own_uid()));
