@@ -1,13 +1,10 @@
 //! Environment of an own process: job, step, rank and container.
 
+use super::MAX_BYTES;
 use nodeglass_protocol::process::Rank;
 use nodeglass_protocol::{JobId, Text};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
-
-/// Maximum size that is read; variables beyond it are left out.
-const MAX_BYTES: u64 = 1 << 20;
 
 /// The environment at `exec`.
 #[derive(Clone, Debug, Default)]
@@ -37,18 +34,22 @@ const SLURM: Scheme =
 
 impl Environ {
     /// Parses the content of `/proc/PID/environ`.
+    #[cfg(test)]
     pub fn of(raw: Vec<u8>) -> Self {
         Self(raw)
     }
 
     /// Reads the environment from a `/proc/PID` folder; empty if it cannot be read.
     pub fn read(folder: &Path) -> Self {
-        Self::read_from(&folder.join("environ")).unwrap_or_default()
+        Self::try_read(folder).unwrap_or_default()
     }
 
-    fn read_from(path: &Path) -> io::Result<Self> {
-        let mut raw = Vec::new();
-        File::open(path)?.take(MAX_BYTES).read_to_end(&mut raw)?;
+    /// Reads the environment from a `/proc/PID` folder. Variables beyond [`MAX_BYTES`] are left out.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn try_read(folder: &Path) -> io::Result<Self> {
+        let mut raw = super::read(&folder.join("environ"))?;
         if raw.len() as u64 == MAX_BYTES {
             // The last value may be cut.
             raw.truncate(raw.iter().rposition(|byte| *byte == 0).unwrap_or(0));

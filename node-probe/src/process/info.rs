@@ -7,6 +7,7 @@ use super::{
     stat::{self, Stat},
     user,
 };
+use crate::proc;
 use crate::proc::environ::Environ;
 use crate::proc::job::{self, CgroupJob};
 use nodeglass_protocol::probe::ProcessFacts;
@@ -14,6 +15,9 @@ use nodeglass_protocol::process::{Container, ProcessState, Rank};
 use nodeglass_protocol::{JobId, Reading, Text};
 use nodeglass_redact::mask;
 use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::PathBuf};
+
+/// Maximum number of SLUIDs whose jobs are cached, far more than run at the same time.
+const MAX_SLUIDS: usize = 1_024;
 
 /// Context shared by all processes.
 #[derive(Debug)]
@@ -26,7 +30,7 @@ pub struct ProcContext {
     pub own_uid: u32,
     /// Boot time in ms since 1970.
     pub boot_ms: Option<u64>,
-    /// Cache of the jobs of SLUIDs.
+    /// Cache of the jobs of SLUIDs, at most [`MAX_SLUIDS`].
     pub jobs_by_sluid: HashMap<String, JobId>,
 }
 
@@ -95,7 +99,7 @@ impl ProcessInfo {
         let environ = (self.own && !asleep).then(|| Environ::read(&folder));
         if self.own && !asleep {
             self.args =
-                reading(fs::read(folder.join("cmdline")).map(|line| mask::command_line(&line).into()));
+                reading(proc::read(&folder.join("cmdline")).map(|line| mask::command_line(&line).into()));
             self.cwd =
                 reading(fs::read_link(folder.join("cwd")).map(|path| path.to_string_lossy().as_ref().into()));
         }
@@ -151,7 +155,7 @@ impl ProcContext {
     ) -> Option<JobId> {
         let Some(sluid) = &cgroup_job.sluid else { return cgroup_job.job.or(by_environ) };
         if let Some(job) = by_environ {
-            self.jobs_by_sluid.insert(sluid.clone(), job);
+            self.cache(sluid, job);
         }
         cgroup_job.job.or(by_environ).or_else(|| self.job_of(sluid, cgroup))
     }
@@ -168,8 +172,16 @@ impl ProcContext {
         let mounts = [self.cgroups.clone(), self.cgroups.join("unified")];
         let folders = mounts.map(|mount| mount.join(above.trim_start_matches('/')).join(sluid));
         let job = folders.iter().find_map(|folder| job::of_folder(&self.proc, folder))?;
-        self.jobs_by_sluid.insert(sluid.to_owned(), job);
+        self.cache(sluid, job);
         Some(job)
+    }
+
+    fn cache(&mut self, sluid: &str, job: JobId) {
+        // Most are of ended jobs by then; the others are looked up again.
+        if self.jobs_by_sluid.len() >= MAX_SLUIDS && !self.jobs_by_sluid.contains_key(sluid) {
+            self.jobs_by_sluid.clear();
+        }
+        self.jobs_by_sluid.insert(sluid.to_owned(), job);
     }
 }
 
@@ -179,4 +191,26 @@ fn reading(result: io::Result<Text>) -> Reading<Text> {
 
 fn failed(error: io::Error) -> Text {
     error.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_jobs_of_ended_sluids_do_not_accumulate() {
+        let mut context = ProcContext {
+            proc: PathBuf::new(),
+            cgroups: PathBuf::new(),
+            own_uid: 0,
+            boot_ms: None,
+            jobs_by_sluid: HashMap::new(),
+        };
+        let of = |number: u32| CgroupJob { sluid: Some(format!("s{number:013}")), ..CgroupJob::default() };
+        for number in 0..10_000 {
+            context.job_of_process(&of(number), Some(JobId(number)), "");
+            assert_eq!(context.job_of_process(&of(number), None, ""), Some(JobId(number)));
+        }
+        assert!(context.jobs_by_sluid.len() <= MAX_SLUIDS);
+    }
 }

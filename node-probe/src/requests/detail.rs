@@ -1,6 +1,7 @@
 //! Process details from `/proc`, for the owner of the relay.
 
 use super::ProcReader;
+use crate::proc;
 use crate::proc::environ::Environ;
 use crate::process::{OF_ANOTHER_USER, stat::Stat, user_name};
 use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
@@ -21,7 +22,7 @@ impl ProcReader {
             ancestors: self.ancestors(pid, stat),
             descendants: self.descendants(pid),
             args: if own {
-                reading(fs::read(folder.join("cmdline"))).map(|line| mask::command_line(&line).into())
+                reading(proc::read(&folder.join("cmdline"))).map(|line| mask::command_line(&line).into())
             } else {
                 Reading::Failed(OF_ANOTHER_USER.into())
             },
@@ -36,9 +37,7 @@ impl ProcReader {
             environment: match (environment, own) {
                 (false, _) => Reading::NotYet,
                 (true, false) => Reading::Failed(OF_ANOTHER_USER.into()),
-                (true, true) => {
-                    reading(fs::read(folder.join("environ"))).map(|raw| variables(&Environ::of(raw)))
-                }
+                (true, true) => reading(Environ::try_read(&folder)).map(|environ| variables(&environ)),
             },
         }
     }
@@ -90,11 +89,13 @@ impl ProcReader {
     }
 }
 
-/// Converts a result to a reading; details of other users' processes are unsupported.
+/// Converts a result to a reading; the system hides details of other users' processes.
 fn reading<T>(result: io::Result<T>) -> Reading<T> {
     match result {
         Ok(value) => Reading::Value(value),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Reading::Unsupported,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Reading::Failed(OF_ANOTHER_USER.into())
+        }
         Err(error) => Reading::Failed(error.to_string().into()),
     }
 }
@@ -200,6 +201,28 @@ mod tests {
         assert_eq!(names(&detail.ancestors), [(1, "init".into()), (7, "python".into())]);
         let below = [(8, "loader".to_owned()), (9, "grandchild".into()), (10, "loader".into())];
         assert_eq!(names(&detail.descendants), below);
+    }
+
+    #[test]
+    fn what_the_system_hides_is_stated_as_hidden_not_as_unsupported() {
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert_eq!(reading::<u64>(Err(denied)), Reading::Failed(OF_ANOTHER_USER.into()));
+    }
+
+    #[test]
+    fn arguments_and_environment_are_read_to_a_limit() {
+        let proc = tempfile::tempdir().unwrap();
+        let folder = proc.path().join("7");
+        fs::create_dir(&folder).unwrap();
+        let own_uid = fs::metadata(&folder).unwrap().uid();
+        let limit = usize::try_from(proc::MAX_BYTES).unwrap();
+        fs::write(folder.join("status"), format!("Uid:\t{own_uid}\t{own_uid}\t0\t0\n")).unwrap();
+        fs::write(folder.join("stat"), format!("7 (a) S 1 {}", vec!["0"; 48].join(" "))).unwrap();
+        fs::write(folder.join("environ"), format!("A=1\0B={}\0C=1", "x".repeat(limit))).unwrap();
+        let detail = reader(proc.path()).detail(7, &Stat::of(proc.path(), 7).unwrap(), true);
+        let environment = detail.environment.value().unwrap();
+        let names: Vec<&str> = environment.iter().map(|variable| variable.name.as_str()).collect();
+        assert_eq!(names, ["A"], "one that is cut is left out");
     }
 
     #[test]
