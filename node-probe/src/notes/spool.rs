@@ -8,7 +8,7 @@ use nodeglass_protocol::probe::{SpoolNote, SpoolNotes};
 use nodeglass_protocol::{JobId, Text, note};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -200,30 +200,46 @@ impl Spool {
         {
             return listed.problem.clone().map_or(Ok(()), Err);
         }
-        let failed = |why: &str| Text::new(format!("notes in {} are left out: {why}", self.folder.display()));
+        let path = self.folder.clone();
+        let failed = |why: &str| Text::new(format!("notes in {} are left out: {why}", path.display()));
         let entries = Dir::read_from(folder).map_err(|error| failed(&io::Error::from(error).to_string()))?;
-        let mut files = BTreeMap::new();
-        let mut problem = None;
-        for (count, entry) in entries.enumerate() {
-            let entry = entry.map_err(|error| failed(&io::Error::from(error).to_string()))?;
-            if count >= MAX_ENTRIES {
-                problem = Some(failed("it has too many files"));
-                break;
-            }
-            let name = entry.file_name().to_str().ok().and_then(parsed);
-            let Some(key) = name.filter(|(job, _)| jobs.contains(job)) else { continue };
-            if files.len() >= MAX_FILES {
-                problem = Some(failed(&format!("only {MAX_FILES} files of running jobs are read")));
-                break;
-            }
-            let known = self.files.remove(&key).unwrap_or_default();
-            files.insert(key, known);
-        }
-        self.files = files;
+        let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_str().ok().and_then(parsed)));
+        let problem = self.follow(names, jobs).map_err(|why| failed(&why))?.map(|why| failed(&why));
         let is_settled = now.wall_ns.saturating_sub(changed_ns) >= COARSE_NS;
         self.listed =
             is_settled.then(|| Listed { jobs: jobs.to_vec(), changed_ns, problem: problem.clone() });
         problem.map_or(Ok(()), Err)
+    }
+
+    /// Follows the files of these jobs, by the names of all; returns why it follows not all of them. After an error it
+    /// follows the same ones as before.
+    fn follow(
+        &mut self,
+        names: impl Iterator<Item = Result<Option<FileKey>, Errno>>,
+        jobs: &[JobId],
+    ) -> Result<Option<String>, String> {
+        let mut keys = BTreeSet::new();
+        let mut problem = None;
+        for (count, name) in names.enumerate() {
+            let name = name.map_err(|error| io::Error::from(error).to_string())?;
+            if count >= MAX_ENTRIES {
+                problem = Some("it has too many files".to_owned());
+                break;
+            }
+            let Some(key) = name.filter(|(job, _)| jobs.contains(job)) else { continue };
+            if keys.len() >= MAX_FILES {
+                problem = Some(format!("only {MAX_FILES} files of running jobs are read"));
+                break;
+            }
+            keys.insert(key);
+        }
+        let mut known = std::mem::take(&mut self.files);
+        let followed = |key: FileKey| {
+            let file = known.remove(&key).unwrap_or_default();
+            (key, file)
+        };
+        self.files = keys.into_iter().map(followed).collect();
+        Ok(problem)
     }
 }
 

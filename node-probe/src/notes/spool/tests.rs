@@ -292,3 +292,14 @@ fn there_are_at_most_so_many_files() {
         assert_eq!(scene.spool.scan(&jobs, later).problems, None, "the same as before");
     }
 }
+
+#[test]
+fn a_folder_that_fails_while_it_is_listed_costs_no_position() {
+    let mut scene = Scene::new();
+    scene.append("17", "epoch 1\n");
+    scene.append("18", "epoch 1\n");
+    assert_eq!(scene.texts().len(), 2);
+    let names = [Ok(parsed("17")), Err(Errno::IO)];
+    assert!(scene.spool.follow(names.into_iter(), &[JobId(17), JobId(18)]).is_err());
+    assert_eq!(scene.texts(), [""; 0], "no line is read again");
+}
