@@ -125,7 +125,7 @@ pub enum DriverStatus {
     /// its GPUs do, if it has several.
     Hung {
         /// Duration of the call, of several the shortest.
-        since: Duration,
+        duration: Duration,
     },
 }
 
@@ -185,14 +185,15 @@ impl DriverThread {
                 self.replace_worker(gpu, call_duration, now)?;
                 Ok(DriverStatus::Replaced)
             }
-            Some((since, _)) if since >= limit => Ok(DriverStatus::Hung { since }),
+            Some((duration, _)) if duration >= limit => Ok(DriverStatus::Hung { duration }),
             _ => {
-                Ok(self.all_hung(now).map_or(DriverStatus::Responsive, |since| DriverStatus::Hung { since }))
+                let hung = self.all_hung(now).map(|duration| DriverStatus::Hung { duration });
+                Ok(hung.unwrap_or(DriverStatus::Responsive))
             }
         }
     }
 
-    /// Returns since when calls for all GPUs hang, if so: then there is nothing to read. Of a single GPU, it is not known
+    /// Returns for how long calls for all GPUs have hung, if they do: then there is nothing to read. Of a single GPU, it is not known
     /// whether the driver hangs as a whole.
     fn all_hung(&self, now: Instant) -> Option<Duration> {
         let avoided = self.avoided(now);
@@ -308,9 +309,9 @@ impl Drop for ExitGuard {
 
 impl Worker {
     fn run(self, source: Box<dyn Source>) {
-        let note = ExitGuard { calls: Arc::clone(&self.calls), events: self.events.clone() };
+        let exit = ExitGuard { calls: Arc::clone(&self.calls), events: self.events.clone() };
         self.run_sessions(source);
-        drop(note);
+        drop(exit);
     }
 
     /// Reopens the source whenever it becomes unavailable, until the probe ends.
@@ -372,8 +373,7 @@ impl Worker {
         }
     }
 
-    /// Queries the inventory and reports it if it changed.
-    /// Returns whether the inventory has changed.
+    /// Queries the inventory, and reports it if it has changed. Returns whether it has.
     fn take_inventory(&mut self, session: &mut dyn Session) -> Result<bool, Disconnected> {
         let now = self.timed(|_| session.inventory());
         let has_changed = self.inventory.as_ref() != Some(&now);

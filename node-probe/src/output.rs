@@ -27,7 +27,7 @@ const MAX_QUEUED_BYTES: usize = 1 << 20;
 /// Maximum number of queued events; further ones are only counted. The relay has the same limit.
 const MAX_EVENTS: usize = 32;
 /// Maximum size of queued responses in bytes; older ones are dropped.
-const MAX_ANSWER_BYTES: usize = MAX_WHOLE;
+const MAX_RESPONSE_BYTES: usize = MAX_WHOLE;
 /// Stack size of the output thread.
 const STACK: usize = 64 << 10;
 
@@ -129,18 +129,11 @@ impl OutputQueue {
         self.offer_as(Kind::Readings, readings)
     }
 
-    /// Queues a heartbeat if there is room; otherwise enough lines are waiting.
-    pub fn offer_heartbeat(&mut self, heartbeat: &ProbeLine) -> bool {
+    /// Queues a line, which is not an event, if there is room.
+    pub fn offer(&mut self, line: &ProbeLine) -> bool {
         let mut bytes = Vec::new();
-        encode(heartbeat, &mut bytes);
-        self.offer_as(Kind::Heartbeat, bytes)
-    }
-
-    /// Queues notes if there is room; otherwise they are offered again.
-    pub fn offer_notes(&mut self, notes: &ProbeLine) -> bool {
-        let mut bytes = Vec::new();
-        encode(notes, &mut bytes);
-        self.offer_as(Kind::Notes, bytes)
+        encode(line, &mut bytes);
+        self.offer_as(Kind::of(line), bytes)
     }
 
     fn offer_as(&mut self, kind: Kind, bytes: Vec<u8>) -> bool {
@@ -211,7 +204,7 @@ impl OutputQueue {
         let mut bytes: usize =
             self.lines.iter().filter(|(kind, _)| *kind == Kind::Response).map(|(_, line)| line.len()).sum();
         self.lines.retain(|(kind, line)| {
-            let drop = *kind == Kind::Response && bytes > MAX_ANSWER_BYTES;
+            let drop = *kind == Kind::Response && bytes > MAX_RESPONSE_BYTES;
             bytes -= if drop { line.len() } else { 0 };
             !drop
         });
@@ -255,7 +248,7 @@ impl Output {
     }
 
     /// Queues an encoded sample; see [`OutputQueue::offer_sample`].
-    pub fn offer(&self, sample: Vec<u8>) -> bool {
+    pub fn offer_sample(&self, sample: Vec<u8>) -> bool {
         self.notify(self.shared.queue().offer_sample(sample))
     }
 
@@ -264,14 +257,9 @@ impl Output {
         self.notify(self.shared.queue().offer_readings(readings))
     }
 
-    /// Queues a heartbeat; see [`OutputQueue::offer_heartbeat`].
-    pub fn offer_heartbeat(&self, heartbeat: &ProbeLine) -> bool {
-        self.notify(self.shared.queue().offer_heartbeat(heartbeat))
-    }
-
-    /// Queues notes; see [`OutputQueue::offer_notes`].
-    pub fn offer_notes(&self, notes: &ProbeLine) -> bool {
-        self.notify(self.shared.queue().offer_notes(notes))
+    /// Queues a line; see [`OutputQueue::offer`].
+    pub fn offer(&self, line: &ProbeLine) -> bool {
+        self.notify(self.shared.queue().offer(line))
     }
 
     /// Wakes the output thread if a line was queued.
@@ -541,7 +529,7 @@ mod tests {
                 queue.push(Kind::Sample, vec![b'x'; 4 << 10], 0);
             }
         }
-        assert!(queue.bytes() <= MAX_ANSWER_BYTES + MAX_QUEUED_BYTES + (64 << 10), "{}", queue.bytes());
+        assert!(queue.bytes() <= MAX_RESPONSE_BYTES + MAX_QUEUED_BYTES + (64 << 10), "{}", queue.bytes());
         assert!(queue.lines.len() <= MAX_EVENTS + 1 + 64 + MAX_QUEUED_LINES, "{}", queue.lines.len());
         let text = |line: &[u8]| match serde_json::from_slice::<ProbeLine>(line) {
             Ok(ProbeLine::Event(event)) => event.text.to_string(),

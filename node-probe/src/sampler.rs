@@ -32,7 +32,7 @@ const DEVICES_BYTES: usize = 96 << 10;
 /// Maximum time between two health reports without change.
 const HEALTH_INTERVAL_NS: u64 = 60_000_000_000;
 
-/// Every how many samples one is complete, so that decoding can start there.
+/// One sample in this many is complete, so that decoding can start there.
 const FULL_SAMPLE_EVERY: u32 = 30;
 
 /// Start time of a sample by both clocks.

@@ -90,7 +90,7 @@ impl Environment for Node {
             eprintln!(
                 "node-probe: cannot go on without the GPU that hangs, no thread can be started: {error}"
             );
-            DriverStatus::Hung { since: limit }
+            DriverStatus::Hung { duration: limit }
         })
     }
 
@@ -135,7 +135,7 @@ impl Environment for Node {
     }
 
     fn offer_sample(&mut self, line: Vec<u8>) -> bool {
-        self.output.offer(line)
+        self.output.offer_sample(line)
     }
 
     fn offer_readings(&mut self, line: Vec<u8>) -> bool {
@@ -143,10 +143,10 @@ impl Environment for Node {
     }
 
     fn offer_heartbeat(&mut self, heartbeat: &ProbeLine) -> bool {
-        self.output.offer_heartbeat(heartbeat)
+        self.output.offer(heartbeat)
     }
 
     fn offer_notes(&mut self, notes: &ProbeLine) -> bool {
-        self.output.offer_notes(notes)
+        self.output.offer(notes)
     }
 }

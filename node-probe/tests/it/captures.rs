@@ -160,7 +160,7 @@ fn a_py_spy_that_hangs_is_ended_and_samples_go_on() {
         _ => None,
     });
     let Response::Capture(capture) = response else { panic!("{response:?}") };
-    assert_eq!(why(&capture.processes[0]), "py-spy did not end within 5 s");
+    assert_eq!(why(&capture.processes[0]), "py-spy did not exit within 5 s");
     assert!(capture.processes[0].wait_channel != Reading::NotYet, "the rest is complete");
     assert!(samples >= 5 && began.elapsed() < Duration::from_secs(20), "{samples} samples");
 }

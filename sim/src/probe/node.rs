@@ -238,7 +238,7 @@ impl Environment for SimulatedNode {
 
     fn check_driver(&mut self, source: usize, limit: Duration) -> DriverStatus {
         match self.driver_call_duration(source) {
-            Some(since) if since >= limit => DriverStatus::Hung { since },
+            Some(duration) if duration >= limit => DriverStatus::Hung { duration },
             _ => DriverStatus::Responsive,
         }
     }
@@ -293,11 +293,11 @@ impl Environment for SimulatedNode {
     }
 
     fn offer_heartbeat(&mut self, heartbeat: &ProbeLine) -> bool {
-        self.queue.offer_heartbeat(heartbeat)
+        self.queue.offer(heartbeat)
     }
 
     fn offer_notes(&mut self, notes: &ProbeLine) -> bool {
-        self.queue.offer_notes(notes)
+        self.queue.offer(notes)
     }
 }
 

@@ -186,7 +186,7 @@ impl<E: Environment> Engine<E> {
             let driver = &mut self.drivers[source];
             (driver.requested_at, driver.was_replaced) = (None, true);
             if !driver.is_late {
-                // The replacement reads all GPUs again, so that they need not miss in this sample.
+                // The replacement reads all GPUs again, so that they are not missing from this sample.
                 self.pending = None;
                 self.drivers.iter_mut().for_each(|driver| driver.answer = None);
             }
@@ -194,10 +194,10 @@ impl<E: Environment> Engine<E> {
         }
         let driver = &mut self.drivers[source];
         driver.is_hung = matches!(status, DriverStatus::Hung { .. });
-        if let DriverStatus::Hung { since } = status {
+        if let DriverStatus::Hung { duration } = status {
             driver.is_late = true;
-            let since = since.max(driver.unanswered_for(now));
-            self.report_hang(source, since, stamp);
+            let duration = duration.max(driver.unanswered_for(now));
+            self.report_hang(source, duration, stamp);
         }
     }
 

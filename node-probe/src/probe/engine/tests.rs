@@ -69,7 +69,7 @@ impl Environment for TestNode {
 
     fn check_driver(&mut self, source: usize, limit: Duration) -> DriverStatus {
         match (self.driver_call_duration(source), self.hang) {
-            (Some(since), Hang::Driver) if since >= limit => DriverStatus::Hung { since },
+            (Some(duration), Hang::Driver) if duration >= limit => DriverStatus::Hung { duration },
             (Some(since), Hang::EachGpu) if since >= limit => {
                 self.hung_at = Some(self.elapsed);
                 DriverStatus::Replaced

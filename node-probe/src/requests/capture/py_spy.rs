@@ -43,7 +43,7 @@ pub(super) enum DumpError {
     #[error("py-spy cannot be started: {0}")]
     Start(String),
     /// It did not end in time.
-    #[error("py-spy did not end within {} s", LIMIT.as_secs())]
+    #[error("py-spy did not exit within {} s", LIMIT.as_secs())]
     Late,
     /// It did not end although it was killed: it waits in the kernel, as the process that it reads may.
     #[error("py-spy cannot be ended")]
