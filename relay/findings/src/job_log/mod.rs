@@ -118,6 +118,8 @@ impl JobLog {
         merged.messages.sort_by_key(|message| message.last_ms);
         merged.growths_ms.sort_unstable();
         merged.growths_ms.dedup_by(|later, earlier| *later < *earlier + GROWTH_SPACING_MS);
+        let over = merged.growths_ms.len().saturating_sub(MAX_GROWTHS);
+        merged.growths_ms.drain(..over);
         merged
     }
 
@@ -514,6 +516,17 @@ mod tests {
         let faults: Vec<_> =
             merged.messages.iter().map(|message| (message.count, message.first_ms)).collect();
         assert_eq!(faults, [(1, 2_000), (2, 1_000)], "a pattern of both logs is one message");
+    }
+
+    #[test]
+    fn merged_logs_keep_as_many_growths_as_one() {
+        let log = |from_ms: u64| JobLog {
+            growths_ms: (0..MAX_GROWTHS as u64).map(|number| from_ms + number * GROWTH_SPACING_MS).collect(),
+            ..JobLog::default()
+        };
+        let later_ms = 3_600_000;
+        let merged = JobLog::merge([log(later_ms), log(0)].into_iter());
+        assert_eq!(merged.growths_ms, log(later_ms).growths_ms);
     }
 
     #[test]
