@@ -276,7 +276,7 @@ fn a_leak_that_begins_later_is_forecast_in_time() {
     script.run(20 * 60, |_, second| Some((98, 640, 1_755, leak(second))));
     assert_eq!(script.active(), [FindingKind::GpuMemoryForecast]);
     let rate = &script.only().evidence[0];
-    assert!(rate.as_str().starts_with("grows by 1.0 GiB a minute for 1"), "{rate}");
+    assert!(rate.as_str().starts_with("has grown by 1.0 GiB a minute for 1"), "{rate}");
 }
 
 #[test]

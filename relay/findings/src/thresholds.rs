@@ -182,11 +182,6 @@ impl Thresholds {
         thresholds
     }
 
-    /// A threshold in % as a fraction.
-    pub fn share(percent: u32) -> f32 {
-        percent as f32 / 100.0
-    }
-
     /// Maximum detection latency of a kind, in ms.
     pub fn found_within_ms(&self, kind: FindingKind) -> u64 {
         let default = Self::default();

@@ -345,7 +345,9 @@ impl Tracker {
             && finding.evidence.len() < MAX_EVIDENCE
         {
             let pause_s = finding.since_ms.saturating_sub(ended_ms) / 1_000;
-            finding.evidence.push(Text::new(format!("recurred after {}", text::span(pause_s))));
+            // The readings of this one may begin before the end of the last one was confirmed.
+            let after = if pause_s > 0 { format!(" after {}", text::span(pause_s)) } else { String::new() };
+            finding.evidence.push(Text::new(format!("recurred{after}")));
         }
         if let Some(earlier) = self.earlier.get(&key) {
             // It is the same one. Steps begin elsewhere by another relay's clock, so its start may seem to be earlier.

@@ -170,7 +170,7 @@ fn advice(finding: &Finding, capture: &FindingCapture) -> Option<LongText> {
     let [most, .., odd] = capture.groups.as_slice() else { return None };
     (finding.kind == FindingKind::CollectiveHang && odd.count < most.count).then(|| {
         LongText::new(format!(
-            "Find out why {} does not reach the collective of the others; restart from the last checkpoint",
+            "Find out what keeps {} from reaching the collective in which the other ranks wait; restart from the last checkpoint",
             odd.who()
         ))
     })

@@ -108,12 +108,12 @@ impl Growth {
         Some(Forecast { likely, soonest, latest: span(latest) })
     }
 
-    /// `grows by 120 MiB a minute for 20 min`.
+    /// `has grown by 120 MiB a minute for 20 min`.
     pub(super) fn text(&self) -> String {
         let mib = self.slope / f64::from(1 << 20);
         let amount =
             if mib < 1_000.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1_024.0) };
-        format!("grows by {amount} a minute for {} min", self.minutes)
+        format!("has grown by {amount} a minute for {} min", self.minutes)
     }
 
     /// When it began, in ms of the relay's clock, which may have been earlier.

@@ -11,7 +11,7 @@ use nodeglass_rules::{job_names, outcome, text};
 
 /// Reasons that SLURM does not resolve by itself: the user must change the job. A hold of the owner is not among them,
 /// because it is intended, nor is `PartitionNodeLimit`, which SLURM also states while required nodes are down.
-const NEVER: [&str; 13] = [
+const PERMANENT_REASONS: [&str; 13] = [
     // Of `launch_failed_requeued_held`: squeue prints it with spaces or underscores.
     "launch failed requeued held",
     "DependencyNeverSatisfied",
@@ -59,7 +59,7 @@ fn of(job: &Job, kind: FindingKind, title: String) -> Detection {
 fn pending(job: &Job) -> Option<Detection> {
     let reason = job.reason.as_ref()?;
     let reason = reason.as_str().replace('_', " ");
-    let code = NEVER.into_iter().find(|code| reason.starts_with(code))?;
+    let code = PERMANENT_REASONS.into_iter().find(|code| reason.starts_with(code))?;
     let title = format!("{} will not start without a change: {code}", job_names::first(job));
     let mut detection = of(job, FindingKind::PendingForever, title);
     detection.reason = "will not start".to_owned();
@@ -75,8 +75,9 @@ fn time_limit(input: &DetectorInput<'_>, job: &Job, wall_s: u64) -> Option<Detec
     if let Some(progress) = progress
         && let Some((earliest_ms, latest_ms)) = progress.end_ms
     {
-        let limit_ms = input.now.relay_ms.saturating_add(left_s.saturating_mul(1_000));
-        let margin_ms = MARGIN_MS.max(limit_ms.saturating_sub(input.now.relay_ms) / 20);
+        let left_ms = left_s.saturating_mul(1_000);
+        let limit_ms = input.now.relay_ms.saturating_add(left_ms);
+        let margin_ms = MARGIN_MS.max(left_ms / 20);
         let is_steady = progress.steady_ms >= STEADY_MS && progress.advances >= STEADY_ADVANCES;
         if is_steady && earliest_ms > limit_ms.saturating_add(margin_ms) {
             return Some(too_slow(input, job, progress, left_s, earliest_ms));

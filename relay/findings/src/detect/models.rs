@@ -1,7 +1,6 @@
 //! Nodes whose GPUs are slower than others of the same model.
 
 use crate::input::{DetectorInput, JobGpu};
-use crate::thresholds::Thresholds;
 use crate::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingGpu, FindingKind};
 use nodeglass_protocol::{GpuField, JobId, NodeName};
@@ -101,7 +100,7 @@ fn compare(input: &DetectorInput<'_>, groups: &[Group<'_>], quantity: &Quantity,
             found.unknown(&[FindingKind::SlowerThanModel], &subject(group, quantity));
             continue;
         };
-        if own < middle * (1.0 - Thresholds::share(input.thresholds.model_pct)) {
+        if own < middle * (1.0 - input.thresholds.model_pct as f32 / 100.0) {
             found.add(one(group, quantity, own, middle, count));
         }
     }

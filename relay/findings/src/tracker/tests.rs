@@ -73,6 +73,27 @@ fn what_returns_states_so_and_is_resolved_until_it_is_confirmed_again() {
 }
 
 #[test]
+fn what_recurs_with_readings_from_before_its_end_states_no_pause() {
+    let mut tracker = Tracker::default();
+    let mut at = |detections: Detections, at_ms| {
+        tracker.update(detections, &Thresholds::default(), now(at_ms));
+        tracker.list()
+    };
+    at(seen(), 0);
+    at(seen(), KIND.confirm_ms());
+    let returned_ms = KIND.confirm_ms() + KIND.clear_ms();
+    at(Detections::default(), returned_ms);
+    let again = || {
+        let mut detections = seen();
+        detections.seen[0].since = Some((KIND.confirm_ms() / 2, false));
+        detections
+    };
+    at(again(), returned_ms + 1_000);
+    let list = at(again(), returned_ms + 1_000 + KIND.confirm_ms());
+    assert_eq!(list[0].evidence.last().map(|line| line.as_str()), Some("recurred"));
+}
+
+#[test]
 fn what_comes_and_goes_is_not_confirmed() {
     let mut tracker = Tracker::default();
     for step in 0..100 {
