@@ -34,7 +34,8 @@ pub fn whole_gib(bytes: u64) -> String {
     grouped((bytes as f64 / f64::from(1u32 << 30)).round() as u64)
 }
 
-/// Formats a non-negative number with one decimal, using integers: float formatting is a tenth of the page.
+/// Formats a non-negative number with one decimal and integer arithmetic, because float formatting would
+/// add a tenth to the size of the page.
 pub fn tenths(value: f64) -> String {
     let tenths = (value.max(0.0) * 10.0).round() as u64;
     format!("{}.{}", tenths / 10, tenths % 10)

@@ -43,19 +43,19 @@ pub const REASONS: [Reason; 9] = [
     Reason {
         bit: reason::HW_THERMAL,
         name: "too hot (hardware)",
-        why: "The card itself lowers its clocks because it is too hot.",
+        why: "The GPU itself lowers its clocks because it is too hot.",
         is_normal: false,
     },
     Reason {
         bit: reason::SW_THERMAL,
         name: "too hot (driver)",
-        why: "The driver lowers the clocks because the card is too hot.",
+        why: "The driver lowers the clocks because the GPU is too hot.",
         is_normal: false,
     },
     Reason {
         bit: reason::HW_POWER_BRAKE,
         name: "power brake",
-        why: "The power supply or the rack asked the card to slow down.",
+        why: "The power supply or the rack asked the GPU to slow down (power brake).",
         is_normal: false,
     },
     Reason {
@@ -67,19 +67,24 @@ pub const REASONS: [Reason; 9] = [
     Reason {
         bit: reason::SW_POWER_CAP,
         name: "power limit",
-        why: "The card works at its power limit, as busy cards do.",
+        why: "The GPU works at its power limit, as busy GPUs do.",
         is_normal: true,
     },
     Reason {
         bit: 0x10,
         name: "sync boost",
-        why: "It keeps in step with the cards it is grouped with.",
+        why: "It keeps in step with the GPUs that it is grouped with.",
         is_normal: true,
     },
     Reason { bit: 0x2, name: "fixed clocks", why: "Its clocks were set to a fixed value.", is_normal: true },
     Reason { bit: 0x100, name: "display clocks", why: "A display asks for these clocks.", is_normal: true },
     Reason { bit: 0x1, name: "idle", why: "Nothing runs, so the clocks rest.", is_normal: true },
 ];
+
+/// Returns the meaning of the reason with this bit; empty for an unknown one.
+pub fn meaning(bit: u32) -> &'static str {
+    REASONS.iter().find(|reason| reason.bit == bit).map_or("", |reason| reason.why)
+}
 
 /// The occurrences of one reason within a time range.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,7 @@
 //! state the most likely one, and the first of several Xids is the relevant one.
 
 use crate::severity::Severity;
-use Cause::{Gpu, Program, Repaired, Unclear};
+use Cause::{Gpu, Program, Repaired, ReportedElsewhere, Unclear};
 
 /// An Xid error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,10 @@ enum Cause {
     Program,
     /// The GPU, which failed.
     Gpu,
-    /// The GPU, whose error was repaired, or is reported by another reading as well.
+    /// The GPU, whose error the driver or the hardware repaired.
     Repaired,
+    /// The GPU; another reading reports the error as well, and how severe it is.
+    ReportedElsewhere,
     /// The program, the driver or the GPU.
     Unclear,
 }
@@ -77,7 +79,7 @@ const CATALOGUE: [Xid; 38] = [
     xid(73, Unclear, "the video encoder failed; restart the program"),
     xid(
         74,
-        Repaired,
+        ReportedElsewhere,
         "an NVLink failed; the GPU needs a reset; check the link and its other end if it returns",
     ),
     xid(
@@ -120,12 +122,12 @@ pub fn explanation(number: u64) -> Option<&'static str> {
     of(number).map(|xid| xid.text)
 }
 
-/// Returns how severe an Xid is: an error if the GPU failed, a warning if the program did, if the driver
-/// repaired it, or if the number is unknown.
+/// Returns how severe an Xid is: an error if the GPU failed; a warning if the program did, if the error was repaired or
+/// another reading reports it, if the cause is unclear, or if the number is unknown.
 pub fn severity(number: u64) -> Severity {
     match of(number).map(|xid| xid.cause) {
         Some(Gpu) => Severity::Error,
-        Some(Program | Repaired | Unclear) | None => Severity::Warning,
+        Some(Program | Repaired | ReportedElsewhere | Unclear) | None => Severity::Warning,
     }
 }
 
