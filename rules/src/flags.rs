@@ -2,7 +2,7 @@
 
 use crate::severity::Severity;
 use crate::text;
-use crate::throttle::reason;
+use crate::throttle::{self, reason};
 use nodeglass_protocol::gpu::Virtualization;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuField, Reading};
@@ -74,6 +74,16 @@ impl Flag {
     fn new(kind: FlagKind, text: impl Into<String>, severity: Severity, why: &'static str) -> Self {
         Self { kind, text: text.into(), why, severity }
     }
+
+    /// Returns what is wrong with which GPU: `GPU 1 too hot`.
+    pub fn label(&self, gpu: &GpuPicture) -> String {
+        format!("{} {}", gpu.facts.label(), self.kind.phrase().unwrap_or(&self.text))
+    }
+}
+
+/// Returns the label of a GPU that has a fault: `GPU 1 cannot be read`.
+pub fn unreadable(gpu: &GpuPicture) -> String {
+    format!("{} cannot be read", gpu.facts.label())
 }
 
 /// Returns the flags of a GPU of a node, the most severe first. A reading that is missing raises none.
@@ -94,7 +104,7 @@ pub fn for_gpu(node: &NodePicture, gpu: &GpuPicture) -> Vec<Flag> {
         flags.push(Flag::new(FlagKind::Unlicensed, "no license", Severity::Warning, why));
     }
     if reasons & u64::from(reason::SW_POWER_CAP) != 0 {
-        let why = "Works at its power limit, as busy GPUs do.";
+        let why = throttle::meaning(reason::SW_POWER_CAP);
         flags.push(Flag::new(FlagKind::PowerCap, "PWR cap", Severity::Ok, why));
     }
     flags.extend(errors(GpuField::EccCorrected).map(|count| {
@@ -130,7 +140,7 @@ fn add_throttling(reasons: u64, flags: &mut Vec<Flag>) {
         warn(FlagKind::Thermal, "!THERM", "Clocks are lowered because the GPU is too hot.");
     }
     if has(reason::HW_POWER_BRAKE) {
-        warn(FlagKind::PowerBrake, "!PWR", "The power supply asked the GPU to slow down (power brake).");
+        warn(FlagKind::PowerBrake, "!PWR", throttle::meaning(reason::HW_POWER_BRAKE));
     }
     let named = reason::SW_THERMAL | reason::HW_THERMAL | reason::HW_POWER_BRAKE;
     if has(reason::HW_SLOWDOWN) && !has(named) {

@@ -62,6 +62,11 @@ pub fn freshness(node: &NodePicture, now_ms: u64) -> Freshness {
     }
 }
 
+/// Returns whether a node's values are too old for sums, or there are none.
+pub fn is_stale(node: &NodePicture, now_ms: u64) -> bool {
+    matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never)
+}
+
 /// Returns the health of a node.
 pub fn for_node(node: &NodePicture, now_ms: u64) -> Health {
     let stale = || match freshness(node, now_ms) {
@@ -102,7 +107,7 @@ fn for_live_node(node: &NodePicture, now_ms: u64) -> Health {
         return Health::new(Severity::Error, format!("{} hangs", node.head.vendor().library()));
     }
     if let Some(lost) = node.gpus.iter().find(|gpu| gpu.fault.is_some()) {
-        return Health::new(Severity::Error, format!("{} cannot be read", lost.facts.label()));
+        return Health::new(Severity::Error, flags::unreadable(lost));
     }
     match freshness(node, now_ms) {
         Freshness::Never => return Health::new(Severity::Pending, "waiting for the first sample"),
@@ -129,8 +134,7 @@ fn worst_flag(node: &NodePicture) -> Option<Health> {
     let worst = flags.filter(|(_, flag)| flag.severity.needs_attention());
     // Of equal severity the first.
     let (gpu, flag) = worst.reduce(|a, b| if b.1.severity > a.1.severity { b } else { a })?;
-    let what = flag.kind.phrase().unwrap_or(&flag.text);
-    Some(Health::new(flag.severity, format!("{} {what}", gpu.facts.label())))
+    Some(Health::new(flag.severity, flag.label(gpu)))
 }
 
 /// Returns SLURM's name of a job's state; empty of a job that has only left the list.

@@ -1,12 +1,12 @@
 //! Ownership of a node's GPUs by jobs. Unknown ownership never counts as not owned.
 
-use crate::health::{Freshness, freshness};
+use crate::health::is_stale;
 use crate::totals::Totals;
 use nodeglass_protocol::job::{GpuSet, Job};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture, ProcessPicture};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Picture, ProcessField};
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Returns whether a GPU counts as the job's. If it is unknown which GPUs of the node the job has, every GPU
 /// counts that SLURM has not allocated to another job; if it is known that the job has none, none does.
@@ -73,6 +73,12 @@ pub fn counting_gpus(node: &NodePicture, job: Option<JobId>) -> impl Iterator<It
     node.gpus.iter().filter(move |gpu| counts(node, gpu, job))
 }
 
+/// Adds the GPUs of a node that count for a job to totals; if the node's values are stale, they are left out.
+pub fn add_to_totals(totals: &mut Totals, node: &NodePicture, job: Option<JobId>, is_stale: bool) {
+    let gpus = counting_gpus(node, job);
+    if is_stale { totals.leave_out(gpus.count()) } else { gpus.for_each(|gpu| totals.add(gpu)) }
+}
+
 /// Returns the indices of a node's GPUs, the job's first, each group in NVML's order.
 pub fn job_gpus_first(node: &NodePicture, job: Option<JobId>) -> Vec<usize> {
     let theirs = |index: &usize| belongs_to_job(node, &node.gpus[*index], job);
@@ -97,24 +103,26 @@ pub fn job_nodes(job: &Job, picture: &Picture) -> Vec<usize> {
 /// Returns the totals over the GPUs of some jobs, counting a GPU that several jobs share once. GPUs with stale
 /// values, and GPUs of nodes without a sample, are counted but excluded from the sums.
 pub fn combined_totals(picture: &Picture, jobs: &HashSet<JobId>, now_ms: u64) -> Totals {
+    let listed = || picture.jobs.iter().filter(|job| jobs.contains(&job.id));
+    let mut by_node: HashMap<&NodeName, Vec<JobId>> = HashMap::new();
+    for job in listed() {
+        job.nodes.iter().for_each(|name| by_node.entry(name).or_default().push(job.id));
+    }
     let mut totals = Totals::default();
     for node in &picture.nodes {
-        let here = |job: &&Job| jobs.contains(&job.id) && job.nodes.contains(&node.name);
-        let here: Vec<JobId> = picture.jobs.iter().filter(here).map(|job| job.id).collect();
-        let old = matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never);
+        let Some(here) = by_node.get(&node.name) else { continue };
+        let is_stale = is_stale(node, now_ms);
         for gpu in &node.gpus {
             if here.iter().any(|job| counts(node, gpu, Some(*job))) {
-                if old { totals.leave_out() } else { totals.add(gpu) }
+                if is_stale { totals.leave_out(1) } else { totals.add(gpu) }
             }
         }
     }
-    let listed = picture.jobs.iter().filter(|job| jobs.contains(&job.id));
-    let unread = |job: &Job| {
+    for job in listed() {
         let mut read = ReadNodes::default();
         job_nodes(job, picture).into_iter().for_each(|at| read.add(&picture.nodes[at], job.id));
-        read.unread_gpus(job)
-    };
-    (0..listed.map(unread).sum()).for_each(|_: usize| totals.leave_out());
+        totals.leave_out(read.unread_gpus(job));
+    }
     totals
 }
 
@@ -272,7 +280,7 @@ mod tests {
             |ids: &[u32]| combined_totals(&picture, &ids.iter().copied().map(JobId).collect(), 1_500).gpus;
         assert_eq!([of(&[9]), of(&[8]), of(&[8, 9]), of(&[6, 7]), of(&[6, 7, 8, 9])], [1, 0, 1, 2, 3]);
         assert_eq!(combined_totals(&picture, &HashSet::from([JobId(9)]), 1_500).util_pct(), Some(50));
-        assert_eq!(combined_totals(&picture, &HashSet::from([JobId(9)]), 90_000).old, 1);
+        assert_eq!(combined_totals(&picture, &HashSet::from([JobId(9)]), 90_000).excluded, 1);
     }
 
     #[test]
@@ -298,6 +306,19 @@ mod tests {
         unread.head.facts = Some(NodeFacts::default());
         job.nodes.pop();
         assert_eq!(totals(&job, vec![read, unread]), 2, "what was read is known better");
+    }
+
+    #[test]
+    fn an_absurd_number_of_gpus_is_not_counted_one_by_one() {
+        use nodeglass_protocol::job::JobState;
+        let job = |id| {
+            let mut job = Job::new(JobId(id), "alice".into(), JobState::Running);
+            (job.nodes, job.gpu_count) = (vec![NodeName::new("n1").unwrap()], Some(u32::MAX));
+            job
+        };
+        let picture = Picture { jobs: (0..4_000).map(job).collect(), ..Picture::default() };
+        let totals = combined_totals(&picture, &(0..4_000).map(JobId).collect(), 1_500);
+        assert_eq!(totals.gpus, (u32::MAX as usize).saturating_mul(4_000));
     }
 
     #[test]

@@ -11,38 +11,38 @@ pub struct Totals {
     /// Number of GPUs.
     pub gpus: usize,
     /// Number of GPUs that are left out: their values are stale, or they cannot be read.
-    pub old: usize,
+    pub excluded: usize,
     /// Whether the values are those at the end of a job.
     pub at_end: bool,
     /// Sum of utilisations in %, and their number.
     util: (u64, u64),
     /// Memory used and in total, in bytes.
-    pub mem: Part,
+    pub mem: Usage,
     /// Power and limits in W.
-    pub power: Part,
+    pub power: Usage,
     /// The highest temperature, in °C.
     pub hottest_c: Option<u64>,
 }
 
 /// A used amount and its maximum, of those that report the amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct Usage {
     /// The used amount; `None` if unknown.
     pub used: Option<u64>,
     /// The maximum; `None` if it is unknown for any of them, because the fraction would look too large.
-    pub whole: Option<u64>,
+    pub capacity: Option<u64>,
     /// Number of those that report the amount.
-    pub count: usize,
+    pub reporting: usize,
 }
 
-impl Part {
+impl Usage {
     /// Adds a reading and its maximum, either of which may be missing.
-    fn add(&mut self, used: Option<u64>, whole: Option<u64>) {
+    fn add(&mut self, used: Option<u64>, capacity: Option<u64>) {
         let Some(used) = used else { return };
         let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.saturating_add(b));
-        self.whole = if self.count == 0 { whole } else { sum(self.whole, whole) };
+        self.capacity = if self.reporting == 0 { capacity } else { sum(self.capacity, capacity) };
         self.used = sum(self.used.or(Some(0)), Some(used));
-        self.count += 1;
+        self.reporting += 1;
     }
 }
 
@@ -50,7 +50,7 @@ impl Totals {
     /// Adds a GPU; an unreadable GPU counts as left out.
     pub fn add(&mut self, gpu: &GpuPicture) {
         if gpu.fault.is_some() {
-            return self.leave_out();
+            return self.leave_out(1);
         }
         self.gpus += 1;
         let value = |field| gpu.row.value(field);
@@ -62,15 +62,15 @@ impl Totals {
         self.hottest_c = self.hottest_c.max(value(GpuField::Temp));
     }
 
-    /// Counts a GPU without current values: they are stale, or it cannot be read.
-    pub fn leave_out(&mut self) {
-        self.gpus += 1;
-        self.old += 1;
+    /// Counts GPUs without current values: they are stale, or cannot be read.
+    pub fn leave_out(&mut self, count: usize) {
+        self.gpus = self.gpus.saturating_add(count);
+        self.excluded = self.excluded.saturating_add(count);
     }
 
     /// Returns how many GPUs the totals cover: `16`, or `12 of 16` if some are left out.
     pub fn counted(&self) -> String {
-        of(self.gpus - self.old, self.gpus)
+        fraction(self.gpus - self.excluded, self.gpus)
     }
 
     /// Returns the title of the mean utilisation, which the vendor of the devices calls `name`.
@@ -78,17 +78,17 @@ impl Totals {
         let when = if self.at_end { " at the end" } else { "" };
         match (self.gpus, self.util.1 as usize) {
             (0 | 1, _) | (_, 0) => format!("{name}{when}"),
-            (all, count) => format!("{name}{when}, mean of {}", of(count, all)),
+            (all, count) => format!("{name}{when}, mean of {}", fraction(count, all)),
         }
     }
 
     /// Returns the title of one of its sums, with the number of GPUs that report it, unless all do:
     /// `Power, 5 of 9 GPUs`.
-    pub fn part_title(&self, name: &str, part: Part) -> String {
-        match part.count {
+    pub fn usage_title(&self, name: &str, usage: Usage) -> String {
+        match usage.reporting {
             0 => name.to_owned(),
             count if count == self.gpus => name.to_owned(),
-            count => format!("{name}, {} GPUs", of(count, self.gpus)),
+            count => format!("{name}, {} GPUs", fraction(count, self.gpus)),
         }
     }
 
@@ -99,7 +99,7 @@ impl Totals {
 }
 
 /// A number of all: `5 of 9`, or `9`.
-fn of(count: usize, all: usize) -> String {
+fn fraction(count: usize, all: usize) -> String {
     let [count, all] = [count, all].map(|number| text::grouped(number as u64));
     if count == all { all } else { format!("{count} of {all}") }
 }
@@ -109,7 +109,7 @@ fn of(count: usize, all: usize) -> String {
 pub struct HostTotals {
     cpu: (u64, u64),
     /// Memory used and in total, in bytes.
-    pub mem: Part,
+    pub mem: Usage,
 }
 
 impl HostTotals {
@@ -154,7 +154,7 @@ mod tests {
     fn stale_values_are_left_out_and_counted() {
         let mut totals = totals(&[gpu(Some(90))]);
         assert_eq!(totals.counted(), "1");
-        totals.leave_out();
+        totals.leave_out(1);
         assert_eq!((totals.util_pct(), totals.counted().as_str()), (Some(90), "1 of 2"));
     }
 
@@ -176,15 +176,15 @@ mod tests {
         let mut drawing = gpu(Some(90));
         drawing.row.set(GpuField::Power, Cell::steps(300));
         let totals = totals(&[drawing.clone(), drawing, gpu(None)]);
-        assert_eq!(totals.part_title("Power", totals.power), "Power, 2 of 3 GPUs");
-        assert_eq!(totals.part_title("GPU memory", totals.mem), "GPU memory");
+        assert_eq!(totals.usage_title("Power", totals.power), "Power, 2 of 3 GPUs");
+        assert_eq!(totals.usage_title("GPU memory", totals.mem), "GPU memory");
         assert_eq!(totals.util_title("Utilisation"), "Utilisation, mean of 2 of 3");
     }
 
     #[test]
     fn without_data_there_is_no_total_rather_than_zero() {
         let totals = totals(&[gpu(None)]);
-        assert_eq!((totals.util_pct(), totals.mem.used, totals.power.whole), (None, None, None));
+        assert_eq!((totals.util_pct(), totals.mem.used, totals.power.capacity), (None, None, None));
     }
 
     #[test]
@@ -194,13 +194,17 @@ mod tests {
     }
 
     #[test]
-    fn a_part_without_a_maximum_has_no_fraction() {
-        let mut part = Part::default();
-        part.add(Some(300), None);
-        assert_eq!((part.used, part.whole), (Some(300), None));
-        part.add(Some(100), Some(400));
-        assert_eq!((part.used, part.whole, part.count), (Some(400), None, 2), "nor has a sum with one");
-        part.add(None, Some(400));
-        assert_eq!(part.count, 2);
+    fn an_amount_without_a_maximum_has_no_fraction() {
+        let mut usage = Usage::default();
+        usage.add(Some(300), None);
+        assert_eq!((usage.used, usage.capacity), (Some(300), None));
+        usage.add(Some(100), Some(400));
+        assert_eq!(
+            (usage.used, usage.capacity, usage.reporting),
+            (Some(400), None, 2),
+            "nor has a sum with one"
+        );
+        usage.add(None, Some(400));
+        assert_eq!(usage.reporting, 2);
     }
 }

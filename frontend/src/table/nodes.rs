@@ -5,7 +5,7 @@ use super::definition::{ColumnDef, computed, metric, styled, with_catalogue};
 use super::value::{CellUnit, NO_GPU, Value};
 use crate::domain::health::Health;
 use crate::domain::ownership;
-use crate::domain::totals::{Part, Totals};
+use crate::domain::totals::{Totals, Usage};
 use nodeglass_protocol::picture::{Link, NodeFacts, NodePicture};
 use nodeglass_protocol::{Cell, GpuField, HostField as F, JobId};
 use std::sync::{Arc, LazyLock};
@@ -172,9 +172,9 @@ pub fn sum(totals: &Totals, column: &str) -> Option<Value> {
 }
 
 /// Returns a used amount with its maximum, if known.
-pub fn share(part: Part) -> Value {
-    match (part.used, part.whole) {
-        (Some(used), Some(whole)) => Value::Part(used, whole),
+pub fn share(usage: Usage) -> Value {
+    match (usage.used, usage.capacity) {
+        (Some(used), Some(capacity)) => Value::Part(used, capacity),
         (Some(used), None) => Value::Number(used),
         (None, _) => Value::Absent("not reported by any GPU"),
     }

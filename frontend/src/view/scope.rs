@@ -1,7 +1,7 @@
 //! A scope: the GPUs that a part of the page covers, of one node or of a job on all its nodes.
 
 use crate::chart::{Point, Series, Sums, Window, share};
-use crate::domain::health::{Freshness, freshness};
+use crate::domain::health::is_stale;
 use crate::domain::ownership::{self, ReadNodes};
 use crate::domain::totals::{HostTotals, Totals};
 use crate::fleet::{GpuCell, NodeCell, TopicStore};
@@ -58,12 +58,10 @@ impl NodeScope {
         let is_old = self.stale_filter(page);
         let mut totals = Totals::default();
         self.each_node(|node| {
-            let old = is_old(node);
             totals.at_end |= node.head.link == Link::Ended;
-            let add = |gpu| if old { totals.leave_out() } else { totals.add(gpu) };
-            ownership::counting_gpus(node, self.job).for_each(add);
+            ownership::add_to_totals(&mut totals, node, self.job, is_old(node));
         });
-        (0..self.unread_gpus(page)).for_each(|_| totals.leave_out());
+        totals.leave_out(self.unread_gpus(page));
         totals
     }
 
@@ -195,8 +193,7 @@ impl NodeScope {
 /// Returns whether one of `of` nodes is too stale for totals: among several, a node that does not report now; a
 /// single one never, because it is dimmed as a whole.
 pub fn is_left_out(node: &NodePicture, of: usize, now_ms: u64) -> bool {
-    let is_old = matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never);
-    of > 1 && (is_old || node.head.driver_stuck_ms.is_some())
+    of > 1 && (is_stale(node, now_ms) || node.head.driver_stuck_ms.is_some())
 }
 
 /// Returns a list of one node.

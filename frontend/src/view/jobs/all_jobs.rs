@@ -8,7 +8,7 @@ use super::job_list::NoJobs;
 use super::machine_groups::{ListNotices, MachineGroups};
 use super::users::Users;
 use crate::domain::compared;
-use crate::domain::health::{Freshness, Health, freshness};
+use crate::domain::health::{Health, is_stale};
 use crate::domain::job_health;
 use crate::domain::other_users::Refusals;
 use crate::domain::ownership;
@@ -182,9 +182,7 @@ impl Jobs {
             let mut totals = Totals::default();
             // The nodes of an ended job may serve another job by now.
             for node in nodes().filter(|_| job.is_active()) {
-                let old = matches!(freshness(node, now.relay_ms), Freshness::Stale(_) | Freshness::Never);
-                let add = |gpu| if old { totals.leave_out() } else { totals.add(gpu) };
-                ownership::counting_gpus(node, Some(id)).for_each(add);
+                ownership::add_to_totals(&mut totals, node, Some(id), is_stale(node, now.relay_ms));
             }
             let health = job_health::for_job(&job, nodes(), &entries, now.relay_ms);
             let insight = picture.insight(id);

@@ -128,7 +128,7 @@ fn row(node: &nodeglass_protocol::picture::NodePicture, now_ms: u64) -> Row {
     }
     models.dedup();
     let mem = totals.mem.used.filter(|_| is_current).map(|used| {
-        let (used, whole) = text::memory_parts(used, totals.mem.whole);
+        let (used, whole) = text::memory_parts(used, totals.mem.capacity);
         format!("{used} {whole}")
     });
     Row {

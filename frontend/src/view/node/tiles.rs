@@ -26,15 +26,17 @@ pub fn Tiles(scope: NodeScope) -> impl IntoView {
     });
     let title = move || totals.get().util_title(GraphMetric::UTIL.title_for(vendors.get()));
     let util_now = move || totals.get().util_pct().map(|pct| (pct.to_string(), "%".to_owned()));
-    let mem_title = move || totals.get().part_title("GPU memory", totals.get().mem);
-    let power_title = move || totals.get().part_title("Power", totals.get().power);
-    let mem_now = move || totals.get().mem.used.map(|used| text::memory_parts(used, totals.get().mem.whole));
+    let mem_title = move || totals.get().usage_title("GPU memory", totals.get().mem);
+    let power_title = move || totals.get().usage_title("Power", totals.get().power);
+    let mem_now =
+        move || totals.get().mem.used.map(|used| text::memory_parts(used, totals.get().mem.capacity));
     let power_now =
-        move || totals.get().power.used.map(|used| text::power_parts(used, totals.get().power.whole));
+        move || totals.get().power.used.map(|used| text::power_parts(used, totals.get().power.capacity));
     let host_now = move || {
         let of_job = page.sees_only_jobs();
         let ram = hosts.get().mem;
-        let ram = ram.used.map(|used| ram_parts(used, ram.whole)).map(|(used, of)| format!("· {used} {of}"));
+        let ram =
+            ram.used.map(|used| ram_parts(used, ram.capacity)).map(|(used, of)| format!("· {used} {of}"));
         let host =
             hosts.get().cpu_pct().map(|pct| (pct.to_string(), format!("% {}", ram.unwrap_or_default())));
         // A guest of a job receives no host readings if other jobs use the host, too.

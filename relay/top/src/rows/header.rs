@@ -102,11 +102,11 @@ fn parts(world: &World<'_>, palette: Palette) -> Vec<Part> {
     let words = util.map_or_else(|| text::ABSENT.to_owned(), |pct| format!("{pct} %"));
     parts.push((2, format!("util {words}"), util.map_or(plain, |pct| palette.util(pct))));
     if let Some(used) = totals.mem.used {
-        let (used, whole) = text::memory_parts(used, totals.mem.whole);
+        let (used, whole) = text::memory_parts(used, totals.mem.capacity);
         parts.push((7, format!("memory {used} {whole}"), palette.memory()));
     }
     if let Some(watts) = totals.power.used {
-        let (used, limit) = text::power_parts(watts, totals.power.whole);
+        let (used, limit) = text::power_parts(watts, totals.power.capacity);
         parts.push((6, format!("{used} {limit}"), palette.power()));
     }
     if let Some(hottest) = totals.hottest_c {

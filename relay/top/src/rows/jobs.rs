@@ -9,7 +9,7 @@ use nodeglass_protocol::finding::{self, FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 use nodeglass_protocol::picture::{GpuPicture, JobsHealth, Link, NodePicture};
 use nodeglass_rules::attention::{fold, names};
-use nodeglass_rules::health::{self, Freshness};
+use nodeglass_rules::health;
 use nodeglass_rules::severity::Severity;
 use nodeglass_rules::totals::Totals;
 use nodeglass_rules::{flags, outcome, ownership, text};
@@ -148,13 +148,9 @@ fn others(count: usize) -> String {
 fn node_problem(job: &Job, node: &NodePicture, now_ms: u64) -> Option<(Severity, String)> {
     let of_job = |gpu: &&GpuPicture| ownership::belongs_to_job(node, gpu, Some(job.id));
     let flags = node.gpus.iter().filter(of_job).flat_map(|gpu| {
-        let fault =
-            gpu.fault.as_ref().map(|_| (Severity::Error, format!("{} cannot be read", gpu.facts.label())));
+        let fault = gpu.fault.as_ref().map(|_| (Severity::Error, flags::unreadable(gpu)));
         let flags = flags::for_gpu(node, gpu).into_iter().filter(|flag| flag.severity.needs_attention());
-        let named = flags.map(|flag| {
-            let what = flag.kind.phrase().unwrap_or(&flag.text);
-            (flag.severity, format!("{} {what}", gpu.facts.label()))
-        });
+        let named = flags.map(|flag| (flag.severity, flag.label(gpu)));
         fault.into_iter().chain(named).collect::<Vec<_>>()
     });
     let health = health::for_node(node, now_ms);
@@ -186,9 +182,7 @@ pub fn all_totals(world: &World<'_>) -> Totals {
 }
 
 fn add(totals: &mut Totals, node: &NodePicture, job: Option<JobId>, now_ms: u64) {
-    let is_old = matches!(health::freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never);
-    ownership::counting_gpus(node, job)
-        .for_each(|gpu| if is_old { totals.leave_out() } else { totals.add(gpu) });
+    ownership::add_to_totals(totals, node, job, health::is_stale(node, now_ms));
 }
 
 /// Remaining time, time since the end, or the expected start.
@@ -265,7 +259,7 @@ fn of_job(job: &Job, key: Key, world: &World<'_>, palette: Palette) -> Spans {
         },
         Key::Power if job.is_active() => match totals(job, world).power.used {
             Some(watts) => {
-                let (used, limit) = text::power_parts(watts, totals(job, world).power.whole);
+                let (used, limit) = text::power_parts(watts, totals(job, world).power.capacity);
                 one(format!("{used} {limit}"), palette.power())
             }
             None => absent(),
