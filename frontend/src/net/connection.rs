@@ -95,7 +95,7 @@ impl Connection {
         }
         let (mut probing, mut checked_ms) = (false, platform::now_ms());
         loop {
-            // A command is no sign of life: the time since the last message counts, or since the last check of it.
+            // A command is not a sign of life: the time since the last message counts, or since the last check of it.
             let silent_ms = (platform::now_ms() - feed.last_message_ms().max(checked_ms)).max(0.0) as u32;
             let wait_ms = SILENCE_TIMEOUT_MS.saturating_sub(silent_ms);
             let event = next_event(&mut self.socket, inbox, wait_ms).await;
