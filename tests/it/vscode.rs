@@ -1,13 +1,14 @@
 //! VS Code with Remote-SSH: it recognises the printed link, and the documented task starts a relay.
 
 use anyhow::{Context, Result, ensure};
+use nodeglass_tests::documents::example;
 use nodeglass_tests::relay::TestRelay;
 use nodeglass_tests::skip;
 use serde_json::Value;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// The section with the task.
+/// The document with the task.
 const INSTALL: &str = include_str!("../../docs/INSTALL.md");
 
 /// Prints the hosts and ports that VS Code forwards, by its own expressions (`urlFinder.ts`): those of 2021 demand a scheme, those
@@ -38,10 +39,7 @@ fn vs_code_forwards_the_port_of_the_printed_link_and_no_other() -> Result<()> {
 
 #[test]
 fn the_documented_task_of_vs_code_starts_a_relay() -> Result<()> {
-    let section = INSTALL.split("\n## VS Code\n").nth(1).context("the section")?;
-    let task =
-        section.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).context("a task")?;
-    let tasks: Value = serde_json::from_str(task)?;
+    let tasks: Value = serde_json::from_str(example(INSTALL, "## VS Code", "json")?)?;
     ensure!(tasks["version"] == "2.0.0" && tasks["tasks"][0]["type"] == "shell", "{tasks}");
     let command = tasks["tasks"][0]["command"].as_str().context("a command")?;
     let arguments = command.strip_prefix("nodeglass ").context("arguments")?;

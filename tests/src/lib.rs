@@ -5,6 +5,7 @@
 
 pub mod browser;
 pub mod client;
+pub mod documents;
 pub mod findings;
 pub mod forward;
 pub mod http;

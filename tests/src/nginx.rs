@@ -1,13 +1,17 @@
 //! A real nginx that serves a relay below a path of another origin.
 
+use crate::documents::example;
 use crate::process::Process;
 use crate::skip;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
+
+/// The document with the configuration.
+const OPERATING: &str = include_str!("../../docs/OPERATING.md");
 
 /// A running nginx with its own configuration, folder and pid; stopped on drop.
 #[derive(Debug)]
@@ -75,7 +79,7 @@ impl Nginx {
         let folder = tempfile::tempdir().context("make a folder for nginx")?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let config = folder.path().join("nginx.conf");
-        std::fs::write(&config, configuration(port, upstream, path, prefix, user))?;
+        std::fs::write(&config, configuration(port, upstream, path, prefix, user)?)?;
         let mut command = Command::new(program);
         command.arg("-p").arg(folder.path()).arg("-c").arg(&config).args(["-e", "stderr"]);
         if rustix::process::geteuid().is_root() {
@@ -93,12 +97,30 @@ impl Nginx {
     }
 }
 
-/// The configuration from docs/OPERATING.md, plus what is needed to run next to another nginx.
-fn configuration(port: u16, upstream: &str, path: &str, prefix: Prefix, user: Option<&str>) -> String {
-    // An empty value removes the header, including one sent by the client.
-    let (header, user) = (Nginx::USER_HEADER, user.unwrap_or("''"));
+/// The configuration from docs/OPERATING.md at this place, plus what is needed to run next to another nginx.
+fn configuration(
+    port: u16,
+    upstream: &str,
+    path: &str,
+    prefix: Prefix,
+    user: Option<&str>,
+) -> Result<String> {
     let slash = if prefix == Prefix::Stripped { "/" } else { "" };
-    format!(
+    let mut location = example(OPERATING, "## Behind a proxy", "nginx")?.to_owned();
+    // An empty value removes the header, including one sent by the client.
+    let user = user.unwrap_or("''");
+    let here = [
+        ("auth_basic \"nodeglass\";", "auth_basic off;"),
+        ("proxy_set_header Authorization \"\";", ""),
+        ("location /rnode/login1/8080/", &format!("location {path}/")),
+        ("http://127.0.0.1:8080/", &format!("http://{upstream}{slash}")),
+        ("$remote_user", user),
+    ];
+    for (documented, ours) in here {
+        ensure!(location.matches(documented).count() == 1, "{documented} is not in {location}");
+        location = location.replace(documented, ours);
+    }
+    Ok(format!(
         "daemon off;
 worker_processes 1;
 pid nginx.pid;
@@ -114,21 +136,9 @@ http {{
     map $http_upgrade $connection_upgrade {{ default upgrade; '' close; }}
     server {{
         listen 127.0.0.1:{port};
-        location {path}/ {{
-            proxy_pass http://{upstream}{slash};
-            proxy_http_version 1.1;
-            proxy_set_header Upgrade $http_upgrade;
-            proxy_set_header Connection $connection_upgrade;
-            proxy_set_header Host $http_host;
-            proxy_set_header X-Forwarded-Host $http_host;
-            proxy_set_header X-Forwarded-Proto $scheme;
-            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-            proxy_set_header {header} {user};
-            proxy_buffering off;
-            proxy_read_timeout 120s;
-        }}
+        {location}
     }}
 }}
 "
-    )
+    ))
 }

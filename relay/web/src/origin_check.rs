@@ -7,7 +7,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN, RETRY_AFTER};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use nodeglass_access::peer::{Peer, ProxiedUser};
@@ -78,11 +78,12 @@ pub async fn check_host(
 /// WebSocket. A program without one sends its key in `Authorization`, which no browser does for a WebSocket.
 pub async fn check_origin(
     Extension(Origin(own)): Extension<Origin>,
+    connection: Connection,
     request: Request,
     next: Next,
 ) -> Response {
     let headers = request.headers();
-    let is_program = !headers.contains_key(ORIGIN) && headers.contains_key(AUTHORIZATION);
+    let is_program = !headers.contains_key(ORIGIN) && is_of_program(headers, &connection);
     if !is_program && single(headers, ORIGIN) != Some(&own) {
         let why = format!(
             "a WebSocket must come from this relay's own page: send `Origin: {own}`, or a key as `Authorization: Bearer KEY`\n"
@@ -96,6 +97,18 @@ pub async fn check_origin(
 pub(super) fn is_own_origin(parts: &Parts) -> bool {
     let own = parts.extensions.get::<Origin>().map(|own| own.0.as_str());
     !parts.headers.contains_key(ORIGIN) || (own.is_some() && single(&parts.headers, ORIGIN) == own)
+}
+
+/// Returns whether a program sent a request: it has a key, or the program authenticates itself to the owner's proxy. A browser
+/// sends neither with a WebSocket, but `Basic` and `Negotiate` to any proxy that demands them.
+pub(super) fn is_of_program(headers: &HeaderMap, connection: &Connection) -> bool {
+    has_bearer(headers) || (connection.is_owners() && headers.contains_key(AUTHORIZATION))
+}
+
+/// Returns whether a request has a key. Other schemes authenticate people to a proxy, which may forward them.
+pub(super) fn has_bearer(headers: &HeaderMap) -> bool {
+    let scheme = |value: &HeaderValue| value.as_bytes().get(..6).map(<[u8]>::to_ascii_lowercase);
+    headers.get_all(AUTHORIZATION).iter().any(|value| scheme(value).as_deref() == Some(b"bearer"))
 }
 
 fn too_many() -> Response {

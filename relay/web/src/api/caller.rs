@@ -1,7 +1,7 @@
 //! Callers of the HTTP API: authentication by bearer token, and the budget of a guest's requests.
 
 use super::problem::{Problem, rate_limited};
-use crate::origin_check::is_own_origin;
+use crate::origin_check::{has_bearer, is_of_program, is_own_origin};
 use crate::pacing::CpuBudget;
 use crate::{Connection, WebState};
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
@@ -129,7 +129,7 @@ impl FromRequestParts<WebState> for Caller {
     async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
         let Ok(connection) = Connection::from_request_parts(parts, web).await;
         // On the connection of an owner's proxy, that header is the proxy's own.
-        let has_key = parts.headers.contains_key(AUTHORIZATION) && !connection.is_owners();
+        let has_key = has_bearer(&parts.headers) && !connection.is_owners();
         if web.is_keyless(&connection) && !has_key {
             let grant = if is_own_origin(parts) { web.keyless_grant(&connection).await } else { None };
             let grant = grant.ok_or_else(|| forbidden(&CloseReason::NotIdentified))?;
@@ -158,9 +158,10 @@ impl FromRequestParts<WebState> for Caller {
 impl OptionalFromRequestParts<WebState> for Caller {
     type Rejection = Response;
 
-    /// `None` if the request has no `Authorization`; a wrong one is refused.
+    /// `None` if the request has no key; a wrong one is refused.
     async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Option<Self>, Response> {
-        if !parts.headers.contains_key(AUTHORIZATION) {
+        let Ok(connection) = Connection::from_request_parts(parts, web).await;
+        if !is_of_program(&parts.headers, &connection) {
             return Ok(None);
         }
         <Self as FromRequestParts<WebState>>::from_request_parts(parts, web).await.map(Some)

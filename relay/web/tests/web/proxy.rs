@@ -111,6 +111,21 @@ async fn t27_through_a_trusted_proxy_the_page_is_that_of_the_proxys_origin() {
     }
 }
 
+/// Such as nginx with `auth_basic`, and Apache with Kerberos: they forward what the browser sent to them.
+#[tokio::test]
+async fn t27_what_authenticates_a_visitor_to_the_proxy_is_no_key() {
+    let relay = TestRelay::start_behind_us().await;
+    for password in ["Basic YWxpY2U6c2VjcmV0", "Negotiate YIIF"] {
+        let program =
+            [("X-Forwarded-Host", PORTAL), ("X-Forwarded-User", "alice"), ("Authorization", password)];
+        let browser = [&program[..], &[("Origin", "http://portal.example.org")]].concat();
+        let page = relay.page_with(Form::Json, &browser).await.unwrap();
+        assert!(is_admitted(page, &relay.key, PORTAL).await, "{password}");
+        assert_eq!(refusal(relay.page_with(Form::Json, &program).await), 403, "{password} without Origin");
+        assert_eq!(relay.request("GET /api/v1/jobs", &program).await.status, 401, "{password}");
+    }
+}
+
 #[tokio::test]
 async fn t27_one_behind_a_proxy_cannot_shut_out_another() {
     let relay = TestRelay::start_behind_us().await;

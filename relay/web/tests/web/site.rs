@@ -346,6 +346,11 @@ async fn t02_nobody_is_a_person_but_a_user_whom_the_proxy_or_the_kernel_names() 
     // A key that is wrong is not replaced by the identity of the connection.
     let headers = [("X-Forwarded-User", "alice"), ("Authorization", "Bearer wrong")];
     assert_eq!(relay.request("GET /api/v1/jobs", &headers).await.status, 401);
+    // A password is for the proxy, which may forward it.
+    let password = ("Authorization", "Basic YWxpY2U6c2VjcmV0");
+    let reply = relay.request("GET /api/v1/jobs", &[("X-Forwarded-User", "alice"), password]).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_eq!(relay.request("GET /api/v1/jobs", &[password]).await.status, 403);
     let mut page = page_of(&relay, "root", Form::Json).await;
     assert!(is_bye(page.hello_as_person().await, &CloseReason::NotIdentified));
 }
