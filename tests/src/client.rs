@@ -18,8 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::http::header::{ORIGIN, SEC_WEBSOCKET_PROTOCOL};
+use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Bytes, protocol::Message};
 
@@ -97,13 +97,18 @@ impl Client {
         Self::handshake(pipe, link, &link.key, Form::Binary).await
     }
 
-    /// Connects to the relay of a site without a key, as the user of an existing connection; returns the farewell if that
-    /// is nobody.
+    /// Connects to the relay of a site without a key, as the user of an existing connection, with these headers; returns the
+    /// farewell if that is nobody.
     ///
     /// # Errors
     /// If the connection breaks.
-    pub async fn identify(pipe: Box<dyn Pipe>, link: &Link, form: Form) -> Result<Result<Self, CloseReason>> {
-        let mut socket = open(link, form, pipe).await?;
+    pub async fn identify(
+        pipe: Box<dyn Pipe>,
+        link: &Link,
+        form: Form,
+        headers: &[(&str, &str)],
+    ) -> Result<Result<Self, CloseReason>> {
+        let mut socket = open(link, form, pipe, headers).await?;
         let (proto, nonce) = (VersionRange::only(LIVE_WIRE), Nonce(random()?));
         send(&mut socket, form, &ClientMessage::Hello { proto, key: KeyId::Person, nonce }).await?;
         match receive(&mut socket, form).await? {
@@ -138,7 +143,7 @@ impl Client {
         key: &Key,
         form: Form,
     ) -> Result<Result<Self, CloseReason>> {
-        let mut socket = open(link, form, pipe).await?;
+        let mut socket = open(link, form, pipe, &[]).await?;
         let client = Nonce(random()?);
         let whose = match (&link.share, &link.tab) {
             (Some(share), _) => KeyId::Share(share.clone()),
@@ -410,11 +415,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + Debug> Pipe for T {}
 
 type Socket = WebSocketStream<Box<dyn Pipe>>;
 
-async fn open(link: &Link, form: Form, pipe: Box<dyn Pipe>) -> Result<Socket> {
+async fn open(link: &Link, form: Form, pipe: Box<dyn Pipe>, more: &[(&str, &str)]) -> Result<Socket> {
     let mut request = format!("ws://{}{}{LIVE_PATH}", link.authority, link.base).into_client_request()?;
     let headers = request.headers_mut();
     headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(form.subprotocol()));
     headers.insert(ORIGIN, HeaderValue::from_str(&format!("{}://{}", link.scheme, link.authority))?);
+    for (name, value) in more {
+        headers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_str(value)?);
+    }
     // Like a browser, without a limit of message size: the snapshot of a thousand nodes is larger than 16
     // MiB.
     let unbounded = WebSocketConfig::default().max_message_size(None).max_frame_size(None);

@@ -39,12 +39,17 @@ impl Reply {
 /// # Errors
 /// If the connection breaks before a response.
 pub fn get(authority: &str, path: &str, headers: &[(&str, &str)]) -> Result<Reply> {
+    send_raw(authority, request(authority, path, headers).as_bytes())
+}
+
+/// The text of a request.
+pub(crate) fn request(authority: &str, path: &str, headers: &[(&str, &str)]) -> String {
     let mut head: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         head += &format!("Host: {authority}\r\n");
     }
     // HTTP/1.0, so that no server uses chunked encoding.
-    send_raw(authority, format!("GET {path} HTTP/1.0\r\n{head}\r\n").as_bytes())
+    format!("GET {path} HTTP/1.0\r\n{head}\r\n")
 }
 
 /// Sends exactly these bytes and reads until the server closes.

@@ -32,6 +32,7 @@ pub mod skip;
 pub mod soak;
 pub mod sshd;
 pub mod test_tools;
+pub mod tls;
 pub mod tmux;
 pub mod trace;
 

@@ -1,6 +1,8 @@
 //! One relay for a whole cluster, run by an account of its own: everyone sees their own jobs, a member of an account its
 //! jobs, an administrator everything, and nobody else anything.
 
+mod nginx;
+
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::frame::Form;
@@ -13,11 +15,14 @@ use nodeglass_tests::{TIMEOUT, http};
 use std::time::Instant;
 use tokio::net::TcpStream;
 
+/// A client, or why a connection without a key was refused.
+type Knocked = Result<Result<Client, CloseReason>>;
+
 /// Connects without a key through the tunnel of a user.
-async fn knock(tunnel: &Tunnel, relay: &LoginRelay) -> Result<Result<Client, CloseReason>> {
+async fn knock(tunnel: &Tunnel, relay: &LoginRelay) -> Knocked {
     let authority = format!("127.0.0.1:{}", tunnel.port());
     let pipe = TcpStream::connect(&authority).await?;
-    Client::identify(Box::new(pipe), &relay.link.at(&authority), Form::Binary).await
+    Client::identify(Box::new(pipe), &relay.link.at(&authority), Form::Binary, &[]).await
 }
 
 /// Requests the list of jobs as a user of the login host, without a tunnel; returns the status and the body.
@@ -33,11 +38,11 @@ fn local(site: &Site, user: &str) -> Result<(u16, String)> {
 
 /// Waits until a person is shown exactly these jobs with their GPUs, and returns everything that was received of them. The
 /// relay disconnects a person when it learns of their accounts.
-async fn sees(tunnel: &Tunnel, relay: &LoginRelay, user: &str, expected: &[JobId]) -> Result<String> {
+async fn sees(knock: impl AsyncFn() -> Knocked, user: &str, expected: &[JobId]) -> Result<String> {
     let began = Instant::now();
     let mut last = String::new();
     while began.elapsed() < 2 * TIMEOUT {
-        let Ok(mut client) = knock(tunnel, relay).await? else { bail!("{user} was refused") };
+        let Ok(mut client) = knock().await? else { bail!("{user} was refused") };
         let welcome = client.welcome();
         ensure!(welcome.role == Role::Guest && !welcome.may_act, "{welcome:?}");
         ensure!(welcome.person == Some(user.into()), "{welcome:?}");
@@ -99,7 +104,7 @@ async fn t09_each_person_of_a_site_sees_their_own_jobs_and_those_of_their_accoun
     for ((user, tunnel), expected) in users.iter().zip(tunnels).zip(&mut expected) {
         expected.sort_unstable();
         let tunnel = tunnel?;
-        let received = sees(&tunnel, &relay, user, expected).await?;
+        let received = sees(async || knock(&tunnel, &relay).await, user, expected).await?;
         for (owner, job) in [("alice", alices), ("bob", bobs), ("carol", carols)] {
             let is_shown = expected.contains(&job);
             ensure!(received.contains(&format!("name-of-{owner}")) == is_shown, "{user}: {owner}");
