@@ -3,67 +3,15 @@
 mod recipes;
 
 use anyhow::{Context, Result, ensure};
-use nodeglass_tests::relay::binary;
+use nodeglass_tests::process::Process;
+use nodeglass_tests::relay::{Link, binary};
+use nodeglass_tests::release::{one, output, pack, scripts, stripped};
 use nodeglass_tests::{skip, test_tools};
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-
-/// Packs these kinds from a folder with `relay` and `node-probe`; returns the files by name.
-fn pack(programs: &Path, out: &Path, kinds: &[&str]) -> Result<BTreeMap<String, PathBuf>> {
-    // As on machines with another umask and time zone. The checkout may get a commit meanwhile, of another time.
-    let xtask = binary("xtask")?;
-    let mut command = Command::new("sh");
-    command.args(["-c", "umask 027; exec \"$0\" dist \"$@\""]).arg(xtask).args(kinds);
-    command
-        .args(["--url", "https://example.org/nodeglass"])
-        .arg("--programs")
-        .arg(programs)
-        .arg("--out")
-        .arg(out)
-        .env("TZ", "Asia/Tokyo")
-        .env("SOURCE_DATE_EPOCH", "1700000000");
-    output(&mut command)?;
-    let files = fs::read_dir(out)?.filter_map(|entry| Some(entry.ok()?.path()));
-    let files = files.filter(|path| path.is_file());
-    Ok(files.filter_map(|path| Some((path.file_name()?.to_str()?.to_owned(), path))).collect())
-}
-
-/// The only file with such a name.
-fn one<'a>(files: &'a BTreeMap<String, PathBuf>, suffix: &str) -> Result<&'a Path> {
-    let mut found = files.iter().filter(|(name, _)| name.ends_with(suffix));
-    let (_, path) = found.next().with_context(|| format!("no {suffix}: {files:?}"))?;
-    ensure!(found.next().is_none(), "more than one {suffix}: {files:?}");
-    Ok(path)
-}
-
-/// The programs that were built, without debug information, which would take most of the time.
-fn stripped(folder: &Path) -> Result<()> {
-    for name in ["relay", "node-probe"] {
-        output(Command::new("strip").arg("-o").arg(folder.join(name)).arg(binary(name)?))?;
-    }
-    Ok(())
-}
-
-/// Scripts that run the programs that were built: small files, for tests of their packing.
-fn scripts(folder: &Path) -> Result<()> {
-    for name in ["relay", "node-probe", "node-probe-aarch64"] {
-        let program = binary(name.trim_end_matches("-aarch64"))?;
-        fs::write(folder.join(name), format!("#!/bin/sh\nexec '{}' \"$@\"\n", program.display()))?;
-        fs::set_permissions(folder.join(name), Permissions::from_mode(0o755))?;
-    }
-    Ok(())
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
-    let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    ensure!(output.status.success(), "{command:?}: {out}{errors}");
-    Ok(out.into_owned())
-}
 
 /// The output of an installed program, in a home of its own.
 fn installed(program: &Path, args: &[&str]) -> Result<String> {
@@ -146,29 +94,85 @@ fn the_debian_package_installs_in_an_empty_root_and_its_relay_finds_its_probe() 
     Ok(())
 }
 
+/// Copies the libraries into a root that its programs are linked with, in place of the C library that a package depends on.
+fn add_libraries(root: &Path, folder: &str) -> Result<()> {
+    let mut ldd = Command::new("ldd");
+    let listed = output(ldd.args(["relay", "node-probe"].map(|name| root.join(folder).join(name))))?;
+    let libraries = listed.split_whitespace().filter(|word| word.starts_with("/lib") && word.contains(".so"));
+    for library in libraries {
+        let to = root.join(library.trim_start_matches('/'));
+        fs::create_dir_all(to.parent().context("a folder")?)?;
+        fs::copy(library, to)?;
+    }
+    Ok(())
+}
+
+/// A command that runs nodeglass in a root that has nothing but its package, with a network of its own.
+fn in_root(root: &Path, args: &[&str]) -> Command {
+    // The mount ends with the namespace.
+    let script = "mount -t proc proc \"$0/proc\" && exec chroot \"$0\" /usr/bin/nodeglass \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-c", script]).arg(root);
+    command.args(args).env_clear().env("HOME", "/root").env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    command
+}
+
 #[test]
-fn the_rpm_has_valid_digests_and_its_programs_run() -> Result<()> {
-    let Some([rpm, rpm2cpio, cpio]) = skip::programs(["rpm", "rpm2cpio", "cpio"]) else { return Ok(()) };
-    if test_tools::nfpm().is_none() {
+fn the_rpm_installs_in_an_empty_root_and_its_relay_starts_its_probe_there() -> Result<()> {
+    let Some([rpm, _]) = skip::programs(["rpm", "strip"]) else { return Ok(()) };
+    if test_tools::nfpm().is_none() || !skip::root() {
         return Ok(());
     }
     let (programs, out, root) = (tempfile::tempdir()?, tempfile::tempdir()?, tempfile::tempdir()?);
-    scripts(programs.path())?;
+    stripped(programs.path())?;
+    fs::copy(programs.path().join("node-probe"), programs.path().join("node-probe-aarch64"))?;
     let files = pack(programs.path(), out.path(), &["rpm"])?;
-    let file = one(&files, ".rpm")?;
-    let query = |args: &[&str]| output(Command::new(&rpm).args(args).arg(file));
-    query(&["--checksig", "--nosignature"])?;
-    let facts = query(&["--query", "--queryformat", "%{NAME} %{ARCH} %{BUILDHOST} %{LICENSE}", "--package"])?;
+    let file = one(&files, ".rpm")?.display().to_string();
+    let facts = ["--query", "--queryformat", "%{NAME} %{ARCH} %{BUILDHOST} %{LICENSE}", "--package", &file];
+    let facts = output(Command::new(&rpm).args(facts))?;
     let arch = std::env::consts::ARCH;
     ensure!(facts == format!("nodeglass {arch} localhost MIT OR Apache-2.0"), "{facts}");
-    ensure!(query(&["--query", "--requires", "--package"])?.contains("glibc >= 2.17"));
-    let unpack = "\"$0\" \"$1\" | \"$2\" --quiet -idm";
-    let mut command = Command::new("sh");
-    command.args(["-euc", unpack]).arg(rpm2cpio).arg(file).arg(cpio).current_dir(root.path());
-    output(&mut command)?;
+
+    let rpm = |args: &[&str]| -> Result<String> {
+        let mut command = Command::new(&rpm);
+        output(command.arg("--root").arg(root.path()).args(["--dbpath", "/var/lib/rpm"]).args(args))
+    };
+    for folder in ["proc", "dev", "tmp", "root"] {
+        fs::create_dir(root.path().join(folder))?;
+    }
+    let refused = rpm(&["--install", &file]).err().context("it was installed without a C library")?;
+    let needed: Vec<_> =
+        refused.to_string().lines().filter(|line| line.contains("is needed by")).map(str::to_owned).collect();
+    ensure!(needed.len() == 1 && needed[0].contains("glibc >= 2.17"), "{refused}");
+    rpm(&["--install", "--nodeps", &file])?;
+    ensure!(rpm(&["--verify", "--nodeps", "nodeglass"])?.is_empty(), "files differ from the package");
     check_installed(root.path())?;
     ensure!(root.path().join("usr/share/zsh/site-functions/_relay").is_file());
     ensure!(root.path().join("usr/lib/nodeglass/node-probe-aarch64").is_file());
+
+    add_libraries(root.path(), "usr/lib/nodeglass")?;
+    // It finds warnings there, such as no driver.
+    let report = in_root(root.path(), &["doctor", "--json"]).stdin(Stdio::null()).output()?;
+    let report: Value = serde_json::from_slice(&report.stdout)?;
+    let check = |name: &str| {
+        let mut checks = report["results"].as_array().into_iter().flatten();
+        let found = checks.find(|check| check["check"] == name && check["level"] == "ok");
+        found.with_context(|| format!("{name}: {report:#}"))
+    };
+    ensure!(
+        check("probe")?["text"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("/usr/lib/nodeglass/node-probe"))
+    );
+    check("start")?;
+    ensure!(check("installation")?["text"].as_str().is_some_and(|text| text.contains("sudo dnf install")));
+    let args = ["--demo", "--new", "--bind", "unix:/root/relay.sock"];
+    Process::start(&mut in_root(root.path(), &args))?.wait_for("a link", Link::find)?;
+
+    rpm(&["--erase", "nodeglass"])?;
+    for folder in ["usr/lib/nodeglass", "usr/share/doc/nodeglass"] {
+        ensure!(!root.path().join(folder).exists(), "{folder} remains");
+    }
     Ok(())
 }
 

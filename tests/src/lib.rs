@@ -28,6 +28,7 @@ pub mod process;
 pub mod promql;
 pub mod rack;
 pub mod relay;
+pub mod release;
 pub mod skip;
 pub mod soak;
 pub mod sshd;

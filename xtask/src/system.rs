@@ -33,7 +33,6 @@ const FOR_TESTING: &[&str] = &[
     "victoria-metrics",
     "nats-server",
     "rpm",
-    "cpio",
     "passenger",
     "lmod",
 ];
@@ -101,8 +100,7 @@ pub(crate) fn for_testing() -> Result<()> {
         "promtool",
         "victoria-metrics",
         "nats-server",
-        "rpm2cpio",
-        "cpio",
+        "rpm",
         "passenger",
     ];
     let missing: Vec<_> = programs.into_iter().filter(|program| which(program).is_none()).collect();

@@ -1,8 +1,9 @@
 //! The recipes that `cargo xtask dist` fills: each is read by its own rules, and followed as far as it needs no other tool.
 
-use super::{installed, one, output, pack, scripts};
+use super::installed;
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::relay::binary;
+use nodeglass_tests::release::{one, output, pack, scripts};
 use nodeglass_tests::{skip, test_tools};
 use std::fs;
 use std::path::{Path, PathBuf};
