@@ -157,6 +157,9 @@ fn the_modulefile_puts_the_relay_on_the_path_in_lmod() -> Result<()> {
     let printed = output(shell.env("HOME", home.path()))?;
     let expected = format!("{}nodeglass/{}\n", version()?, env!("CARGO_PKG_VERSION"));
     ensure!(printed == expected, "{printed}");
+    let absent =
+        output(shell.env("NODEGLASS_ROOT", "/nowhere")).err().context("it loads without the archive")?;
+    ensure!(absent.to_string().contains("/nowhere/nodeglass/"), "{absent}");
     Ok(())
 }
 
