@@ -94,28 +94,35 @@ fn in_prefix(prefix: &Path) -> Option<(Method, PathBuf, String)> {
         return found(Method::Spack, "spack install nodeglass && spack load nodeglass".to_owned());
     }
     if let Ok(settings) = fs::read_to_string(within("pyvenv.cfg")) {
-        let is_of_pipx =
-            prefix.ancestors().any(|folder| folder.ends_with("pipx/venvs") || folder.ends_with("pipx"));
-        let is_tool = prefix.ancestors().any(|folder| folder.ends_with("uv/tools"));
-        let is_of_uv = settings.lines().any(|line| line.starts_with("uv ="));
-        return match (is_of_pipx, is_tool, is_of_uv) {
-            (true, ..) => found(Method::Pipx, "pipx install --force NEW.whl".to_owned()),
-            (_, true, _) => found(Method::Uv, "uv tool install --force NEW.whl".to_owned()),
-            (.., true) => found(
-                Method::Uv,
-                format!("uv pip install --python {} NEW.whl", within("bin/python").display()),
-            ),
-            _ => found(
-                Method::Pip,
-                format!("{} -m pip install --upgrade NEW.whl", within("bin/python").display()),
-            ),
-        };
+        let (method, update) = in_environment(prefix, &settings);
+        return found(method, update);
     }
     let is_by_pip = names(&within("lib")).filter(|name| name.starts_with("python")).any(|python| {
         let packages = within("lib").join(python).join("site-packages");
         names(&packages).any(|name| name.starts_with("nodeglass-") && name.ends_with(".dist-info"))
     });
     is_by_pip.then(|| (Method::Pip, prefix.to_owned(), "pip install --upgrade NEW.whl".to_owned()))
+}
+
+/// The program that made an environment of Python, by its place and its `pyvenv.cfg`.
+fn in_environment(prefix: &Path, settings: &str) -> (Method, String) {
+    let is_below = |name: &str| prefix.ancestors().any(|folder| folder.ends_with(name));
+    let is_of_uv = settings.lines().any(|line| line.starts_with("uv ="));
+    let python = prefix.join("bin/python");
+    // `pipx run` and `uvx` keep an environment for a while, and install nothing.
+    if is_below(".cache/pipx") {
+        (Method::Pipx, "pipx run --spec NEW.whl nodeglass".to_owned())
+    } else if is_below("pipx") {
+        (Method::Pipx, "pipx install --force NEW.whl".to_owned())
+    } else if is_below("uv/tools") {
+        (Method::Uv, "uv tool install --force NEW.whl".to_owned())
+    } else if is_of_uv && is_below("archive-v0") {
+        (Method::Uv, "uvx --from NEW.whl nodeglass".to_owned())
+    } else if is_of_uv {
+        (Method::Uv, format!("uv pip install --python {} NEW.whl", python.display()))
+    } else {
+        (Method::Pip, format!("{} -m pip install --upgrade NEW.whl", python.display()))
+    }
 }
 
 /// The names in a folder; none if it cannot be read.
@@ -169,6 +176,11 @@ mod tests {
         let uv = ("share/uv/tools/nodeglass/pyvenv.cfg", "uv = 0.9.1\n");
         let (method, update) = find("share/uv/tools/nodeglass/bin/relay", &[uv]);
         assert_eq!((method, update.as_str()), (Method::Uv, "uv tool install --force NEW.whl"));
+        let update = |program: &str, file: (&str, &str)| find(program, &[file]).1;
+        let cached = (".cache/pipx/79203/pyvenv.cfg", "");
+        assert_eq!(update(".cache/pipx/79203/bin/relay", cached), "pipx run --spec NEW.whl nodeglass");
+        let cached = (".cache/uv/archive-v0/EQ9Z/pyvenv.cfg", "uv = 0.9.1\n");
+        assert_eq!(update(".cache/uv/archive-v0/EQ9Z/bin/relay", cached), "uvx --from NEW.whl nodeglass");
         let user = (".local/lib/python3.11/site-packages/nodeglass-0.1.0.dist-info/METADATA", "");
         assert_eq!(find(".local/bin/relay", &[user]).0, Method::Pip);
         // conda's own Python has no such file, and pip may install there.
