@@ -58,6 +58,6 @@ fn the_python_client_reads_and_watches_a_running_relay() -> Result<()> {
 fn the_python_client_is_typed_and_its_wheels_install_and_run() -> Result<()> {
     let Some(python) = test_tools::python() else { return Ok(()) };
     let report = pytest(&python, &["tests/test_package.py"])?;
-    ensure!(passed(&report)? == 4, "tests are missing: {report}");
+    ensure!(passed(&report)? == 5, "tests are missing: {report}");
     Ok(())
 }

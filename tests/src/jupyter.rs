@@ -1,16 +1,13 @@
 //! A real JupyterLab in which the wheel of nodeglass is installed.
 
 use crate::process::Process;
-use crate::relay::binary;
+use crate::release::{one, output, pack, stripped};
 use crate::test_tools;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
-
-/// The Python package with the client and the programs.
-const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../clients/python");
 
 /// A running JupyterLab of the user of this test; it ends on drop, and so do the servers that it started.
 #[derive(Debug)]
@@ -56,31 +53,23 @@ impl JupyterLab {
     }
 }
 
-/// Builds the wheel and installs it below `folder`; returns the folder of its packages.
+/// Installs the wheel of a release, with the programs that were built, below `folder`; returns the folder of its packages.
 pub(crate) fn install(python: &Path, jupyter: &Path, folder: &Path) -> Result<PathBuf> {
     let (programs, wheels, venv) = (folder.join("programs"), folder.join("wheels"), folder.join("venv"));
     std::fs::create_dir(&programs)?;
-    for name in ["relay", "node-probe"] {
-        // Links: the wheel needs the content only.
-        std::os::unix::fs::symlink(binary(name)?, programs.join(name))?;
-    }
-    let machine = std::env::consts::ARCH;
-    let mut build = Command::new(python);
-    build.args(["-m", "hatchling", "build", "-t", "wheel", "-d"]).arg(&wheels).current_dir(PACKAGE);
-    build.env("NODEGLASS_PROGRAMS", &programs).env("NODEGLASS_PLATFORM", format!("linux_{machine}"));
-    finish(&mut build)?;
-    let wheel = std::fs::read_dir(&wheels)?.next().context("a wheel")??.path();
-    // With the version of Python that Jupyter has.
-    finish(Command::new(jupyter).args(["-m", "venv", "--without-pip"]).arg(&venv))?;
-    let mut install = Command::new(python);
-    install.args(["-m", "pip", "--python"]).arg(venv.join("bin/python"));
-    finish(install.args(["install", "--quiet", "--no-deps", "--no-index"]).arg(wheel))?;
+    stripped(&programs)?;
+    let files = pack(&programs, &wheels, &["wheel"])?;
+    let wheel = one(&files, &format!("_{}.whl", std::env::consts::ARCH))?;
+    // Installed beside Jupyter, which is shared by all tests, with the version of Python that it has.
+    output(Command::new(jupyter).args(["-m", "venv", "--without-pip"]).arg(&venv))?;
+    let pip = |into: &Path, args: &[&str], what: &str| {
+        let mut pip = Command::new(python);
+        pip.args(["-m", "pip", "--python"]).arg(into).args(["install", "--quiet", "--no-index"]);
+        output(pip.args(args).arg(what)).map(drop)
+    };
+    pip(&venv.join("bin/python"), &["--no-deps"], &wheel.display().to_string())?;
+    // What the documents install would find everything that it needs there.
+    pip(jupyter, &["--dry-run"], &format!("{}[jupyter]", wheel.display()))?;
     let lib = std::fs::read_dir(venv.join("lib"))?.next().context("the folder of a Python")??.path();
     Ok(lib.join("site-packages"))
-}
-
-fn finish(command: &mut Command) -> Result<()> {
-    let output = command.output().with_context(|| format!("run {command:?}"))?;
-    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
 }

@@ -1,7 +1,10 @@
 """The package as it is installed: types, and the wheel."""
 
+import http.client
+import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -87,6 +90,44 @@ def test_an_installed_wheel_runs_the_relay_with_its_probe(installed: Path, tmp_p
                 break
             time.sleep(0.1)
         assert relay.poll() is None, done.stderr
+    finally:
+        relay.terminate()
+        relay.wait()
+
+
+def test_the_entry_point_for_jupyter_opens_the_page_without_a_key(
+    installed: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As jupyter-server-proxy does with a wheel that is installed in its environment."""
+    tmp_path.chmod(0o700)
+    # The paths of sockets are short.
+    socket_path = str(tmp_path_factory.mktemp("s") / "s")
+    script = (
+        "import json; from importlib.metadata import distribution\n"
+        "points = distribution('nodeglass').entry_points\n"
+        "(point,) = [point for point in points if point.group == 'jupyter_serverproxy_servers']\n"
+        "print(json.dumps([point.name, point.load()()]))"
+    )
+    printed = subprocess.run([installed / "python", "-c", script], check=True, capture_output=True, text=True).stdout
+    name, server = json.loads(printed)
+    assert name == "nodeglass" and server["unix_socket"] and server["launcher_entry"]["enabled"]
+    assert Path(server["launcher_entry"]["icon_path"]).is_file()
+
+    def status(path: str) -> int:
+        connection = http.client.HTTPConnection("jupyter")
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(socket_path)
+        connection.request("GET", path)
+        return connection.getresponse().status
+
+    command = [part.format(unix_socket=socket_path, base_url="/user/alice/") for part in server["command"]]
+    env = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "PATH": os.environ["PATH"], "NODEGLASS_DEMO": "true"}
+    relay = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while relay.poll() is None and not os.path.exists(socket_path):
+            time.sleep(0.1)
+        for path in ("/user/alice/nodeglass/", "/user/alice/nodeglass/api/v1/jobs"):
+            assert status(path) == 200, path
     finally:
         relay.terminate()
         relay.wait()
