@@ -1,5 +1,5 @@
 //! Follows the file that lists machines: reads it again when it changes, and keeps the last list while it
-//! cannot be read.
+//! cannot be read, or is empty.
 
 use super::entry::Entry;
 use super::file;
@@ -33,6 +33,8 @@ const PACE: Pace = Pace {
 };
 /// A file this young is read even if its times are the same: some file systems count whole seconds.
 const YOUNG: Duration = Duration::from_secs(5);
+/// Reason for keeping the last list of a file without any content: an editor or a script has truncated it.
+const EMPTY: &str = "it is empty (write a comment into it if no machine is meant)";
 /// Reason for not reading a file whose file server is down.
 const NO_ANSWER: &str = "the file system does not respond";
 /// Number of problems that the page shows, and that the terminal prints.
@@ -125,7 +127,11 @@ impl HostSource {
     async fn is_changed(&mut self, path: &Path) -> bool {
         let Some((stamp, text)) = self.settled(path).await else { return false };
         self.stamp = stamp;
+        let is_blank = |text: &str| text.trim().is_empty();
         match text {
+            Ok(text) if is_blank(&text) && !is_blank(&self.text) => {
+                self.fault.replace(EMPTY.to_owned()).as_deref() != Some(EMPTY)
+            }
             Ok(text) => {
                 let was_fault = self.fault.take().is_some();
                 let is_new = std::mem::replace(&mut self.text, text.clone()) != text;
@@ -302,6 +308,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_emptied_file_keeps_the_last_list_and_one_with_comments_alone_has_none() {
+        let mut scene = Scene::new("gpu1\n").await;
+        for content in ["", " \n\n"] {
+            fs::write(scene.path(), content).unwrap();
+            let listed = scene.source.changed().await;
+            assert_eq!(names(&listed), ["gpu1"]);
+            let notice = listed.notices[0].as_str();
+            assert!(notice.contains("it is empty (") && notice.contains("still watched"), "{notice}");
+            fs::write(scene.path(), "gpu1\n").unwrap();
+            assert!(scene.source.changed().await.notices.is_empty());
+        }
+        fs::write(scene.path(), "# none at present\n").unwrap();
+        let listed = scene.source.changed().await;
+        assert!(names(&listed).is_empty());
+        assert!(listed.notices[0].as_str().ends_with("lists no machine that can be watched"));
+    }
+
+    #[tokio::test]
     async fn a_deleted_file_keeps_the_last_list_and_says_so_once() {
         let mut scene = Scene::new("gpu1\n").await;
         fs::remove_file(scene.path()).unwrap();
@@ -378,15 +402,6 @@ mod tests {
         assert_eq!(listed.short_notices.len(), ON_PAGE + 1);
         let last = listed.short_notices.last().unwrap().as_str();
         assert_eq!(last, "and 24 more problems in the list of machines; the relay's terminal shows them");
-    }
-
-    #[tokio::test]
-    async fn an_emptied_file_stops_everything_and_says_so() {
-        let mut scene = Scene::new("gpu1\n").await;
-        fs::write(scene.path(), "# nothing\n").unwrap();
-        let listed = scene.source.changed().await;
-        assert!(listed.list.hosts.is_empty());
-        assert!(listed.notices[0].as_str().ends_with("lists no machine that can be watched"));
     }
 
     #[tokio::test]
