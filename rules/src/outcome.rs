@@ -1,6 +1,7 @@
 //! Outcome of a job: whether it failed, the cause, and a remedy.
 
 use crate::job_names;
+use crate::run::ms_of;
 use crate::severity::Severity;
 use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::job::{Job, JobState};
@@ -113,7 +114,7 @@ pub fn failure(job: &Job) -> Option<Failure> {
 pub fn finding(job: &Job) -> Option<Finding> {
     let Failure { severity, label, why } = failure(job)?;
     let ended_s = u64::try_from(job.ended?).ok()?;
-    let ended_ms = ended_s.saturating_mul(1_000);
+    let ended_ms = ms_of(job.ended?);
     let exit = job.exit.as_ref().map(|exit| format!("exit code {exit}"));
     Some(Finding {
         key: Text::new(format!("{}/{}/{ended_s}", FindingKind::Failed.name(), job.id)),

@@ -5,6 +5,14 @@ use nodeglass_protocol::job::Job;
 /// A time may be this far outside of the run: clocks differ, and a job is prepared before it starts.
 pub const TOLERANCE_MS: u64 = 3_600_000;
 
+/// The last second of the year 9999: the last that can be written.
+const MAX_S: u64 = 253_402_300_799;
+
+/// Converts s since 1970, as SLURM or a file states them, to ms; the closest possible value if they cannot be meant.
+pub fn ms_of(unix_s: i64) -> u64 {
+    u64::try_from(unix_s).unwrap_or(0).min(MAX_S) * 1_000
+}
+
 /// The run of a job, in ms since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
@@ -17,8 +25,7 @@ pub struct Run {
 impl Run {
     /// Returns the run of a job.
     pub fn of(job: &Job) -> Self {
-        // Up to the year 9999, the last that can be written.
-        let ms = |s: Option<i64>| s.and_then(|s| Some(u64::try_from(s).ok()?.min(253_402_300_799) * 1_000));
+        let ms = |s: Option<i64>| s.filter(|s| *s >= 0).map(ms_of);
         // The start of a job that waits is only expected.
         let start = job.start.filter(|_| job.is_active() || job.ended.is_some());
         Self { start_ms: ms(start), ended_ms: ms(job.ended) }

@@ -447,7 +447,7 @@ impl EventLoop {
         let Sinks { recorder, archive, store, .. } = &self.sinks;
         let unstored = UnstoredRecords {
             history: archive.get().map_or(0, Archive::lost),
-            jobs: store.as_ref().map_or(0, JobStore::lost),
+            jobs: store.as_ref().map_or(0, JobStore::lost) + self.fleet.lost_records() as u64,
             audit: store.as_ref().map_or(0, |store| store.audit().lost()),
             recording: recorder.as_ref().map_or(0, Recorder::lost),
         };

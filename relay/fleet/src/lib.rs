@@ -167,6 +167,11 @@ impl Fleet {
         self.reports.put_back(records);
     }
 
+    /// Returns the number of records of ended jobs that were dropped because they were not taken.
+    pub fn lost_records(&self) -> usize {
+        self.reports.lost()
+    }
+
     /// Returns the findings: active ones, the worst first, then those that ended within the last hour.
     pub fn findings(&self) -> &[Finding] {
         self.findings.list()

@@ -3,6 +3,7 @@
 use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity};
 use nodeglass_protocol::report::{NodeFault, Report};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName};
+use nodeglass_rules::run::ms_of;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +45,7 @@ impl NodeFaults {
         if self.0.len() >= MAX_FAULTS && !self.0.contains_key(&key) {
             return;
         }
-        let seen_ms = u64::try_from(report.at_s).unwrap_or(0) * 1_000;
+        let seen_ms = ms_of(report.at_s);
         let is_event = finding.kind.is_event();
         let last_ms = match finding.ended_ms {
             _ if is_event => finding.since_ms,

@@ -25,8 +25,9 @@ use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 pub use nodeglass_protocol::report::NodeFault;
 pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
+use nodeglass_rules::run::ms_of;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub use text::{markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
 use tracked::Tracked;
@@ -37,8 +38,9 @@ pub use usage::usage;
 const MAX_JOBS: usize = 4_096;
 /// Maximum number of GPUs of a job on one node.
 const MAX_GPUS: usize = 128;
-/// Maximum number of finished records that wait to be stored; the oldest is dropped first.
-const MAX_FINISHED: usize = 1_024;
+/// Maximum number of finished records that wait to be stored; the oldest is dropped first. One list of jobs may state the
+/// end of all that have sums, and of others.
+const MAX_FINISHED: usize = 2 * MAX_JOBS;
 
 /// A job and its sums: what a report is made from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,7 +84,9 @@ pub struct JobReports {
     jobs: BTreeMap<JobId, Tracked>,
     nodes: BTreeMap<NodeName, NodeClock>,
     /// Records of ended jobs that nobody took yet.
-    finished: Vec<JobRecord>,
+    finished: VecDeque<JobRecord>,
+    /// Number of finished records that were dropped.
+    lost: usize,
     /// Ended jobs of the list whose records were finished.
     observed: BTreeSet<JobId>,
     /// Ended jobs of the list that never ran in one, as last recorded.
@@ -160,7 +164,7 @@ impl JobRecord {
 
     /// The final record of the job, which ended as `job` states.
     fn ended(mut self, job: Job) -> Self {
-        let ended_ms = job.ended.and_then(|ended_s| u64::try_from(ended_s).ok()).unwrap_or_default() * 1_000;
+        let ended_ms = job.ended.map_or(0, ms_of);
         for finding in &mut self.findings {
             finding.ended_ms = finding.ended_ms.or(Some(ended_ms.max(finding.since_ms)));
         }
@@ -177,7 +181,7 @@ impl JobRecord {
     pub fn report_with(&self, notes: impl Into<ReportNotes>) -> Report {
         let ReportNotes { mut notes, are_complete } = notes.into();
         let lacks_notes = !are_complete || notes.len() >= MAX_PER_JOB;
-        let since_ms = self.job.submitted.map_or(0, |at_s| u64::try_from(at_s).unwrap_or(0) * 1_000);
+        let since_ms = self.job.submitted.map_or(0, ms_of);
         notes.retain(|note| note.at_ms >= since_ms);
         notes.sort_unstable_by_key(note::order);
         Report { notes, lacks_notes, ..self.report() }
@@ -293,7 +297,7 @@ impl JobReports {
             if !self.observed.contains(&id) && self.unobserved.get(&id) != Some(job) {
                 self.unobserved.insert(id, job.clone());
                 let (factors, job) = (self.factors.clone(), job.clone());
-                self.finished.push(JobRecord { factors, is_final: true, ..JobRecord::of(job, wall_s) });
+                self.push_finished([JobRecord { factors, is_final: true, ..JobRecord::of(job, wall_s) }]);
             }
         }
     }
@@ -466,7 +470,8 @@ impl JobReports {
             let Some(tracked) = self.jobs.get_mut(&record.job.id) else {
                 // It may have ended while no relay ran.
                 let ended = self.unobserved.get(&record.job.id).filter(|job| job.start == record.job.start);
-                self.finished.extend(ended.filter(|_| !record.is_final).map(|job| record.ended(job.clone())));
+                let ended = ended.filter(|_| !record.is_final).cloned();
+                self.push_finished(ended.map(|job| record.ended(job)));
                 continue;
             };
             if record.is_final || tracked.job.start != record.job.start {
@@ -474,7 +479,7 @@ impl JobReports {
             }
             let known = record.application.as_deref().and_then(application::known);
             tracked.application = tracked.application.or(known);
-            let known_until_ms = u64::try_from(record.at_s).unwrap_or_default() * 1_000;
+            let known_until_ms = ms_of(record.at_s);
             tracked.restore(record.findings, known_until_ms);
             // Records of earlier versions do not state it.
             tracked.observed_from_s = Some(record.observed_from_s.unwrap_or(i64::MIN));
@@ -505,14 +510,25 @@ impl JobReports {
 
     /// Takes the records of jobs that ended since the last call.
     pub fn take_finished(&mut self) -> Vec<JobRecord> {
-        std::mem::take(&mut self.finished)
+        std::mem::take(&mut self.finished).into()
+    }
+
+    /// Number of finished records that were dropped.
+    pub fn lost(&self) -> usize {
+        self.lost
     }
 
     /// Returns records that could not be stored, to be taken again.
     pub fn put_back(&mut self, records: Vec<JobRecord>) {
-        self.finished.splice(0..0, records);
+        let newer = std::mem::replace(&mut self.finished, records.into());
+        self.push_finished(newer);
+    }
+
+    fn push_finished(&mut self, records: impl IntoIterator<Item = JobRecord>) {
+        self.finished.extend(records);
         let over = self.finished.len().saturating_sub(MAX_FINISHED);
         self.finished.drain(..over);
+        self.lost += over;
     }
 
     fn record_of(&self, tracked: &Tracked, wall_s: i64) -> JobRecord {
@@ -536,7 +552,7 @@ impl JobReports {
         self.observed.insert(id);
         self.nodes.values_mut().for_each(|node| node.jobs.retain(|job| job.job != id));
         self.nodes.retain(|_, node| !node.jobs.is_empty());
-        self.put_back(vec![record.ended(job)]);
+        self.push_finished([record.ended(job)]);
     }
 }
 

@@ -7,13 +7,14 @@ use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{NodePicture, Traces};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{GpuField, HostField};
+use nodeglass_rules::run::ms_of;
 
 impl JobRecord {
     /// Returns the final record of a run whose end no relay saw: its own sums, and the end that `stated` has.
     #[must_use]
     pub fn ended_as(mut self, stated: &Self) -> Self {
         let Job { state, ended, exit, .. } = stated.job.clone();
-        let ended_ms = ended.and_then(|ended_s| u64::try_from(ended_s).ok()).unwrap_or_default() * 1_000;
+        let ended_ms = ended.map_or(0, ms_of);
         for finding in &mut self.findings {
             finding.ended_ms = finding.ended_ms.or(Some(ended_ms.max(finding.since_ms)));
         }

@@ -13,7 +13,7 @@ const GIB: u64 = 1 << 30;
 
 /// The relay's clock started when job 7 did.
 fn relay_ms(wall_s: i64) -> u64 {
-    (wall_s - 1_000).cast_unsigned() * 1_000
+    (wall_s - 1_000).cast_unsigned().saturating_mul(1_000)
 }
 
 fn node_name() -> NodeName {
@@ -146,6 +146,32 @@ fn a_job_that_ran_between_two_lists_has_a_report_of_its_end() {
     reports.set_jobs(&list, 1_030, relay_ms, |_| None);
     let [record] = reports.take_finished().try_into().unwrap();
     assert_eq!(record.report().exit, Some("3:0".into()));
+}
+
+#[test]
+fn each_of_many_jobs_that_end_in_one_list_has_its_record() {
+    let mut reports = JobReports::default();
+    let running: Vec<_> = (1..=4_096).map(|id| Job { id: JobId(id), ..job(1) }).collect();
+    reports.set_jobs(&running, 1_000, relay_ms, |_| None);
+    reports.set_jobs(&[], 1_010, relay_ms, |_| None);
+    let records = reports.take_finished();
+    assert_eq!((records.len(), reports.lost()), (4_096, 0));
+    // Not stored twice: the oldest are dropped, and counted.
+    reports.put_back(records.clone());
+    reports.put_back([records, vec![JobRecord::of(job(1), 1_010)]].concat());
+    assert_eq!(reports.lost(), 1);
+    assert_eq!(reports.take_finished()[0].job.id, JobId(2));
+}
+
+#[test]
+fn a_job_may_state_any_time() {
+    let state = JobState::Ended("COMPLETED".into());
+    let late = Job { state, submitted: Some(i64::MAX), ended: Some(i64::MAX), ..job(1) };
+    let mut reports = reports(1);
+    reports.restore(vec![JobRecord::of(job(1), i64::MAX)]);
+    reports.set_jobs(&[late], 1_010, relay_ms, |_| None);
+    let [record] = reports.take_finished().try_into().unwrap();
+    assert!(record.report_with(Vec::new()).is_final);
 }
 
 #[test]
