@@ -227,8 +227,7 @@ impl Deps {
     }
 
     async fn silence(&self, request: SilenceRequest) -> Response {
-        let picture = self.hub.everything(Viewer::Owner).await;
-        let jobs = picture.map(|(picture, _)| picture.jobs).unwrap_or_default();
+        let jobs = self.hub.jobs(Viewer::Owner).await.unwrap_or_default();
         self.silences.change(request, &jobs, Clock::wall_ms(), &self.events).await
     }
 

@@ -3,6 +3,7 @@
 use nodeglass_api::silenced_jobs;
 use nodeglass_findings::silences::{self, SilenceError};
 use nodeglass_fleet::Event;
+use nodeglass_live::SHUTTING_DOWN;
 use nodeglass_platform::regular_file;
 use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::JobId;
@@ -89,11 +90,11 @@ impl Silences {
         let Changed { before, after, stored } = match changed {
             Ok(Ok(changed)) => changed,
             Ok(Err(error)) => return Response::Refused(error.to_string().as_str().into()),
-            Err(_) => return Response::Refused("the relay is ending".into()),
+            Err(_) => return Response::Refused(SHUTTING_DOWN.into()),
         };
         let mut done = done(&request, jobs, &before, &after, wall_ms);
         if events.send(Event::Silences(after)).await.is_err() {
-            return Response::Refused("the relay is ending".into());
+            return Response::Refused(SHUTTING_DOWN.into());
         }
         let is_end = request.for_s == 0;
         match stored {

@@ -410,6 +410,7 @@ impl EventLoop {
             HubRequest::Picture { topic, viewer, form, reply } => {
                 _ = reply.send(self.picture((topic, viewer), form));
             }
+            HubRequest::Jobs { viewer, reply } => _ = reply.send(viewer.jobs(&self.fleet)),
             HubRequest::JobsOf { user, reply } => {
                 let jobs = self.fleet.jobs().iter().filter(|job| job.user == user);
                 _ = reply.send(jobs.cloned().collect());

@@ -46,7 +46,10 @@ pub struct Hub {
     departures: mpsc::UnboundedSender<u64>,
 }
 
-/// Requests of subscribers to the event loop.
+/// Response to a request that the relay can no longer handle.
+pub const SHUTTING_DOWN: &str = "the relay is shutting down";
+
+/// Requests to the event loop.
 #[derive(Debug)]
 pub enum HubRequest {
     /// Registers a subscriber.
@@ -123,6 +126,13 @@ pub enum HubRequest {
         query: RangeQuery,
         /// Receives the answer.
         reply: oneshot::Sender<Option<RangeSource>>,
+    },
+    /// Returns the jobs that a viewer may see.
+    Jobs {
+        /// For whom it is.
+        viewer: Viewer,
+        /// Receives the answer.
+        reply: oneshot::Sender<Vec<Job>>,
     },
     /// Returns the jobs of a user.
     JobsOf {
@@ -224,6 +234,13 @@ impl Hub {
         (Self { requests, departures }, request_rx, departure_rx)
     }
 
+    /// Sends a request and waits for its response; `None` if the relay is shutting down.
+    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> HubRequest) -> Option<T> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(request(reply)).await.ok()?;
+        response.await.ok()
+    }
+
     /// Registers a subscriber; `None` if the relay is shutting down.
     pub async fn join(&self, form: Form, viewer: Viewer) -> Option<Subscriber> {
         let mailbox = Arc::new(Mailbox::default());
@@ -234,39 +251,34 @@ impl Hub {
 
     /// Returns the current snapshot of a topic for a viewer; `None` if the topic does not exist.
     pub async fn picture(&self, topic: Topic, viewer: Viewer, form: Form) -> Option<Bytes> {
-        let (reply, response) = oneshot::channel();
-        self.requests.send(HubRequest::Picture { topic, viewer, form, reply }).await.ok()?;
-        response.await.ok()?
+        self.ask(|reply| HubRequest::Picture { topic, viewer, form, reply }).await?
     }
 
     /// All that a viewer may see, without history, and the time that the event loop spent on it; `None` if the relay
     /// is shutting down.
     pub async fn everything(&self, viewer: Viewer) -> Option<(Box<Picture>, Duration)> {
-        let (reply, response) = oneshot::channel();
-        self.requests.send(HubRequest::Everything { viewer, reply }).await.ok()?;
-        response.await.ok()
+        self.ask(|reply| HubRequest::Everything { viewer, reply }).await
     }
 
     /// Returns long-term history for a viewer without a subscription, to be read outside of the event loop; `None` if
     /// the topic does not exist.
     pub async fn range(&self, viewer: Viewer, query: RangeQuery) -> Option<RangeSource> {
-        let (reply, response) = oneshot::channel();
-        self.requests.send(HubRequest::VisibleRange { viewer, query, reply }).await.ok()?;
-        response.await.ok()?
+        self.ask(|reply| HubRequest::VisibleRange { viewer, query, reply }).await?
     }
 
     /// The current state of a job; `None` if it is not in the list.
     pub async fn job(&self, id: JobId) -> Option<Job> {
-        let (reply, response) = oneshot::channel();
-        self.requests.send(HubRequest::Job { id, reply }).await.ok()?;
-        response.await.ok()?
+        self.ask(|reply| HubRequest::Job { id, reply }).await?
+    }
+
+    /// The jobs that a viewer may see; `None` if the relay is shutting down.
+    pub async fn jobs(&self, viewer: Viewer) -> Option<Vec<Job>> {
+        self.ask(|reply| HubRequest::Jobs { viewer, reply }).await
     }
 
     /// The jobs of a user; `None` if the relay is shutting down.
     pub async fn jobs_of(&self, user: Text) -> Option<Vec<Job>> {
-        let (reply, response) = oneshot::channel();
-        self.requests.send(HubRequest::JobsOf { user, reply }).await.ok()?;
-        response.await.ok()
+        self.ask(|reply| HubRequest::JobsOf { user, reply }).await
     }
 
     /// Replaces the fleet by one of another time; every viewer gets new snapshots.
@@ -291,45 +303,33 @@ impl Hub {
 
     /// Returns the usage of a job for a viewer; `None` if the viewer may not see it.
     pub async fn usage(&self, id: JobId, viewer: Viewer) -> Option<UsageInputs> {
-        let (reply, response) = oneshot::channel();
-        self.requests.send(HubRequest::Usage { id, viewer, reply }).await.ok()?;
-        response.await.ok()?
+        self.ask(|reply| HubRequest::Usage { id, viewer, reply }).await?
     }
 
     /// Returns the resource usage of each connected probe, by node; `None` if the relay is shutting down.
     pub async fn probe_usages(&self) -> Option<Vec<ProbeStatus>> {
-        let (reply, response) = oneshot::channel();
-        self.requests.send(HubRequest::ProbeUsages { reply }).await.ok()?;
-        response.await.ok()
+        self.ask(|reply| HubRequest::ProbeUsages { reply }).await
     }
 
     /// Returns what was lost on connections and disks; `None` if the relay is shutting down.
     pub async fn losses(&self) -> Option<Losses> {
-        let (reply, response) = oneshot::channel();
-        self.requests.send(HubRequest::Losses { reply }).await.ok()?;
-        response.await.ok()
+        self.ask(|reply| HubRequest::Losses { reply }).await
     }
 
     /// Returns what limits the relay itself; `None` if it is shutting down.
     pub async fn own_load(&self) -> Option<OwnLoad> {
-        let (reply, response) = oneshot::channel();
-        self.requests.send(HubRequest::OwnLoad { reply }).await.ok()?;
-        response.await.ok()
+        self.ask(|reply| HubRequest::OwnLoad { reply }).await
     }
 
     /// Returns whether the job list is known and current; `None` if the relay is shutting down.
     pub async fn jobs_health(&self) -> Option<JobsHealth> {
-        let (reply, response) = oneshot::channel();
-        self.requests.send(HubRequest::JobsHealth { reply }).await.ok()?;
-        response.await.ok()
+        self.ask(|reply| HubRequest::JobsHealth { reply }).await
     }
 
     /// Returns the notes in memory that a viewer may see, by time, or only the notes of `job`. `None` if the relay is
     /// shutting down.
     pub async fn notes(&self, job: Option<JobId>, viewer: Viewer) -> Option<Vec<Note>> {
-        let (reply, response) = oneshot::channel();
-        self.requests.send(HubRequest::Notes { job, viewer, reply }).await.ok()?;
-        response.await.ok()
+        self.ask(|reply| HubRequest::Notes { job, viewer, reply }).await
     }
 
     /// Adds, changes or deletes a note; returns the change, and whether it is stored. `stored` are the notes that
@@ -342,37 +342,26 @@ impl Hub {
         request: NoteRequest,
         stored: Option<StoredNotes>,
     ) -> Result<(NoteChange, bool), Text> {
-        let (reply, response) = oneshot::channel();
-        let ending = || Text::from("the relay is ending");
-        self.requests.send(HubRequest::Note { request, stored, reply }).await.map_err(|_| ending())?;
-        let ChangedNote { change, stored } = response.await.map_err(|_| ending())??;
-        let is_stored = match stored {
-            Some(stored) => match timeout(STORE_LIMIT, stored).await {
-                Ok(Ok(lost)) if lost.contains(&change.id()) => {
-                    return Err(format!("note {} was deleted by another relay", change.id()).into());
-                }
-                stored => stored.is_ok_and(|stored| stored.is_ok()),
-            },
-            None => false,
-        };
-        Ok((change, is_stored))
+        let changed = self.ask(|reply| HubRequest::Note { request, stored, reply }).await;
+        let ChangedNote { change, stored } = changed.unwrap_or_else(|| Err(SHUTTING_DOWN.into()))?;
+        let Some(acknowledged) = stored else { return Ok((change, false)) };
+        match timeout(STORE_LIMIT, acknowledged).await {
+            Ok(Ok(deleted)) if deleted.contains(&change.id()) => {
+                Err(format!("note {} was deleted by another relay", change.id()).into())
+            }
+            acknowledged => Ok((change, acknowledged.is_ok_and(|acknowledged| acknowledged.is_ok()))),
+        }
     }
 
     /// Describes what a scope names and the relay does not watch; `None` if it watches all of it.
     pub async fn unwatched(&self, scope: Scope) -> Option<Text> {
-        let (reply, response) = oneshot::channel();
-        let gone = || Some("the relay is ending".into());
-        if self.requests.send(HubRequest::Unwatched { scope, reply }).await.is_err() {
-            return gone();
-        }
-        response.await.unwrap_or_else(|_| gone())
+        let unwatched = self.ask(|reply| HubRequest::Unwatched { scope, reply }).await;
+        unwatched.unwrap_or_else(|| Some(SHUTTING_DOWN.into()))
     }
 
     /// Returns whether all jobs of a scope have ended; `None` unless the job list is fresh.
     pub async fn has_ended(&self, scope: Scope) -> Option<bool> {
-        let (reply, response) = oneshot::channel();
-        self.requests.send(HubRequest::HasEnded { scope, reply }).await.ok()?;
-        response.await.ok()?
+        self.ask(|reply| HubRequest::HasEnded { scope, reply }).await?
     }
 }
 

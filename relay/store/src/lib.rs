@@ -255,11 +255,16 @@ impl JobStore {
         timeout(CHANGED_NOTES_LIMIT, self.changed_notes(false)).await.ok()?.ok()?
     }
 
+    /// Sends a request and waits for its response; `None` if the thread is busy or has ended.
+    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Option<T> {
+        let (reply, response) = oneshot::channel();
+        self.requests.try_send(request(reply)).ok()?;
+        response.await.ok()
+    }
+
     /// The stored notes of a job, in no particular order; `None` if they cannot be read.
     pub async fn notes(&self, job: JobId) -> Option<Vec<Note>> {
-        let (reply, response) = oneshot::channel();
-        self.requests.try_send(Request::Notes { job, reply }).ok()?;
-        response.await.ok()?
+        self.ask(|reply| Request::Notes { job, reply }).await?
     }
 
     /// Returns the notes of a job in memory, and those that are only stored, by time; `None` if the latter cannot be
@@ -280,42 +285,30 @@ impl JobStore {
 
     /// The stored record of a job's latest run.
     pub async fn job(&self, id: JobId) -> Option<JobRecord> {
-        let (reply, response) = oneshot::channel();
-        self.requests.try_send(Request::Job { id, reply }).ok()?;
-        response.await.ok()?
+        self.ask(|reply| Request::Job { id, reply }).await?
     }
 
     /// The raw id of the newest stored job with this label, such as `48440_16`.
     pub async fn id_of(&self, label: String) -> Option<JobId> {
-        let (reply, response) = oneshot::channel();
-        self.requests.try_send(Request::IdOf { label, reply }).ok()?;
-        response.await.ok()?
+        self.ask(|reply| Request::IdOf { label, reply }).await?
     }
 
     /// The reports of a user's jobs that started in the last days, newest first, without their GPUs; `None` if they
     /// cannot be read.
     pub async fn reports(&self, days: u32, user: Text) -> Option<Vec<Report>> {
-        let (reply, response) = oneshot::channel();
-        self.requests.try_send(Request::Reports { since_s: days_ago_s(days), user, reply }).ok()?;
-        response.await.ok()?
+        self.ask(|reply| Request::Reports { since_s: days_ago_s(days), user, reply }).await?
     }
 
     /// Returns the findings about nodes and their GPUs during all jobs that started in the last days; `None` if they
     /// cannot be read.
     pub async fn faults(&self, days: u32) -> Option<NodeFaults> {
-        let (reply, response) = oneshot::channel();
-        self.requests.try_send(Request::Faults { since_s: days_ago_s(days), reply }).ok()?;
-        response.await.ok()?
+        self.ask(|reply| Request::Faults { since_s: days_ago_s(days), reply }).await?
     }
 
     /// Takes the ended jobs to which accounting was not joined: at first the jobs of the last day, later those that
     /// ended since. Also empty if the thread is busy or they cannot be read; the next call takes them.
     pub async fn take_unaccounted(&self) -> Vec<JobRecord> {
-        let (reply, response) = oneshot::channel();
-        match self.requests.try_send(Request::Unaccounted { reply }) {
-            Ok(()) => response.await.unwrap_or_default(),
-            Err(_) => Vec::new(),
-        }
+        self.ask(|reply| Request::Unaccounted { reply }).await.unwrap_or_default()
     }
 
     /// Adds records of jobs that ended while no relay ran; returns them if the thread is busy, to be passed again.

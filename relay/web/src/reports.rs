@@ -94,12 +94,12 @@ pub(super) async fn faults(web: &WebState, days: u32) -> Result<Option<NodeFault
 
 /// The reports of a user's running jobs that are not among the stored ones: a job is stored some time after its start.
 async fn unstored(web: &WebState, viewer: &Viewer, user: &Text, stored: &[Report]) -> Vec<Report> {
-    let Some((picture, _)) = web.hub.everything(viewer.clone()).await else { return Vec::new() };
+    let Some(jobs) = web.hub.jobs(viewer.clone()).await else { return Vec::new() };
     let is_new = |job: &&Job| {
         job.is_active() && job.user == *user && !stored.iter().any(|report| report.job == job.id)
     };
     let mut reports = Vec::new();
-    for job in picture.jobs.iter().filter(is_new).take(MAX_UNSTORED) {
+    for job in jobs.iter().filter(is_new).take(MAX_UNSTORED) {
         let Some(usage) = web.hub.usage(job.id, viewer.clone()).await else { continue };
         let Some(record) = usage.running else { continue };
         let record = match usage.visible {

@@ -52,6 +52,6 @@ async fn resources(
     web: &WebState,
     silences: impl Iterator<Item = finding::Silence>,
 ) -> Result<Vec<Silence>, Problem> {
-    let (picture, _) = web.hub.everything(Viewer::Owner).await.ok_or_else(Problem::shutting_down)?;
-    Ok(silences.map(|silence| Silence::new(&silence, &picture.jobs)).collect())
+    let jobs = web.hub.jobs(Viewer::Owner).await.ok_or_else(Problem::shutting_down)?;
+    Ok(silences.map(|silence| Silence::new(&silence, &jobs)).collect())
 }
