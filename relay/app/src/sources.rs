@@ -4,7 +4,7 @@ use super::listed_hosts::{self, ListedHosts};
 use super::polling::{account, follow_others, poll};
 use super::site;
 use super::terminal::Terminal;
-use super::watched::Watched;
+use super::watched::{Watched, fleet_settings};
 use nodeglass_actions::JobControl;
 use nodeglass_config::Config;
 use nodeglass_fleet::{Event, Fleet};
@@ -16,7 +16,6 @@ use nodeglass_nats::{Publishing, RemoteJobs};
 use nodeglass_nodes::{FromNode, Supervisor};
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_recording::{Outputs, Player, PlayerControl};
-use nodeglass_report::Factors;
 use nodeglass_share::Shares;
 use nodeglass_slurm::accounting::AccountingQueries;
 use nodeglass_slurm::command::Commands;
@@ -134,10 +133,8 @@ impl Sources {
     pub(super) fn fleet(&self, config: &Config, about: &About, ended: Vec<EndedJob>) -> Fleet {
         let mut fleet = match &self.player {
             Some((player, _)) => player.fleet(),
-            None => Fleet::with_history_budget(config.history_mem),
+            None => Fleet::with_settings(fleet_settings(config)),
         };
-        fleet.set_thresholds(config.thresholds());
-        fleet.set_factors(factors(config));
         if self.has_job_probes() {
             fleet.use_jobs_of(about.user.clone());
         }
@@ -180,7 +177,8 @@ impl Sources {
         }
         if let Some(commands) = self.commands {
             let queries = AccountingQueries::new(commands);
-            tokio::spawn(account(queries, about.user.clone(), factors(config), store.clone(), clock));
+            let factors = fleet_settings(config).factors;
+            tokio::spawn(account(queries, about.user.clone(), factors, store.clone(), clock));
         }
         if let Some(hosts) = self.hosts {
             tokio::spawn(hosts.run(self.targets, events.clone(), *terminal));
@@ -191,11 +189,6 @@ impl Sources {
         }
         self.launcher.map(|launcher| Supervisor::new(launcher, clock, nodes, poll_trigger.clone()))
     }
-}
-
-/// Returns the cost of GPU hours and energy.
-fn factors(config: &Config) -> Factors {
-    Factors { gpu_hour: config.gpu_hour_cost.clone(), co2_g_per_kwh: config.co2_g_per_kwh }
 }
 
 /// Passes on how probes are started, and shows it in the terminal when it changes.

@@ -4,6 +4,7 @@ use anyhow::Context;
 use nodeglass_access::user;
 use nodeglass_actions::JobControl;
 use nodeglass_config::{Config, LauncherChoice, Script, Watch, Who, whose};
+use nodeglass_fleet::FleetSettings;
 use nodeglass_launch::auto::AutoLauncher;
 use nodeglass_launch::local::LocalLauncher;
 use nodeglass_launch::openssh::OpensshLauncher;
@@ -18,6 +19,7 @@ use nodeglass_nats::Viewing;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Mode;
 use nodeglass_recording::{Player, PlayerControl};
+use nodeglass_report::Factors;
 use nodeglass_slurm::command::Commands;
 use nodeglass_slurm::{JobSource, NoSlurm, Owners, Selection, Slurm, SlurmJobControl};
 use std::collections::BTreeSet;
@@ -50,8 +52,8 @@ impl Watched {
         Ok(match config.watch() {
             Watch::Demo(script) => Self::Demo(scripted(&script)?),
             Watch::Replay(path) => {
-                let budget = config.history_mem;
-                let opened = tokio::task::spawn_blocking(move || Player::open(&path, budget)).await?;
+                let settings = fleet_settings(config);
+                let opened = tokio::task::spawn_blocking(move || Player::open(&path, settings)).await?;
                 let (player, control) = opened.context("--replay")?;
                 Self::Replay(Box::new(player), control)
             }
@@ -290,6 +292,15 @@ fn no_jobs(none: &NoSlurm, config: &Config) -> Text {
         [one] => format!("{none}; {one} has no effect"),
         several => format!("{none}; {} have no effect", several.join(", ")),
     })
+}
+
+/// Returns the settings of each fleet.
+pub(super) fn fleet_settings(config: &Config) -> FleetSettings {
+    FleetSettings {
+        history_budget: config.history_mem,
+        thresholds: config.thresholds(),
+        factors: Factors { gpu_hour: config.gpu_hour_cost.clone(), co2_g_per_kwh: config.co2_g_per_kwh },
+    }
 }
 
 /// The cluster of a scenario.

@@ -89,7 +89,7 @@ impl EventLoop {
         if let Some(replay) = self.fleet.status().replay.clone() {
             fleet.handle(Event::Replay(replay), self.clock.now_ms());
         }
-        fleet.set_thresholds(self.fleet.thresholds().clone());
+        fleet.handle(Event::Silences(self.fleet.silences().to_vec()), self.clock.now_ms());
         self.fleet = fleet;
         drop(self.fleet.take_changes());
         self.feeds.clear();

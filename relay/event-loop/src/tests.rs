@@ -14,9 +14,9 @@ use nodeglass_notify::{NotifyOn, Sender, Settings};
 use nodeglass_platform::clock::Clock;
 use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::capture::{CaptureGroup, FindingCapture};
-use nodeglass_protocol::finding::FindingSeverity;
+use nodeglass_protocol::finding::{FindingSeverity, Silence};
 use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::job::{Job, Parent};
+use nodeglass_protocol::job::{Job, JobState, Parent};
 use nodeglass_protocol::live::{CloseReason, MAX_TOPICS, ServerMessage};
 use nodeglass_protocol::note::{NewNote, Note, NoteEdit, NoteId, NoteRequest, NoteSource};
 use nodeglass_protocol::picture::NodePicture;
@@ -116,6 +116,33 @@ async fn follow(subscriber: &mut Subscriber, pictures: &mut BTreeMap<u32, Pictur
 
 fn job_topic() -> Topic {
     Topic::Job(JobId(1))
+}
+
+#[tokio::test(start_paused = true)]
+async fn silences_hold_after_another_time_of_a_recording_is_selected() {
+    let harness = Harness::open();
+    let until_ms = Clock::wall_ms() + 3_600_000;
+    let silence = Silence { kind: None, job: Some(JobId(1)), until_ms };
+    harness.events.send(nodeglass_fleet::Event::Silences(vec![silence])).await.unwrap();
+    harness.jobs(Vec::new()).await;
+    let mut earlier = Fleet::new();
+    let reason = Some("DependencyNeverSatisfied".into());
+    let jobs = vec![Job { reason, ..Job::new(JobId(1), "alice".into(), JobState::Pending) }];
+    earlier.handle(nodeglass_fleet::Event::Jobs { jobs, wall_ahead_ms: 1_000 }, harness.clock.now_ms());
+    harness.hub.replace(earlier).await;
+    let found = async || harness.hub.everything(Viewer::Owner).await.unwrap().0.findings;
+    let mut findings = found().await;
+    for _ in 0..600 {
+        if !findings.is_empty() {
+            break;
+        }
+        sleep(Duration::from_millis(100)).await;
+        findings = found().await;
+    }
+    assert_eq!(
+        findings.iter().map(|finding| finding.silenced_until_ms).collect::<Vec<_>>(),
+        [Some(until_ms)]
+    );
 }
 
 /// Runs a process that cannot be interrupted until it is to be captured.

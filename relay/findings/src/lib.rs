@@ -79,11 +79,6 @@ impl Findings {
         self.captures.restore(active.into_iter());
     }
 
-    /// Thresholds of the detectors.
-    pub fn thresholds(&self) -> &Thresholds {
-        &self.thresholds
-    }
-
     /// Sets the thresholds of the detectors.
     pub fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
@@ -101,6 +96,11 @@ impl Findings {
     /// that has expired.
     pub fn set_refused_logins(&mut self, nodes: BTreeSet<NodeName>) {
         self.refused_logins = nodes;
+    }
+
+    /// Silences that have not expired.
+    pub fn silences(&self) -> &[Silence] {
+        &self.silences
     }
 
     /// Replaces what is silenced; the list changes at once.

@@ -26,7 +26,7 @@ use nodeglass_findings::capture::CaptureOrder;
 use nodeglass_findings::thresholds::Thresholds;
 use nodeglass_findings::{Findings, Now};
 use nodeglass_history::LongHistory;
-use nodeglass_protocol::finding::Finding;
+use nodeglass_protocol::finding::{Finding, Silence};
 use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
@@ -70,6 +70,17 @@ pub struct Fleet {
     changes: Changes,
 }
 
+/// Settings of a fleet.
+#[derive(Clone, Debug, Default)]
+pub struct FleetSettings {
+    /// Maximum memory of the long-term history, about, in bytes.
+    pub history_budget: usize,
+    /// Thresholds of the detectors.
+    pub thresholds: Thresholds,
+    /// Cost of GPU hours and energy, for the reports of jobs.
+    pub factors: Factors,
+}
+
 /// The notice while the stored history is being read.
 const RESTORING: &str = "the history of earlier relays is still being read; graphs of more than ten minutes show it \
                          as soon as it is complete";
@@ -93,19 +104,18 @@ impl Fleet {
         Self { history: LongHistory::new(budget), ..Self::default() }
     }
 
-    /// Thresholds of the detectors.
-    pub fn thresholds(&self) -> &Thresholds {
-        self.findings.thresholds()
+    /// An empty fleet with these settings.
+    pub fn with_settings(settings: FleetSettings) -> Self {
+        let FleetSettings { history_budget, thresholds, factors } = settings;
+        let mut fleet = Self::with_history_budget(history_budget);
+        fleet.findings.set_thresholds(thresholds);
+        fleet.reports.set_factors(factors);
+        fleet
     }
 
-    /// Sets the thresholds of the detectors.
-    pub fn set_thresholds(&mut self, thresholds: Thresholds) {
-        self.findings.set_thresholds(thresholds);
-    }
-
-    /// Sets what GPU hours and energy cost, for the reports of jobs.
-    pub fn set_factors(&mut self, factors: Factors) {
-        self.reports.set_factors(factors);
+    /// Silences of findings that have not expired.
+    pub fn silences(&self) -> &[Silence] {
+        self.findings.silences()
     }
 
     /// The long-term history of all nodes.

@@ -4,7 +4,7 @@ use super::event::{RecordedEvent, RecordedLine, RecordedNodeEvent};
 use super::writer::Writer;
 use super::{Info, Reader, RecorderError, RecordingError};
 use nodeglass_api::{JobSelector, NotOneJob};
-use nodeglass_fleet::{Event, Fleet, NoteChange};
+use nodeglass_fleet::{Event, Fleet, FleetSettings, NoteChange};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::probe::{Hello, ProbeLine, ProcessList};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
@@ -175,7 +175,7 @@ pub fn find_job(path: &Path, named: &JobSelector) -> Result<JobId, CutError> {
 /// The GPUs of a job, and all jobs that run.
 fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, Vec<(JobId, Text)>), RecordingError> {
     let mut reader = Reader::open(path)?;
-    let mut fleet = reader.info().fleet(0);
+    let mut fleet = reader.info().fleet(FleetSettings::default());
     let mut gpus = GpusByNode::new();
     let mut known = BTreeMap::new();
     let mut read_ms = 0;
@@ -219,7 +219,7 @@ impl Cut {
             visibility: Visibility::new(&terms, info.user.clone()),
             hidden,
             gpus,
-            fleet: info.fleet(0),
+            fleet: info.fleet(FleetSettings::default()),
             probes: BTreeMap::new(),
             early_notes: Vec::new(),
             has_begun: false,

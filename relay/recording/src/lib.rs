@@ -10,7 +10,7 @@ mod reader;
 mod writer;
 
 pub use cut::{CutError, CutSummary, cut, find_job};
-use nodeglass_fleet::Fleet;
+use nodeglass_fleet::{Fleet, FleetSettings};
 use nodeglass_platform::frame_file::Format;
 use nodeglass_protocol::live::Mode;
 use nodeglass_protocol::{JobId, Text};
@@ -52,8 +52,8 @@ pub struct Info {
 
 impl Info {
     /// An empty fleet for the events of the recording.
-    fn fleet(&self, history_budget: usize) -> Fleet {
-        let mut fleet = Fleet::with_history_budget(history_budget);
+    fn fleet(&self, settings: FleetSettings) -> Fleet {
+        let mut fleet = Fleet::with_settings(settings);
         if self.has_job_probes {
             fleet.use_jobs_of(self.user.clone());
         }

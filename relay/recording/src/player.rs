@@ -2,8 +2,8 @@
 
 use super::reader::Span;
 use super::{Reader, RecordingError};
-use nodeglass_fleet::{Event, Fleet};
-use nodeglass_live::Hub;
+use nodeglass_fleet::{Event, Fleet, FleetSettings};
+use nodeglass_live::{Hub, SHUTTING_DOWN};
 use nodeglass_nodes::FromNode;
 use nodeglass_platform::clock::{Clock, Playback};
 use nodeglass_protocol::Text;
@@ -31,7 +31,7 @@ type Command = (ReplayCommand, oneshot::Sender<Result<(), Text>>);
 #[derive(Debug)]
 pub struct Player {
     path: PathBuf,
-    history_budget: usize,
+    settings: FleetSettings,
     playback: &'static Playback,
     reader: Reader,
     /// The next event.
@@ -58,7 +58,7 @@ impl PlayerControl {
     /// Why not, a complete sentence.
     pub async fn apply(&self, command: ReplayCommand) -> Result<(), Text> {
         let (reply, response) = oneshot::channel();
-        let gone = || Text::from("the relay is ending");
+        let gone = || Text::from(SHUTTING_DOWN);
         self.0.send((command, reply)).await.map_err(|_| gone())?;
         response.await.unwrap_or_else(|_| Err(gone()))
     }
@@ -69,7 +69,7 @@ impl Player {
     ///
     /// # Errors
     /// [`RecordingError`].
-    pub fn open(path: &Path, history_budget: usize) -> Result<(Self, PlayerControl), RecordingError> {
+    pub fn open(path: &Path, settings: FleetSettings) -> Result<(Self, PlayerControl), RecordingError> {
         let Span { from_ms, to_ms, lost_bytes } = Reader::span(path)?;
         if lost_bytes > 0 {
             let (file, readable_s) = (path.display(), to_ms.saturating_sub(from_ms) / 1_000);
@@ -82,8 +82,7 @@ impl Player {
         let status = ReplayStatus { from_ms, to_ms, at_ms: from_ms, speed_pct: 0, job, is_cut_short };
         let pending = reader.next_event().map_err(|error| RecordingError::new(path, error))?;
         let (sender, commands) = mpsc::channel(COMMANDS);
-        let player =
-            Self { path: path.to_owned(), history_budget, playback, reader, pending, status, commands };
+        let player = Self { path: path.to_owned(), settings, playback, reader, pending, status, commands };
         Ok((player, PlayerControl(sender)))
     }
 
@@ -94,7 +93,7 @@ impl Player {
 
     /// An empty fleet for its events.
     pub fn fleet(&self) -> Fleet {
-        self.info().fleet(self.history_budget)
+        self.info().fleet(self.settings.clone())
     }
 
     /// The clock of the recording.
@@ -180,8 +179,8 @@ impl Player {
     async fn seek(&mut self, at_ms: u64, outputs: &Outputs) -> Result<(), Text> {
         let speed_pct = self.playback.speed_pct();
         self.playback.set_speed(0);
-        let (path, budget) = (self.path.clone(), self.history_budget);
-        let loaded = tokio::task::spawn_blocking(move || load(&path, at_ms, budget)).await;
+        let (path, settings) = (self.path.clone(), self.settings.clone());
+        let loaded = tokio::task::spawn_blocking(move || load(&path, at_ms, settings)).await;
         self.playback.set_speed(speed_pct);
         let failed = |error: &dyn std::fmt::Display| Text::new(format!("cannot seek: {error}"));
         let (fleet, reader, pending) =
@@ -232,9 +231,9 @@ async fn until_empty<T>(sender: &mpsc::Sender<T>) {
 type Loaded = (Fleet, Reader, Option<(u64, Event)>);
 
 /// Applies the events up to a time to a new fleet.
-fn load(path: &Path, until_ms: u64, history_budget: usize) -> Result<Loaded, RecordingError> {
+fn load(path: &Path, until_ms: u64, settings: FleetSettings) -> Result<Loaded, RecordingError> {
     let mut reader = Reader::open(path)?;
-    let mut fleet = reader.info().fleet(history_budget);
+    let mut fleet = reader.info().fleet(settings);
     let mut tick_ms = reader.info().at_ms;
     let failed = |error: io::Error| RecordingError::new(path, error);
     let pending = loop {

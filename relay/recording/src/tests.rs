@@ -377,7 +377,7 @@ fn notes_are_played_and_a_cut_has_those_of_its_job_alone() {
     all.push((at_ms, node_line(scene::notes(2, 1, &["secret"]))));
     record(&path, &all);
     let texts = |events: Vec<(u64, Event)>| {
-        let mut fleet = info().fleet(0);
+        let mut fleet = info().fleet(FleetSettings::default());
         events.into_iter().for_each(|(at_ms, event)| fleet.handle(event, at_ms));
         let mut texts: Vec<_> = fleet.notes().iter().map(|note| note.text.to_string()).collect();
         texts.sort();
@@ -399,7 +399,9 @@ async fn events_before_a_seek_reach_the_fleet_that_it_replaces() {
     use tokio::time::timeout;
     let (_folder, path) = scratch();
     record(&path, &events(10));
-    let (player, control) = Player::open(&path, 1 << 20).unwrap();
+    let mut settings = FleetSettings { history_budget: 1 << 20, ..Default::default() };
+    settings.factors.co2_g_per_kwh = Some(380.0);
+    let (player, control) = Player::open(&path, settings).unwrap();
     let (hub, mut requests, _departures) = nodeglass_live::Hub::channel();
     let (nodes, mut from_nodes) = mpsc::channel(8);
     let (to_fleet, mut to_fleet_rx) = mpsc::channel(8);
@@ -426,7 +428,12 @@ async fn events_before_a_seek_reach_the_fleet_that_it_replaces() {
         }
     });
     match timeout(Duration::from_secs(30), requests.recv()).await.unwrap().unwrap() {
-        nodeglass_live::HubRequest::Replace { done, .. } => done.send(()).unwrap(),
+        nodeglass_live::HubRequest::Replace { fleet, done } => {
+            // It is configured as the first one is.
+            let records = fleet.running_records(BEGIN_MS + 5_000);
+            assert_eq!((records.len(), records[0].factors.co2_g_per_kwh), (1, Some(380.0)));
+            done.send(()).unwrap();
+        }
         other => panic!("{other:?}"),
     }
     seek.await.unwrap().unwrap();

@@ -1,7 +1,7 @@
 //! The report of a job is for whoever may see the job.
 
 use crate::harness::{LONG, TestRelay};
-use nodeglass_fleet::{Event, Fleet};
+use nodeglass_fleet::{Event, Fleet, FleetSettings};
 use nodeglass_notify::webhook::{Webhook, WebhookFormat};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
@@ -25,9 +25,9 @@ fn fleet() -> Fleet {
         command: Some("/secret/train.sh".into()),
         ..Job::new(JobId(id), "alice".into(), JobState::Running)
     };
-    let mut fleet = Fleet::new();
     let gpu_hour = Some(Cost { amount: 1.2, currency: "EUR".into() });
-    fleet.set_factors(Factors { gpu_hour, co2_g_per_kwh: Some(380.0) });
+    let factors = Factors { gpu_hour, co2_g_per_kwh: Some(380.0) };
+    let mut fleet = Fleet::with_settings(FleetSettings { factors, ..FleetSettings::default() });
     fleet.handle(Event::Jobs { jobs: vec![job(17), job(18)], wall_ahead_ms: 4_600_000 }, 0);
     fleet
 }
