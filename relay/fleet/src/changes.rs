@@ -95,19 +95,30 @@ impl NodeChanges {
 impl Changes {
     /// Returns whether nothing changed.
     pub fn is_empty(&self) -> bool {
-        !self.jobs
-            && !self.relay
-            && !self.audit_log
-            && !self.sharing
-            && !self.notes
-            && !self.findings
-            && !self.insights
-            && !self.membership
-            && self.nodes.values().all(|node| *node == NodeChanges::default())
+        // Complete, so that a further field is not forgotten.
+        let Self { jobs, relay, audit_log, sharing, notes, findings, insights, membership, switched, nodes } =
+            self;
+        let lists = [jobs, relay, audit_log, sharing, notes, findings, insights, membership];
+        !lists.into_iter().any(|changed| *changed)
+            && switched.is_empty()
+            && nodes.values().all(|node| *node == NodeChanges::default())
     }
 
     /// The changes of a node.
     pub fn node(&mut self, name: &NodeName) -> &mut NodeChanges {
         self.nodes.entry(name.clone()).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_loses_its_last_picture_is_a_change() {
+        let switched = BTreeSet::from([JobId(1)]);
+        assert!(!Changes { switched, ..Changes::default() }.is_empty());
+        let nodes = BTreeMap::from([(NodeName::new("n1").unwrap(), NodeChanges::default())]);
+        assert!(Changes { nodes, ..Changes::default() }.is_empty());
     }
 }
