@@ -143,6 +143,8 @@ async fn a_newer_database_turns_the_store_off_and_nothing_waits_for_it() {
     Database::open(&dir).unwrap().0.set_version(99);
     let (off, restored) = start(&dir);
     assert!(restored.await.is_err());
+    let problem = off.problem().borrow().clone();
+    assert!(problem.is_some_and(|why| why.as_str().contains("written by a newer nodeglass")));
     for job in 0..200 {
         off.save(vec![record(job, true)]);
     }

@@ -15,6 +15,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
@@ -91,6 +92,7 @@ impl Worker {
         loop {
             if let Err(error) = self.open_if_due() {
                 tracing::error!("{error}");
+                self.problem.send_replace(Some(Text::new(error.to_string())));
                 return;
             }
             self.restore();
@@ -383,6 +385,16 @@ impl Worker {
             let _ = self.problem.send(Some(message.clone()));
         }
         self.failure = Some((message, Instant::now() + RETRY));
+    }
+}
+
+impl Drop for Worker {
+    /// After a panic, nothing is stored any more.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let why = "jobs are not stored because of an internal error: see the relay's log, and start the relay again";
+            self.problem.send_replace(Some(why.into()));
+        }
     }
 }
 
