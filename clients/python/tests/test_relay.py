@@ -126,7 +126,7 @@ def test_history_becomes_a_tidy_frame_with_gaps(client: Client) -> None:
     frame = empty.to_pandas()
     assert frame.empty and list(frame.columns) == ["node", "gpu", "util_pct_min", "util_pct_mean", "util_pct_max"]
     assert list(empty.to_pandas("mean").columns) == ["node", "gpu", "util_pct"]
-    with pytest.raises(NodeglassError, match="there is no history of"):
+    with pytest.raises(NodeglassError, match="no history is kept of"):
         client.history("serial")
     with pytest.raises(ValueError):
         history.to_pandas("median")

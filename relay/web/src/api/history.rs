@@ -1,7 +1,7 @@
 //! Ranges of the history over HTTP.
 
 use super::caller::Caller;
-use super::long_term::{self, LongRange, MAX_LONG_MS, MAX_VALUES, TOO_MANY_VALUES, WEEK_MS};
+use super::long_term::{self, LongRange, MAX_LONG_MS, MAX_VALUES, TOO_MANY_VALUES};
 use super::{Problem, named_job, reply};
 use crate::WebState;
 use axum::extract::rejection::QueryRejection;
@@ -20,8 +20,8 @@ use utoipa::IntoParams;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Length of a range without a start, in ms.
 const DEFAULT_MS: u64 = 3_600_000;
-/// Longest range, in ms: what is kept.
-const MAX_MS: u64 = 8 * 86_400_000;
+/// Longest range, in ms: what is kept, in whole days.
+const MAX_MS: u64 = RangeQuery::OWN_HISTORY_MS.next_multiple_of(86_400_000);
 /// Maximum number of metrics of a kind.
 const MAX_METRICS: usize = 16;
 /// Largest number that counts as s since 1970; larger ones are ms.
@@ -46,7 +46,7 @@ pub struct HistoryQuery {
     from: Option<String>,
     /// End: like `from`; now by default.
     to: Option<String>,
-    /// Length of a step, such as `60s`, at least 10 s, or 1 s if the range begins within the last ten minutes. Longer where the range has too many, or only longer ones are kept.
+    /// Length of a step, such as `60s`, at least 10 s, or 1 s if the range begins within the last ten minutes. The steps are longer if the range would have too many of them, or if only longer ones are kept.
     step: Option<String>,
 }
 
@@ -79,7 +79,7 @@ pub async fn history(
         return Err(Problem::bad_request(why).into());
     }
     let topic = named_job::topic(&web, &viewer, &mut charge, query.job, query.node).await?;
-    if let Some(server) = long_term.filter(|_| now_ms.saturating_sub(from_ms) > WEEK_MS) {
+    if let Some(server) = long_term.filter(|_| RangeQuery::needs_storage(from_ms, now_ms)) {
         let range = LongRange { from_ms, to_ms, step_ms };
         let history = long_term::read(server, &topic, &range, (&gpu_fields, &host_fields)).await?;
         charge.restart();
@@ -132,7 +132,8 @@ fn moment(raw: &str, now_ms: u64) -> Result<u64, Problem> {
 fn step_ms(raw: &str) -> Result<u64, Problem> {
     let parsed = raw.parse::<u64>().map(Duration::from_secs).or_else(|_| humantime::parse_duration(raw));
     let step = parsed.ok().filter(|step| *step <= Duration::from_millis(MAX_MS));
-    let step = step.ok_or_else(|| Problem::bad_request("expected the length of a step, such as 60s"))?;
+    let step =
+        step.ok_or_else(|| Problem::bad_request("`step` must be a length such as 60s, at most 8 days"))?;
     Ok(u64::try_from(step.as_millis()).unwrap_or(u64::MAX))
 }
 
@@ -144,7 +145,7 @@ fn fields<F: Field>(list: &str) -> Result<Vec<F>, Problem> {
             let known: Vec<_> = F::HISTORY.iter().map(|field| field.name()).collect();
             let name = Text::new(name);
             Problem::bad_request(format!(
-                "there is no history of {:?} of a {}; there is of: {}",
+                "no history is kept of the metric {:?} of a {}; available: {}",
                 name.as_str(),
                 F::ROW_KIND,
                 known.join(", ")

@@ -19,8 +19,6 @@ pub(super) const MAX_VALUES: usize = 3_000_000;
 /// Message for a request of more.
 pub(super) const TOO_MANY_VALUES: &str =
     "too many values: choose a job or node, fewer metrics, or longer steps";
-/// Age from which a range is read from the storage, in ms: the relay itself keeps a week.
-pub(super) const WEEK_MS: u64 = 7 * 86_400_000;
 /// Longest range that the storage is asked for, in ms.
 pub(super) const MAX_LONG_MS: u64 = 400 * 86_400_000;
 /// Time limit for all queries of a range; shorter than a page waits.

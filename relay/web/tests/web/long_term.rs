@@ -72,6 +72,17 @@ async fn a_storage_that_hangs_delays_nothing_and_its_nonsense_is_a_sentence() {
 }
 
 #[tokio::test]
+async fn the_api_answers_from_the_relays_own_history_for_as_long_as_the_page_does() {
+    let (relay, storage) = start().await;
+    storage.set_nonblocking(true).unwrap();
+    let bearer = format!("Bearer {}", relay.key.reveal());
+    let query = "GET /api/v1/history?job=17&from=169h&step=1h";
+    let reply = relay.request(query, &[("Authorization", &bearer)]).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    assert_eq!(storage.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "the request reached it");
+}
+
+#[tokio::test]
 async fn t09_a_guests_page_never_reads_the_storage_of_a_site() {
     let (relay, storage) = start().await;
     let guest = share(&relay, r#"{"scope":{"jobs":[17]}}"#).await;
