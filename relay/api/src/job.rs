@@ -2,7 +2,7 @@
 
 use super::{Clock, JobBottleneck, JobProgress, Timestamp};
 use nodeglass_protocol::job::{self, JobState, Parent, TimeLimit};
-use nodeglass_protocol::picture::{GpuPicture, ProcessPicture};
+use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture, ProcessPicture};
 use nodeglass_protocol::{GpuField, GpuUuid, Picture};
 use nodeglass_rules::health::slurm_state;
 use serde::{Deserialize, Serialize};
@@ -103,7 +103,7 @@ pub struct HetComponent {
     pub offset: u32,
 }
 
-/// Sums over the GPUs of a job that can be read; `null` where no GPU has the reading.
+/// Sums over the GPUs of a job that can be read, on nodes that are connected; `null` where no GPU has the reading.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobTotals {
     /// Number of its GPUs that are read.
@@ -128,13 +128,10 @@ impl Job {
 
     pub(super) fn new(job: &job::Job, picture: &Picture, clock: Clock) -> Self {
         let insight = picture.insight(job.id);
-        let own: Vec<&GpuPicture> = picture
-            .nodes
-            .iter()
-            .filter(|node| job.nodes.contains(&node.name))
-            .flat_map(|node| &node.gpus)
-            .filter(|gpu| gpu.owners.iter().any(|owner| owner.job == job.id))
-            .collect();
+        let nodes = || picture.nodes.iter().filter(|node| job.nodes.contains(&node.name));
+        let is_own = |gpu: &&GpuPicture| gpu.owners.iter().any(|owner| owner.job == job.id);
+        let own: Vec<&GpuPicture> = nodes().flat_map(|node| &node.gpus).filter(is_own).collect();
+        let current = nodes().filter(|node| !is_stale(node)).flat_map(|node| &node.gpus).filter(is_own);
         let (array, het) = match job.part_of {
             Some(Parent::Array { job, task }) => (Some(ArrayTask { job: job.0, task }), None),
             Some(Parent::Het { job, offset }) => (None, Some(HetComponent { job: job.0, offset })),
@@ -175,7 +172,7 @@ impl Job {
             stderr: job.stderr.as_ref().map(ToString::to_string),
             exit_code: job.exit.as_ref().map(ToString::to_string),
             restarts: job.restarts,
-            totals: JobTotals::new(&own),
+            totals: JobTotals::new(current),
             progress: insight
                 .and_then(|insight| insight.progress.as_ref())
                 .map(|progress| JobProgress::new(progress, clock)),
@@ -200,9 +197,15 @@ fn foreign_gpus(job: &job::Job, picture: &Picture) -> Vec<String> {
     foreign.map(|gpu| gpu.facts.uuid.to_string()).collect()
 }
 
+/// Returns whether the readings of a node are from before its connection broke.
+fn is_stale(node: &NodePicture) -> bool {
+    let link = &node.head.link;
+    matches!(link, Link::Silent | Link::Down { .. } | Link::Connecting { .. } | Link::Refused { .. })
+}
+
 impl JobTotals {
-    fn new(gpus: &[&GpuPicture]) -> Self {
-        let read: Vec<_> = gpus.iter().filter(|gpu| gpu.fault.is_none()).collect();
+    fn new<'a>(gpus: impl Iterator<Item = &'a GpuPicture>) -> Self {
+        let read: Vec<_> = gpus.filter(|gpu| gpu.fault.is_none()).collect();
         let values = |field: GpuField| read.iter().filter_map(move |gpu| gpu.row.value(field));
         let sum = |field| values(field).reduce(u64::saturating_add);
         let utilized = values(GpuField::Util).count();

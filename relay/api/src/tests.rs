@@ -55,6 +55,14 @@ fn a_gpu_that_is_not_the_jobs_is_named_apart_and_in_no_sum() {
 }
 
 #[test]
+fn readings_from_before_a_node_fell_silent_are_in_no_sum() {
+    let mut picture = picture();
+    picture.nodes[0].head.link = NodeLink::Silent;
+    let job = &Snapshot::new(&picture, 0).jobs[0];
+    assert_eq!((&*job.gpus, &job.totals), (&["GPU-0".to_owned()][..], &JobTotals::default()));
+}
+
+#[test]
 fn a_job_has_its_gpus_and_the_sums_over_them() {
     let snapshot = Snapshot::new(&picture(), 0);
     let [running, left] = snapshot.jobs.as_slice() else { panic!("two jobs") };
