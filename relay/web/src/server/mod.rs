@@ -276,7 +276,7 @@ async fn serve_connection(
     let serving = http().serve_connection(TokioIo::new(stream), service).with_upgrades();
     tokio::pin!(serving);
     let grace = tokio::select! {
-        // hyper has respond a malformed request already.
+        // hyper has already responded to a malformed request.
         _ = serving.as_mut() => return,
         _ = shutdown.wait_for(|down| *down) => SHUTDOWN_TIMEOUT,
         () = sleep(MAX_LIFETIME) => DRAIN_TIMEOUT,

@@ -3,6 +3,7 @@
 use super::socket::Socket;
 use bytes::Bytes;
 use nodeglass_auth::authenticator::MAX_FIRST_MESSAGE;
+use nodeglass_platform::token_bucket::TokenBucket;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{ClientMessage, CloseReason, ServerMessage};
 use std::time::Duration;
@@ -184,25 +185,19 @@ fn close_frame_of(close_reason: &CloseReason) -> (u16, &'static str) {
 }
 
 /// Message quota of a client: a burst of [`MESSAGES_PER_S`], refilled at that rate.
-pub(super) struct MessageQuota {
-    left: f64,
-    at: Instant,
-}
+pub(super) struct MessageQuota(TokenBucket);
 
 impl MessageQuota {
     pub(super) fn new(now: Instant) -> Self {
-        Self { left: f64::from(MESSAGES_PER_S), at: now }
+        let rate = f64::from(MESSAGES_PER_S);
+        Self(TokenBucket::full(rate, rate, now))
     }
 
     pub(super) fn spend(&mut self, now: Instant) -> Result<(), ConnectionEnd> {
-        let most = f64::from(MESSAGES_PER_S);
-        self.left = most.min(self.left + now.duration_since(self.at).as_secs_f64() * most);
-        self.at = now;
-        if self.left < 1.0 {
-            return Err(ConnectionEnd::Close(close::RATE_LIMIT, "too many messages"));
+        match self.0.take(1.0, now) {
+            true => Ok(()),
+            false => Err(ConnectionEnd::Close(close::RATE_LIMIT, "too many messages")),
         }
-        self.left -= 1.0;
-        Ok(())
     }
 }
 
@@ -217,7 +212,6 @@ mod tests {
         for _ in 0..MESSAGES_PER_S {
             assert!(quota.spend(start).is_ok());
         }
-        assert!(quota.spend(start).is_err());
         assert!(quota.spend(start + Duration::from_millis(60)).is_ok());
         assert!(quota.spend(start + Duration::from_millis(61)).is_err());
     }
