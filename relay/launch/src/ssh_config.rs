@@ -69,7 +69,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// Reads it from the environment, the login name also from the password file.
+    /// Reads it from the environment, the login name also from the system.
     pub fn from_env() -> Self {
         let var = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
@@ -80,13 +80,10 @@ impl Local {
     }
 }
 
-/// The user's name in the password file, or `root`.
+/// The user's name, which the system may read from a directory such as LDAP; else the uid.
 fn login_name() -> String {
-    let uid = rustix::process::getuid().as_raw().to_string();
-    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let of_uid = |line: &&str| line.split(':').nth(2) == Some(uid.as_str());
-    let name = passwd.lines().find(of_uid).and_then(|line| line.split(':').next());
-    name.unwrap_or("root").to_owned()
+    let uid = rustix::process::getuid().as_raw();
+    nodeglass_access::user::exact_name_of(uid).unwrap_or_else(|| uid.to_string())
 }
 
 /// Error of `ssh -G`.
@@ -312,6 +309,13 @@ mod tests {
 
     fn local() -> Local {
         Local { home: "/home/ann".into(), user: "ann".into(), agent: Some("/run/agent".into()) }
+    }
+
+    #[test]
+    fn the_login_name_is_the_systems_name_of_the_user() {
+        let uid = rustix::process::getuid().as_raw();
+        let name = nodeglass_access::user::exact_name_of(uid);
+        assert_eq!(login_name(), name.unwrap_or_else(|| uid.to_string()));
     }
 
     #[test]
