@@ -15,7 +15,8 @@ use nodeglass_platform::disk_thread::{DiskThread, Items};
 use ring::Ring;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IsTerminal, Write, stderr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
@@ -37,6 +38,7 @@ struct State {
     /// Output of lines; tests read them here.
     screen: Box<dyn Write + Send>,
     colour: bool,
+    started: Instant,
 }
 
 /// Ends the log, writing pending counts.
@@ -101,7 +103,7 @@ pub fn start(shown: Level, ring: Option<Ring>) -> Ending {
 impl Log {
     /// A log that shows lines from the level `shown` on `screen`, and keeps them in `ring`.
     pub fn new(shown: Level, ring: Option<Ring>, screen: Box<dyn Write + Send>, colour: bool) -> Self {
-        let state = State { limiter: Limiter::default(), ring, screen, colour };
+        let state = State { limiter: Limiter::default(), ring, screen, colour, started: Instant::now() };
         Self { shown, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -109,42 +111,61 @@ impl Log {
         level <= self.shown || level <= FILE_LEVEL
     }
 
-    fn take(&self, event: &Event<'_>, now_ms: u64) {
-        let meta = event.metadata();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.write_held(now_ms, self.shown);
-        if state.limiter.admit(key(event), now_ms) == Verdict::Suppress {
-            return;
+    fn take(&self, event: &Event<'_>) {
+        let (key, level) = (key(event), *event.metadata().level());
+        {
+            let mut state = self.state();
+            let now_ms = state.now_ms();
+            state.write_held(now_ms, self.shown);
+            if state.limiter.admit(key, now_ms) == Verdict::Suppress {
+                return;
+            }
         }
+        // Without the lock: a value that panics while it is formatted is logged as well.
         let line = Line::of(event);
-        state.limiter.set_example(key(event), *meta.level(), line.summary());
-        state.write(*meta.level(), &line.at(now_ms), self.shown);
+        let mut state = self.state();
+        state.limiter.set_example(key, level, line.summary());
+        state.write(level, &line.at(Clock::wall_ms()), self.shown);
     }
 
     fn write_held(&self, now_ms: u64) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.write_held(now_ms, self.shown);
+        self.state().write_held(now_ms, self.shown);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Writes how many lines were suppressed in completed windows.
+    /// Time since the start in ms: the wall clock may be set back.
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Writes how many lines were suppressed in completed windows; `now_ms` is [`State::now_ms`], or [`u64::MAX`] at the end.
     fn write_held(&mut self, now_ms: u64, shown: Level) {
         for suppressed in self.limiter.take_due(now_ms) {
-            let at_ms = now_ms.min(Clock::wall_ms());
             let text = Line::text(suppressed.level, &suppressed.to_string());
-            self.write(suppressed.level, &text.at(at_ms), shown);
+            self.write(suppressed.level, &text.at(Clock::wall_ms()), shown);
         }
     }
 
     fn write(&mut self, level: Level, line: &str, shown: Level) {
-        if let Some(ring) = self.ring.as_mut().filter(|_| level <= FILE_LEVEL || level <= shown) {
-            ring.write(line);
+        if let Some(ring) = self.ring.as_mut().filter(|_| level <= FILE_LEVEL || level <= shown)
+            && let Some(error) = ring.write(line)
+        {
+            let why = format!("the log file cannot be written, and lacks lines from now on: {error}");
+            self.show(Level::WARN, &Line::text(Level::WARN, &why).at(Clock::wall_ms()));
         }
         if level <= shown {
-            // A closed stderr does not stop the relay.
-            let _ = self.screen.write_all(painted(line, level, self.colour).as_bytes());
+            self.show(level, line);
         }
+    }
+
+    fn show(&mut self, level: Level, line: &str) {
+        // A closed stderr does not stop the relay.
+        let _ = self.screen.write_all(painted(line, level, self.colour).as_bytes());
     }
 }
 
@@ -179,7 +200,7 @@ impl<S: Subscriber> Layer<S> for Log {
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        self.take(event, Clock::wall_ms());
+        self.take(event);
     }
 }
 

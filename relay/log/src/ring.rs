@@ -21,15 +21,16 @@ pub struct Ring {
     max_bytes: u64,
     newer: Option<File>,
     written: u64,
-    /// A disk that is full stops no relay; what could not be written is lost.
-    is_broken: bool,
+    /// Whether the last line could not be written: a disk that is full stops no relay, and what could not be written is
+    /// lost.
+    is_failing: bool,
 }
 
 impl Ring {
     /// The log of the process `pid`. Removes old logs of exited relays.
     pub fn of(dir: RuntimeDir, pid: u32) -> Self {
         sweep(&dir);
-        Self { dir, pid, max_bytes: MAX_BYTES, newer: None, written: 0, is_broken: false }
+        Self { dir, pid, max_bytes: MAX_BYTES, newer: None, written: 0, is_failing: false }
     }
 
     /// Sets another bound, for tests.
@@ -38,11 +39,11 @@ impl Ring {
         Self { max_bytes, ..self }
     }
 
-    /// Writes a line.
-    pub fn write(&mut self, line: &str) {
-        if !self.is_broken {
-            self.is_broken = self.try_write(line).is_err();
-        }
+    /// Writes a line. Returns why it could not be written, unless that was so of the line before.
+    pub fn write(&mut self, line: &str) -> Option<io::Error> {
+        let written = self.try_write(line);
+        let was_failing = std::mem::replace(&mut self.is_failing, written.is_err());
+        written.err().filter(|_| !was_failing)
     }
 
     fn try_write(&mut self, line: &str) -> io::Result<()> {
@@ -52,17 +53,19 @@ impl Ring {
             return Ok(());
         }
         if self.newer.is_some() && self.written + length > half {
-            self.newer = None;
             fs::renameat(self.dir.fd(), self.name(SUFFIX), self.dir.fd(), self.name(OLDER))?;
+            self.newer = None;
         }
         let mut file = match self.newer.take() {
             Some(file) => file,
             None => self.begin()?,
         };
-        file.write_all(line.as_bytes())?;
-        self.written += length;
+        // A part of the last line may have been written.
+        let gap = if self.is_failing && self.written > 0 { "\n" } else { "" };
+        let written = file.write_all([gap, line].concat().as_bytes());
+        self.written += length + gap.len() as u64;
         self.newer = Some(file);
-        Ok(())
+        written
     }
 
     /// Creates a new file; one left behind by another process with this pid is replaced.
@@ -148,6 +151,22 @@ mod tests {
         for name in names(&base) {
             assert_eq!(path(&name).metadata().unwrap().mode() & 0o7777, 0o600, "{name}");
         }
+    }
+
+    #[test]
+    fn lines_are_written_again_after_some_could_not_be() {
+        let base = tempfile::tempdir().unwrap();
+        let mut ring = Ring::of(dir(&base), 7).with_max(60);
+        let obstacle = dir(&base).path().join("7.old.log");
+        std::fs::create_dir(&obstacle).unwrap();
+        assert!(ring.write("a line of twenty-six bytes").is_none());
+        assert!(ring.write("a line that is lost\n").is_some());
+        assert!(ring.write("another that is lost\n").is_none(), "reported once");
+        std::fs::remove_dir(&obstacle).unwrap();
+        assert!(ring.write("a line\n").is_none());
+        let text = std::fs::read_to_string(dir(&base).path().join("7.log")).unwrap();
+        assert_eq!(text, "a line\n");
+        assert_eq!(std::fs::read_to_string(&obstacle).unwrap(), "a line of twenty-six bytes");
     }
 
     #[test]

@@ -56,6 +56,21 @@ fn t25_a_million_warnings_of_a_hostile_node_leave_a_small_file_and_hide_no_other
 }
 
 #[test]
+fn a_value_is_formatted_without_a_lock_as_it_may_panic_and_be_logged() {
+    struct Checks(Log);
+    impl std::fmt::Display for Checks {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "locked: {}", self.0.state.try_lock().is_err())
+        }
+    }
+    let screen = Screen::default();
+    let log = Log::new(Level::WARN, None, Box::new(screen.clone()), false);
+    let value = Checks(log.clone());
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || tracing::warn!("{value}"));
+    assert!(screen.text().ends_with("locked: false\n"), "{}", screen.text());
+}
+
+#[test]
 fn t25_messages_of_a_thousand_kinds_are_bounded_together() {
     let (_, in_file) = logged(Level::WARN, || {
         for number in 0..20_000_u64 {
