@@ -76,7 +76,7 @@ pub(super) async fn report(mut state: watch::Receiver<Connection>, terminal: Ter
     let mut was_down = false;
     loop {
         match state.borrow_and_update().clone() {
-            Connection::Down(why) => {
+            Connection::Down(why) | Connection::Refused(why) => {
                 was_down = true;
                 terminal.warn(&why);
             }

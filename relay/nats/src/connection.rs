@@ -89,6 +89,8 @@ pub enum Connection {
     Up,
     /// Not connected; a complete sentence states why, and what to do.
     Down(Text),
+    /// Not connected because the server refused the credentials; a complete sentence for the user.
+    Refused(Text),
 }
 
 /// A message to send.
@@ -211,8 +213,7 @@ async fn options(
         })
         .event_callback(move |event| {
             if let Some(connection) = connection(&event, &servers) {
-                let refuses = matches!(&connection, Connection::Down(why) if is_refusal(why.as_str()));
-                is_refused.store(refuses, Ordering::Relaxed);
+                is_refused.store(matches!(connection, Connection::Refused(_)), Ordering::Relaxed);
                 state.publish(connection);
             }
             std::future::ready(())
@@ -253,9 +254,11 @@ fn connection(event: &Event, servers: &str) -> Option<Connection> {
         Event::Disconnected | Event::Closed => {
             down(format!("the connection to NATS at {servers} was lost; it is retried"))
         }
-        Event::ClientError(error) if is_refusal(&error.to_string()) => down(format!(
-            "NATS at {servers} refuses these credentials: check --nats-credentials; it is retried once a minute"
-        )),
+        Event::ClientError(error) if is_refusal(&error.to_string()) => {
+            Some(Connection::Refused(Text::new(format!(
+                "NATS at {servers} refuses these credentials: check --nats-credentials; it is retried once a minute"
+            ))))
+        }
         Event::ClientError(error) => {
             down(format!("no connection to NATS at {servers} ({error}); it is retried"))
         }
@@ -263,12 +266,10 @@ fn connection(event: &Event, servers: &str) -> Option<Connection> {
     }
 }
 
-/// Returns whether the server refused the credentials.
-fn is_refusal(why: &str) -> bool {
-    let why = why.to_ascii_lowercase();
-    why.contains("authorization")
-        || why.contains("authentication")
-        || why.contains("refuses these credentials")
+/// Returns whether the server refused the credentials; the client has no other sign of it than the text of its error.
+fn is_refusal(error: &str) -> bool {
+    let error = error.to_ascii_lowercase();
+    error.contains("authorization") || error.contains("authentication")
 }
 
 /// The state that the client's task publishes.
@@ -278,10 +279,10 @@ impl Published {
     /// Publishes a new state. A failed attempt to connect again says less than the reason for it.
     fn publish(&self, connection: Connection) {
         self.0.send_if_modified(|now| {
-            let is_again = match (&*now, &connection) {
-                (Connection::Down(_), Connection::Down(why)) => !is_refusal(why.as_str()),
-                _ => false,
-            };
+            let is_again = matches!(
+                (&*now, &connection),
+                (Connection::Down(_) | Connection::Refused(_), Connection::Down(_))
+            );
             let is_new = !is_again && *now != connection;
             if is_new {
                 now.clone_from(&connection);
@@ -355,9 +356,19 @@ mod tests {
     #[test]
     fn wrong_credentials_say_what_to_do() {
         let error = async_nats::ClientError::Other("authorization violation".to_owned());
-        let Some(Connection::Down(why)) = connection(&Event::ClientError(error), "nats://b:1") else {
+        let Some(Connection::Refused(why)) = connection(&Event::ClientError(error), "nats://b:1") else {
             panic!()
         };
-        assert!(why.as_str().contains("check --nats-credentials") && is_refusal(why.as_str()), "{why}");
+        assert!(why.as_str().contains("check --nats-credentials"), "{why}");
+    }
+
+    #[test]
+    fn the_name_of_a_server_refuses_no_credentials() {
+        let servers = "nats://authentication.example.org:4222";
+        for event in
+            [Event::Disconnected, Event::ClientError(async_nats::ClientError::Other("refused".into()))]
+        {
+            assert!(matches!(connection(&event, servers), Some(Connection::Down(_))));
+        }
     }
 }

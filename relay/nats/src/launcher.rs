@@ -43,7 +43,7 @@ impl Launcher for SharedLauncher {
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
         let mut claim = self.leases.claim(node).await;
         if claim == Claim::Others {
-            self.publisher.is_of_others(node);
+            self.publisher.forget_failure(node);
             let viewed = self.viewer.launch(node).await;
             if viewed.is_ok() {
                 return viewed;
@@ -91,7 +91,7 @@ impl Launcher for SharedLauncher {
 impl SharedLauncher {
     /// Announces the start of a probe. Without leases, another relay may announce the same start: then one gives way.
     async fn start_announced(&self, node: &NodeName) -> Result<Starting, LaunchError> {
-        let starting = self.publisher.starts(node);
+        let starting = self.publisher.announce_start(node);
         if *self.leases.standing().borrow() == Standing::Unleased {
             sleep(SETTLE).await;
             if self.leases.is_of_others(node) {

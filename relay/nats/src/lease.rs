@@ -9,12 +9,13 @@ use super::message::{ClusterName, RelayId, node_of, token};
 use super::others::Others;
 use super::relays::Relays;
 use async_nats::jetstream::{self, kv};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream};
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 /// Time between two renewals of a relay.
@@ -25,6 +26,8 @@ const FENCE: Duration = Duration::from_millis(3_500);
 const EXPIRE: Duration = Duration::from_millis(5_500);
 /// Time between two renewals of the keys of nodes.
 const RENEW_NODES: Duration = Duration::from_secs(60);
+/// Maximum number of keys of nodes that are renewed at a time.
+const RENEWALS: usize = 16;
 /// Maximum age of a key, after which the server deletes those of a dead relay.
 const MAX_AGE: Duration = Duration::from_secs(300);
 /// Time limit for one operation.
@@ -255,6 +258,7 @@ impl Leases {
         let mut renewed_at = None;
         let mut up_since = None;
         let mut nodes_at = Instant::now();
+        let mut renewing: Option<JoinHandle<()>> = None;
         let mut tick = interval(RENEW);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -285,9 +289,11 @@ impl Leases {
                 None => Standing::Starting,
             };
             self.settle(standing, &why);
-            if nodes_at.elapsed() >= RENEW_NODES && *self.standing.borrow() == Standing::Member {
+            let is_renewing = renewing.as_ref().is_some_and(|renewing| !renewing.is_finished());
+            let is_due = nodes_at.elapsed() >= RENEW_NODES && !is_renewing;
+            if is_due && *self.standing.borrow() == Standing::Member {
                 nodes_at = Instant::now();
-                tokio::spawn(self.clone().renew_nodes());
+                renewing = Some(tokio::spawn(self.clone().renew_nodes()));
             }
         }
     }
@@ -442,9 +448,9 @@ impl Leases {
     /// Renews the keys of this relay's nodes, so that they do not expire, and takes those that it ran while alone.
     async fn renew_nodes(self) {
         let own: Vec<_> = self.shared().own.iter().cloned().collect();
-        for node in own {
-            self.take(&node).await;
-        }
+        let leases = &self;
+        let take = |node| async move { drop(timeout(2 * LIMIT, leases.take(&node)).await) };
+        stream::iter(own).for_each_concurrent(RENEWALS, take).await;
     }
 
     /// Follows the announcements of other relays until there are leases.

@@ -82,7 +82,7 @@ impl Publishing {
 
     /// Returns a source of jobs whose lists are published.
     pub fn jobs(&self, jobs: Box<dyn JobSource>) -> Box<dyn JobSource> {
-        self.publisher.lists_jobs();
+        self.publisher.announce_jobs();
         Box::new(PublishedJobs { jobs, publisher: self.publisher.clone() })
     }
 

@@ -22,7 +22,7 @@ const ANNOUNCE: Duration = Duration::from_secs(2);
 pub(crate) const ANNOUNCE_DELAY: Duration = Duration::from_millis(200);
 /// Capacity of the channel of a tap.
 const COMMANDS: usize = 64;
-/// Maximum number of nodes whose failure is remembered.
+/// Maximum number of nodes whose failure is remembered; the oldest is forgotten first.
 const MAX_FAILURES: usize = MAX_NODES;
 
 /// Publishes the probes and jobs of this relay. Cheap to clone.
@@ -45,13 +45,40 @@ struct Shared {
     /// Nodes on which a probe is being started, by the number of attempts.
     starting: BTreeMap<NodeName, usize>,
     /// Reasons for which other nodes have none.
-    failures: HashMap<NodeName, Text>,
+    failures: Failures,
     /// Relays that need the jobs.
     job_viewers: HashMap<RelayId, Instant>,
     /// Whether this relay lists jobs.
     lists_jobs: bool,
     /// The newest list.
     jobs: Option<Result<Vec<Job>, Text>>,
+}
+
+/// Reasons for which nodes have no probe, with the number of the failure.
+#[derive(Default)]
+struct Failures {
+    by_node: HashMap<NodeName, (u64, Text)>,
+    count: u64,
+}
+
+impl Failures {
+    fn insert(&mut self, node: &NodeName, why: &Text) {
+        self.count += 1;
+        self.by_node.insert(node.clone(), (self.count, why.clone()));
+        if self.by_node.len() > MAX_FAILURES
+            && let Some(oldest) = self.by_node.values().map(|(number, _)| *number).min()
+        {
+            self.by_node.retain(|_, (number, _)| *number != oldest);
+        }
+    }
+
+    fn get(&self, node: &NodeName) -> Option<&Text> {
+        self.by_node.get(node).map(|(_, why)| why)
+    }
+
+    fn forget(&mut self, node: &NodeName) {
+        self.by_node.remove(node);
+    }
 }
 
 /// Announces that a probe is being started until it is dropped.
@@ -102,7 +129,7 @@ impl Publisher {
         let tap = Tap::new(self.bus.clone(), node.clone(), inner.stdin.clone());
         {
             let mut shared = self.shared();
-            shared.failures.remove(node);
+            shared.failures.forget(node);
             shared.taps.insert(node.clone(), commands.clone());
         }
         self.changed.notify_one();
@@ -122,7 +149,7 @@ impl Publisher {
     }
 
     /// Announces a node whose probe is about to be started.
-    pub(crate) fn starts(&self, node: &NodeName) -> Starting {
+    pub(crate) fn announce_start(&self, node: &NodeName) -> Starting {
         *self.shared().starting.entry(node.clone()).or_default() += 1;
         self.changed.notify_one();
         Starting { publisher: self.clone(), node: node.clone() }
@@ -130,19 +157,16 @@ impl Publisher {
 
     /// Notes why a node has no probe.
     pub(crate) fn failed(&self, node: &NodeName, why: &Text) {
-        let mut shared = self.shared();
-        if shared.failures.len() < MAX_FAILURES {
-            shared.failures.insert(node.clone(), why.clone());
-        }
+        self.shared().failures.insert(node, why);
     }
 
     /// Forgets why a node has no probe here: another relay runs one.
-    pub(crate) fn is_of_others(&self, node: &NodeName) {
-        self.shared().failures.remove(node);
+    pub(crate) fn forget_failure(&self, node: &NodeName) {
+        self.shared().failures.forget(node);
     }
 
     /// Announces that this relay lists jobs.
-    pub(crate) fn lists_jobs(&self) {
+    pub(crate) fn announce_jobs(&self) {
         self.shared().lists_jobs = true;
     }
 
@@ -311,4 +335,23 @@ fn parts(relay: RelayId, jobs: &[Job]) -> Vec<Jobs> {
     parts.push(Jobs { relay, jobs: part, failed: None });
     parts.truncate(message::MAX_PARTS as usize);
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_failures_are_remembered() {
+        let node = |number: usize| NodeName::new(format!("n{number}")).unwrap();
+        let mut failures = Failures::default();
+        for number in 0..=MAX_FAILURES {
+            failures.insert(&node(number), &"down".into());
+        }
+        failures.insert(&node(1), &"refused".into());
+        failures.insert(&node(MAX_FAILURES + 1), &"down".into());
+        let known = |number| failures.get(&node(number)).map(Text::as_str);
+        assert_eq!([known(0), known(1), known(2)], [None, Some("refused"), None]);
+        assert_eq!((known(MAX_FAILURES + 1), failures.by_node.len()), (Some("down"), MAX_FAILURES));
+    }
 }

@@ -64,7 +64,7 @@ impl Viewer {
     pub(crate) async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
         if !self.bus.is_up() {
             let why = match &*self.bus.state.borrow() {
-                super::Connection::Down(why) => why.clone(),
+                super::Connection::Down(why) | super::Connection::Refused(why) => why.clone(),
                 _ => "there is no connection to NATS yet".into(),
             };
             return Err(LaunchError::Unreachable { why });
