@@ -28,16 +28,26 @@ pub enum Program {
     Sbatch,
 }
 
-impl fmt::Display for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Program {
+    /// All of them.
+    const ALL: [Self; 6] =
+        [Self::Squeue, Self::Scontrol, Self::Scancel, Self::Sacctmgr, Self::Sacct, Self::Sbatch];
+
+    fn name(self) -> &'static str {
+        match self {
             Self::Squeue => "squeue",
             Self::Scontrol => "scontrol",
             Self::Scancel => "scancel",
             Self::Sacctmgr => "sacctmgr",
             Self::Sacct => "sacct",
             Self::Sbatch => "sbatch",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -237,10 +247,10 @@ pub fn error_message(err: &str) -> String {
     let mut lines = err.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.clone().rfind(is_informative).or_else(|| lines.next());
     let line = line.unwrap_or("no message on standard error");
-    let line = ["squeue:", "scontrol:", "scancel:", "sacctmgr:", "sacct:"]
+    let without_name = Program::ALL
         .iter()
-        .fold(line, |line, prefix| line.strip_prefix(prefix).unwrap_or(line));
-    line.trim().chars().take(200).collect()
+        .find_map(|program| line.strip_prefix(program.name()).and_then(|rest| rest.strip_prefix(':')));
+    without_name.unwrap_or(line).trim().chars().take(200).collect()
 }
 
 #[cfg(test)]

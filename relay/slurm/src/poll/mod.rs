@@ -74,6 +74,8 @@ pub struct Slurm<C = Commands> {
     open: BTreeMap<JobId, Job>,
     /// Jobs of the last list that belong to other users than the relay's.
     of_others: HashSet<JobId>,
+    /// Warning about the last list, which is logged once.
+    warning: Option<String>,
     /// Requests made by the last poll.
     requests: u32,
     /// When the nodes were last queried.
@@ -111,6 +113,7 @@ impl<C: Client> Slurm<C> {
             former: HashSet::new(),
             open: BTreeMap::new(),
             of_others: HashSet::new(),
+            warning: None,
             requests: 0,
             nodes_queried: None,
             summary: None,
@@ -155,13 +158,11 @@ impl<C: Client> Slurm<C> {
         let mut list = squeue::read(&output.out, &self.selection, &delimiter);
         self.refuse_if_no_list(&output, &list)?;
         let requeued = self.refuse_if_jobs_are_missing(&output, &list).await?;
-        if list.refused > 0 || list.noise || has_error(&output) {
-            tracing::warn!(
-                refused = list.refused,
-                stderr = %command::error_message(&output.err),
-                "squeue printed a job that was not requested; it was skipped"
-            );
+        let warning = warning(&list, &output);
+        if let Some(warning) = warning.as_ref().filter(|_| warning != self.warning) {
+            tracing::warn!("{warning}");
         }
+        self.warning = warning;
         self.listed = true;
         let open = list.jobs.iter().filter(|job| !matches!(job.state, JobState::Ended(_)));
         let open = open.map(|job| (job.id, job.clone())).collect();
@@ -329,6 +330,17 @@ impl<C: Client> Slurm<C> {
 /// Removes what only the owner of a job may see: paths, and the command with its arguments.
 fn withhold(job: &mut Job) {
     (job.workdir, job.stdout, job.stderr, job.command) = (None, None, None, None);
+}
+
+/// Returns what is odd about a list that is used all the same.
+fn warning(list: &squeue::List, output: &Output) -> Option<String> {
+    let stderr = command::error_message(&output.err);
+    match list.refused {
+        0 if has_error(output) => Some(format!("squeue printed an error with its list: {stderr}")),
+        0 if list.noise => Some("squeue printed something besides its list, which was skipped".to_owned()),
+        0 => None,
+        refused => Some(format!("squeue printed {refused} jobs that were not requested; they were skipped")),
+    }
 }
 
 /// Returns whether a command that exited with 0 printed an error all the same.

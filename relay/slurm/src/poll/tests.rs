@@ -114,6 +114,17 @@ async fn the_cluster_is_named_and_a_poll_returns_jobs_with_their_gpus() {
     assert_eq!(script.commands(), expected);
 }
 
+#[test]
+fn a_list_with_an_error_is_not_said_to_have_jobs_that_were_not_requested() {
+    let list = |refused, noise| squeue::List { refused, noise, ..squeue::List::default() };
+    let output = |err: &str| Output { err: err.to_owned(), ..Output::default() };
+    let warning = |list: squeue::List, err| warning(&list, &output(err)).unwrap_or_default();
+    assert_eq!(warning(list(0, false), "squeue: warning"), "");
+    assert!(warning(list(0, false), "squeue: error: no topology").ends_with("its list: error: no topology"));
+    assert!(warning(list(0, true), "").contains("besides its list"));
+    assert!(warning(list(2, false), "").contains("2 jobs that were not requested"));
+}
+
 #[tokio::test]
 async fn an_unchanged_job_costs_one_request_a_poll() {
     let same = record(1, 2001, "SUSPENDED", "g[01-02]");
