@@ -22,7 +22,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("JobHoldMaxRequeue", "It was requeued too often and is held now; find out why it failed, then release it."),
     ("Reservation", "It waits for its reservation to begin."),
     ("ReservationDeleted", "Its reservation was deleted; submit it to another, or without one."),
-    ("Licenses", "A requested software licence that it requests is in use; it starts when one is free."),
+    ("Licenses", "A software licence that it requests is in use; it starts when one is free."),
     ("JobArrayTaskLimit", "Its array is at its limit of concurrent tasks (the number after %); the others follow."),
     ("Prolog", "Its nodes are being prepared."),
     ("Cleaning", "It was requeued and its last run is still being cleaned up."),
@@ -118,27 +118,35 @@ fn limit(code: &str) -> Option<String> {
         None => (rest.strip_suffix("NotSatisfied").unwrap_or(rest), None),
     };
     let what = thing(what)?;
+    let another = whose.split(' ').next_back().unwrap_or(whose);
     Some(match (kind, per) {
-        ("Min", _) => {
-            format!("It requests fewer {what} than {whose} requires; request more, or use another.")
-        }
+        ("Min", _) => format!(
+            "It requests {} {what} than {whose} requires; request more, or use another {another}.",
+            if is_countable(what) { "fewer" } else { "less" }
+        ),
         (_, Some("Job" | "Node")) => {
-            format!("It requests more {what} than {whose} allows for one job; request less, or use another.")
+            format!(
+                "It requests more {what} than {whose} allows for one job; request less, or use another {another}."
+            )
         }
         (_, Some("User")) => format!(
-            "Your jobs have as much of the {what} as {whose} allows a user; it starts when others of your jobs end."
+            "You have reached the limit of {whose} on {what} per user; it starts when others of your jobs end."
         ),
         (_, Some(_)) => format!(
-            "The jobs of your account have as much of the {what} as {whose} allows it; it starts when others of them end."
+            "The jobs of your account have reached the limit of {whose} on {what}; it starts when others of them end."
         ),
         ("Grp", None) => format!(
-            "All jobs of {whose} together have as much of the {what} as they may; it starts when others of them end or the usage decays."
+            "All jobs of {whose} together have reached its limit on {what}; it starts when others of them end or the usage decays."
         ),
         (_, None) => format!(
-            "{} has reached its limit of {what}; it starts when others of your jobs end, or use another.",
+            "{} has reached its limit on {what}; it starts when others of your jobs end, or use another {another}.",
             if whose == "its QOS" { "Its QOS" } else { "Your account" }
         ),
     })
+}
+
+fn is_countable(what: &str) -> bool {
+    !what.contains("time") && (what.ends_with('s') || what.starts_with("GPUs"))
 }
 
 /// The limited resource, as text.
@@ -217,17 +225,18 @@ mod tests {
             }
         }
         for (code, part) in [
-            ("QOSMaxGRESPerUser", "GPUs (GRES) as its QOS allows a user"),
-            ("QOSMaxCpuPerUserLimit", "CPUs as its QOS allows a user"),
-            ("QOSMaxJobsPerUserLimit", "jobs"),
+            ("QOSMaxGRESPerUser", "the limit of its QOS on GPUs (GRES) per user"),
+            ("QOSMaxCpuPerUserLimit", "the limit of its QOS on CPUs per user"),
+            ("QOSMaxJobsPerUserLimit", "You have reached the limit of its QOS on jobs per user"),
             ("QOSMaxSubmitJobPerUserLimit", "submitted jobs"),
             ("QOSMaxWallDurationPerJobLimit", "more run time than its QOS allows for one job"),
             ("QOSMaxNodePerJobLimit", "more nodes"),
             ("QOSMinCpuNotSatisfied", "fewer CPUs"),
+            ("QOSMinMemory", "requests less memory than its QOS requires; request more, or use another QOS."),
             ("QOSMinGRES", "fewer GPUs"),
             ("QOSGrpJobsLimit", "All jobs of its QOS together"),
             ("QOSGrpWallLimit", "run time"),
-            ("AssocMaxJobsLimit", "Your account has reached its limit of jobs"),
+            ("AssocMaxJobsLimit", "Your account has reached its limit on jobs"),
             ("AssocMaxCpuPerJobLimit", "more CPUs than your account allows"),
             ("AssocMaxGRESPerJob", "more GPUs"),
             ("AssocMaxWallDurationPerJobLimit", "more run time"),
