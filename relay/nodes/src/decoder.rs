@@ -12,7 +12,7 @@ const MAX_BAD: usize = 10;
 const BAD_WINDOW_MS: u64 = 60_000;
 /// The common prefix of all versions' magic.
 const ANY_MAGIC: &[u8] = b"\x1eNODEGLASS";
-/// Kinds of line that this version knows, as named in JSON.
+/// Kinds of line that this version knows, as named in JSON, in the order of [`ProbeLine`].
 const KNOWN_KINDS: [&str; 13] = [
     "hello",
     "sample",

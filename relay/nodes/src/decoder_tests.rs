@@ -25,6 +25,13 @@ fn started() -> Decoder {
 }
 
 #[test]
+fn every_kind_of_line_is_known() {
+    let unknown = serde_json::from_str::<ParsedLine>(r#"{"x":{}}"#).unwrap_err().to_string();
+    let kinds = KNOWN_KINDS.map(|kind| format!("`{kind}`")).join(", ");
+    assert!(unknown.contains(&format!("expected one of {kinds} at")), "{unknown}");
+}
+
+#[test]
 fn f07_output_of_a_login_shell_is_skipped_and_reported_once() {
     let mut decoder = Decoder::default();
     let bytes = format!("Welcome to \x1b[1mgpu-01\x1b[0m!\nQuota: 97%\n{MAGIC}{HEARTBEAT}\n{HEARTBEAT}\n");
