@@ -46,7 +46,7 @@ pub fn outside_text(job: &Job, at_ms: u64, clock: impl Fn(u64) -> String) -> Opt
     let run = Run::of(job);
     let when = || {
         let (label, run) = (&job.label, run.text(clock));
-        format!("Job {label} {run}; enter a time at most an hour before or after that.")
+        format!("Job {label} {run}; enter a time from an hour before its start to an hour after its end.")
     };
     (!run.includes(at_ms)).then(when)
 }

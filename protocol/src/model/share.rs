@@ -159,7 +159,9 @@ pub enum LoginNameError {
     )]
     Empty,
     /// Sanitizing would change it.
-    #[error("read whom the share is for: a login name has no surrounding space and no invisible characters")]
+    #[error(
+        "read whom the share is for: a login name contains no invisible characters, and no spaces around it"
+    )]
     Strange,
 }
 

@@ -46,7 +46,7 @@ pub enum NoteError {
     #[error("the time of the note is more than a day ahead; enter an earlier one")]
     Future,
     /// The time is before the job's start, or after its end.
-    #[error("job {job} {run}; enter a time at most an hour before or after that")]
+    #[error("job {job} {run}; enter a time from an hour before its start to an hour after its end")]
     OutsideOfRun {
         /// The job.
         job: JobId,
@@ -140,7 +140,7 @@ impl Notes {
                 }
                 let note =
                     Note { id: new_id, job, node, rank: None, at_ms: at_ms.unwrap_or(wall_ms), text, source };
-                self.accepts(&note)?;
+                self.check_room(&note)?;
                 note
             }
         };
@@ -151,7 +151,7 @@ impl Notes {
             return Err(NoteError::Future);
         }
         if let Some(job) = jobs.iter().find(|job| Some(job.id) == note.job) {
-            is_of_run(note.at_ms, job)?;
+            check_time(note.at_ms, job)?;
         }
         Ok(NoteChange::Put(note))
     }
@@ -181,7 +181,7 @@ impl Notes {
                     return false;
                 }
                 if !self.by_id.contains_key(&note.id) {
-                    let Ok(oldest) = self.room_for(&note) else { return false };
+                    let Ok(oldest) = self.evicted_by(&note) else { return false };
                     oldest.into_iter().for_each(|oldest| self.remove(oldest));
                 }
                 self.insert(note);
@@ -236,7 +236,7 @@ impl Notes {
         });
         let note =
             Note { id, job: Some(line.job), node, rank, at_ms, text: line.text, source: NoteSource::Job };
-        self.accepts(&note)?;
+        self.check_room(&note)?;
         Ok(self.apply(NoteChange::Add(note)))
     }
 
@@ -254,16 +254,16 @@ impl Notes {
     }
 
     /// Returns an error if a new note would be refused.
-    fn accepts(&self, note: &Note) -> Result<(), NoteError> {
+    fn check_room(&self, note: &Note) -> Result<(), NoteError> {
         if self.unsaved.len() >= MAX_UNSAVED {
             return Err(NoteError::Unstored);
         }
-        self.room_for(note).map(drop)
+        self.evicted_by(note).map(drop)
     }
 
     /// The note that makes room for a new one, if one must: the oldest of the jobs that are no longer listed, as no probe
     /// sends it again, and it remains stored. Refuses notes rather than dropping others: a probe would send these again.
-    fn room_for(&self, note: &Note) -> Result<Option<NoteId>, NoteError> {
+    fn evicted_by(&self, note: &Note) -> Result<Option<NoteId>, NoteError> {
         if let Some(job) = note.job
             && self.by_job.get(&job).is_some_and(|notes| notes.len() >= MAX_PER_JOB)
         {
@@ -302,7 +302,7 @@ impl Notes {
 }
 
 /// Refuses a time in ms since 1970 at which the job did not run.
-fn is_of_run(at_ms: u64, job: &Job) -> Result<(), NoteError> {
+fn check_time(at_ms: u64, job: &Job) -> Result<(), NoteError> {
     let run = Run::of(job);
     if run.includes(at_ms) {
         return Ok(());

@@ -20,7 +20,8 @@ pub(super) struct LinkLog {
 impl LinkLog {
     /// Logs that the link to a node is broken.
     pub fn broken(&self, node: &NodeName, why: &Text) {
-        let summary = |count| tracing::warn!(nodes = count, "no link to more nodes; the page shows why");
+        let summary =
+            |count| tracing::warn!(nodes = count, "further nodes have lost their link; the page shows why");
         if self.broken.admits(summary) {
             tracing::warn!(node.name = %node, reason = %why, "no link to the node");
         } else {
@@ -30,7 +31,7 @@ impl LinkLog {
 
     /// Logs that a node is linked after [`LinkLog::broken`].
     pub fn restored(&self, node: &NodeName) {
-        let summary = |count| tracing::warn!(nodes = count, "more nodes are linked again");
+        let summary = |count| tracing::warn!(nodes = count, "further nodes are linked again");
         if self.restored.admits(summary) {
             tracing::warn!(node.name = %node, "the node is linked again");
         } else {

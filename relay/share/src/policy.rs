@@ -364,7 +364,7 @@ impl Visibility {
 
     /// Returns whether readings of the whole host are shown: for a shared job only if it has every CPU of
     /// the node, as they would otherwise reveal other users' jobs. The job's own usage is in
-    /// [`NodePicture::uses`].
+    /// [`NodePicture::job_usage`].
     pub fn shows_host(&self, name: &NodeName, fleet: &Fleet) -> bool {
         !self.is_of_jobs() || self.jobs_with_host(name, fleet).next().is_some()
     }

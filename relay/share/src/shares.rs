@@ -245,8 +245,8 @@ impl Shares {
         }
     }
 
-    /// Ends shares when they expire or their jobs end, for as long as the relay runs. `over` returns
-    /// whether all jobs of a scope have ended, or `None` if that is unknown.
+    /// Ends shares when they expire or their jobs end, for as long as the relay runs. `have_jobs_ended` returns whether
+    /// all jobs of a scope have ended, or `None` if that is unknown.
     pub async fn run_expiry<F: Future<Output = Option<bool>>>(
         self: Arc<Self>,
         have_jobs_ended: impl Fn(Scope) -> F,

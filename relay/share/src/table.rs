@@ -31,7 +31,7 @@ pub enum ShareError {
     Scope,
     /// The duration is out of range.
     #[error("a share lasts from 1 minute to 30 days")]
-    Lasts,
+    Lifetime,
     /// The limit is reached.
     #[error("{MAX_SHARES} shares are open; revoke one first")]
     TooMany,
@@ -96,7 +96,7 @@ pub struct ShareState {
     pub status: Result<OpenShare, EndReason>,
 }
 
-/// OpenShare and ended shares, and visitors.
+/// Open and recently ended shares, and visitors.
 #[derive(Debug, Default)]
 pub struct Table {
     open: BTreeMap<ShareId, OpenShare>,
@@ -121,7 +121,7 @@ impl Table {
         }
         let lifetime_s = request.lifetime_s.unwrap_or(ShareRequest::DEFAULT_S);
         if !(60..=ShareRequest::MAX_S).contains(&lifetime_s) {
-            return Err(ShareError::Lasts);
+            return Err(ShareError::Lifetime);
         }
         Ok(ShareTerms {
             label: request.label,
@@ -234,7 +234,7 @@ mod tests {
         for lifetime_s in [0, 59, ShareRequest::MAX_S + 1, u64::MAX] {
             assert_eq!(
                 refused(ShareRequest { lifetime_s: Some(lifetime_s), ..request(Scope::All) }),
-                ShareError::Lasts
+                ShareError::Lifetime
             );
         }
     }

@@ -76,7 +76,7 @@ pub fn gpus_by_node(out: &[u8]) -> Vec<AvailableGpus> {
     text.lines().filter_map(Node::new).flat_map(of_node).collect()
 }
 
-/// Maximum number of nodes that a relay watches without jobs.
+/// Maximum number of nodes of a list; further ones are left out.
 const MAX_NODES: usize = 16_384;
 
 /// Returns the nodes that have GPUs, besides those that do not exist or are turned off.
