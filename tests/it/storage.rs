@@ -158,6 +158,33 @@ fn expect_every_sample(recording: &Path) -> Result<()> {
     let mut reader = Reader::open(recording)?;
     let mut samples = Vec::new();
     while let Some((_, event)) = reader.next_event()? {
+#[tokio::test]
+async fn f24_a_relay_that_keeps_shares_starts_on_a_full_disk_and_stores_them_once_there_is_room() -> Result<()>
+{
+    if !skip::root() {
+        return Ok(());
+    }
+    let fill = "mount -t tmpfs -o size=1m,mode=700 tmpfs \"$XDG_STATE_HOME\" && \
+                { head -c 2m /dev/zero > \"$XDG_STATE_HOME/fill\" 2> /dev/null || true; }";
+    let contained = Contained::start(fill, &["--persist-shares"])?;
+    let mut client = watch(&contained.link).await?;
+    let is_stated = |known: &Known| has_notice(known, "shares cannot be stored");
+    client.until(&Topic::Overview, "that shares are not stored", is_stated).await?;
+    let made = contained.run(&["share", "create", "--everything", "--label", "early"])?;
+    ensure!(made.contains("stored   not yet"), "{made}");
+    fs::remove_file(contained.path(".state/fill"))?;
+    client.until(&Topic::Overview, "that they are stored", |known| !is_stated(known)).await?;
+    contained.relay.signal(Signal::STOP)?;
+    let state = contained.path(".state");
+    let next = TestRelay::start_in(
+        &["--local", "--persist-shares", "--new"],
+        [("XDG_STATE_HOME", state.as_os_str())],
+    )?;
+    let listed = next.run(&["share", "list"])?;
+    ensure!(listed.contains("early"), "{listed}");
+    contained.relay.signal(Signal::CONT)
+}
+
         if let Event::Node(_, SessionEvent::Line(line)) = event
             && let ProbeLine::Sample(sample) = &*line
         {

@@ -352,7 +352,12 @@ mod tests {
             created_ms: 0,
             terms: ShareTerms { to: Some("bob".into()), ..terms(Scope::Jobs(vec![JobId(17)])) },
         };
-        let link = ShareLink { share, link: None, tunnel: "ssh -L 8080:127.0.0.1:8080 login".into() };
+        let link = ShareLink {
+            share,
+            link: None,
+            tunnel: "ssh -L 8080:127.0.0.1:8080 login".into(),
+            not_stored: None,
+        };
         let message = message(&link, "http://127.0.0.1:8080/#s=abc.KEY", "alice", "Sat 18:20");
         for part in
             ["alice", "job 17", "ssh -L 8080", "/#s=abc.KEY\n", "only for bob", "Sat 18:20, or with the job;"]

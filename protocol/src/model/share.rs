@@ -246,6 +246,9 @@ pub struct ShareLink {
     pub link: Option<String>,
     /// The `ssh -L` command for the teammate, with their own login.
     pub tunnel: Text,
+    /// Reason for which it could not be stored when it was created, although the relay stores shares (`--persist-shares`). It
+    /// is stored once that is possible.
+    pub not_stored: Option<Text>,
 }
 
 #[cfg(test)]

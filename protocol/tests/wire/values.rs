@@ -358,7 +358,12 @@ pub fn share() -> Share {
 
 pub fn share_link() -> ShareLink {
     let link = Some("http://127.0.0.1:8080/#s=k3jq9x0a2b.KEY".into());
-    ShareLink { share: share(), link, tunnel: "ssh -L 8080:127.0.0.1:8080 login2".into() }
+    ShareLink {
+        share: share(),
+        link,
+        tunnel: "ssh -L 8080:127.0.0.1:8080 login2".into(),
+        not_stored: Some("shares cannot be stored: the disk is full".into()),
+    }
 }
 
 pub fn sharing() -> Sharing {

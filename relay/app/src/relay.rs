@@ -19,6 +19,7 @@ use nodeglass_event_loop::capturer::Capturer;
 use nodeglass_event_loop::own_load::OwnLimits;
 use nodeglass_event_loop::{EventLoop, Inputs, Options, Sinks};
 use nodeglass_findings::job_log::LogPatterns;
+use nodeglass_fleet::StoredPart;
 use nodeglass_live::Hub;
 use nodeglass_nats::Publishing;
 use nodeglass_nodes::{Plan, Probes};
@@ -343,6 +344,7 @@ fn start_tasks(
     }
     end_shares(shares, hub);
     tokio::spawn(storage::check_tokens(web.authenticator.tokens().clone(), events.clone()));
+    tokio::spawn(storage::report(shares.problem(), StoredPart::Shares, Option::clone, events.clone()));
 }
 
 /// Ends shares at their time, and with their jobs.

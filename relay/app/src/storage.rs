@@ -279,7 +279,12 @@ fn shares(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
     if !config.persist_shares {
         return Ok(None);
     }
-    Store::open(&StateDir::open()?, about.host.clone()).map(Some)
+    let store = Store::new(StateDir::locate()?, about.host.clone());
+    // Everything else may heal, and is stated on the page.
+    match store.ids() {
+        Err(error) if error.is_final() => Err(error),
+        _ => Ok(Some(store)),
+    }
 }
 
 /// Opens the silences of findings. The silences of a simulated cluster or a recording end with the relay.

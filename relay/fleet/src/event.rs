@@ -26,6 +26,10 @@ pub enum StoredPart {
     Jobs,
     /// The owner's tokens.
     Tokens,
+    /// Shares.
+    Shares,
+    /// Silences of findings.
+    Silences,
     /// The recording.
     Recording,
     /// The remote storage.

@@ -2,7 +2,7 @@
 
 use super::link::ticket;
 use super::policy::{Viewer, Visibility};
-use super::store::Store;
+use super::store::{Store, StoreError};
 use super::table::{EndReason, OpenShare, ShareError, ShareState, Table};
 use nodeglass_access::peer::Peer;
 use nodeglass_access::user;
@@ -22,7 +22,7 @@ use tokio::time::sleep;
 
 /// Interval of expiry checks; also bounds how long a changed wall clock goes unnoticed.
 const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// Interval at which shares that another relay of this user has revoked are noticed, and failed deletions are repeated.
+/// Interval at which shares that another relay of this user has revoked are noticed, and what failed is repeated.
 const STORE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The address to which the link of a share leads.
@@ -43,8 +43,21 @@ pub struct Shares {
     owner: Text,
     endpoint: ShareEndpoint,
     store: Option<Store>,
-    /// Ended shares that could not be deleted from the store: a restart would open them again.
-    undeleted: Mutex<BTreeSet<ShareId>>,
+    /// Locked during each change of the store, so that store and table are changed in the same order.
+    pending: Mutex<Pending>,
+    /// Reason for which shares cannot be stored.
+    problem: watch::Sender<Option<Text>>,
+}
+
+/// Changes that the store could not take yet.
+#[derive(Debug, Default)]
+struct Pending {
+    /// Whether the shares of earlier relays were read.
+    is_loaded: bool,
+    /// Open shares that it lacks.
+    unstored: BTreeSet<ShareId>,
+    /// Ended shares that it may still have: a restart would open them again.
+    undeleted: BTreeSet<ShareId>,
 }
 
 /// The result of an authentication.
@@ -90,14 +103,21 @@ pub struct ViewerSession {
 }
 
 impl Shares {
-    /// The shares of a relay whose owner holds `key`, including those in `store`.
+    /// The shares of a relay whose owner holds `key`, including those in `store`, once it can be used.
     pub fn new(key: Key, owner: Text, endpoint: ShareEndpoint, store: Option<Store>) -> Self {
-        let mut table = Table::default();
-        for open in store.iter().flat_map(Store::load) {
-            table.open(open);
-        }
-        let sharing = watch::Sender::new(table.sharing());
-        Self { table: Mutex::new(table), sharing, key, owner, endpoint, store, undeleted: Mutex::default() }
+        let table = Table::default();
+        let (sharing, problem) = (watch::Sender::new(table.sharing()), watch::Sender::default());
+        let (table, pending) = (Mutex::new(table), Mutex::default());
+        let shares = Self { table, sharing, key, owner, endpoint, store, pending, problem };
+        shares.follow_store();
+        shares
+    }
+
+    /// Subscribes to why shares cannot be stored, beginning with the present reason.
+    pub fn problem(&self) -> watch::Receiver<Option<Text>> {
+        let mut problem = self.problem.subscribe();
+        problem.mark_changed();
+        problem
     }
 
     /// Subscribes to the open shares and current visitors.
@@ -121,12 +141,16 @@ impl Shares {
         let share = Share { id, created_ms: now_ms, terms };
         let ticket = ticket(&share, &self.key);
         let open = OpenShare::new(share.clone(), uid, &ticket);
-        if let Some(store) = &self.store {
-            store.save(&open).map_err(|error| ShareError::Failed(error.to_string().into()))?;
+        let mut pending = self.pending();
+        let stored = self.store.as_ref().map_or(Ok(()), |store| store.save(&open));
+        if stored.is_err() {
+            pending.unstored.insert(share.id.clone());
         }
         self.change(|table| table.open(open));
+        self.report(&pending, stored.as_ref().err());
         tracing::info!(share = %share.id, "share created");
-        Ok(self.linked(share, &ticket))
+        let not_stored = stored.err().map(|error| error.to_string().into());
+        Ok(ShareLink { not_stored, ..self.linked(share, &ticket) })
     }
 
     /// Returns the link of an open share.
@@ -144,7 +168,7 @@ impl Shares {
 
     fn linked(&self, share: Share, ticket: &Ticket) -> ShareLink {
         let link = self.endpoint.address.as_ref().map(|address| format!("{address}#s={}", ticket.reveal()));
-        ShareLink { share, link, tunnel: self.endpoint.tunnel.clone() }
+        ShareLink { share, link, tunnel: self.endpoint.tunnel.clone(), not_stored: None }
     }
 
     /// Revokes a share. With a store this writes to disk, which may block.
@@ -154,8 +178,12 @@ impl Shares {
     /// restart, unless a later attempt to delete it succeeds.
     pub fn revoke(&self, id: &ShareId) -> Result<(), ShareError> {
         // In memory first: viewers are disconnected even if the disk fails.
-        if !self.end(id, EndReason::Revoked) && !self.undeleted().contains(id) {
-            return Err(ShareError::Unknown(id.clone()));
+        if !self.end(id, EndReason::Revoked) {
+            let pending = self.pending();
+            if !pending.undeleted.contains(id) {
+                let unread = self.problem.borrow().clone().filter(|_| !pending.is_loaded);
+                return Err(unread.map_or_else(|| ShareError::Unknown(id.clone()), ShareError::Failed));
+            }
         }
         self.delete_stored(id)
     }
@@ -172,35 +200,80 @@ impl Shares {
     /// Deletes an ended share from the store.
     fn delete_stored(&self, id: &ShareId) -> Result<(), ShareError> {
         let Some(store) = &self.store else { return Ok(()) };
-        let deleted = store.delete(id);
-        match &deleted {
-            Ok(()) => self.undeleted().remove(id),
-            Err(_) => self.undeleted().insert(id.clone()),
-        };
-        deleted.map_err(|error| {
-            let why = format!(
-                "the share is revoked, but a restart of the relay before it is deleted would open it again: {error}"
-            );
-            ShareError::Failed(why.into())
-        })
-    }
-
-    /// Deletes what could not be deleted before, and ends what another relay that uses the same file has deleted. Blocks on
-    /// the disk.
-    fn follow_store(&self) {
-        let Some(store) = &self.store else { return };
-        let undeleted: Vec<ShareId> = self.undeleted().iter().cloned().collect();
-        for id in undeleted {
-            if self.delete_stored(&id).is_ok() {
-                tracing::info!(share = %id, "a share that had been revoked was deleted");
+        let mut pending = self.pending();
+        let was_stored = !pending.unstored.remove(id);
+        match store.delete(id) {
+            Ok(()) => {
+                pending.undeleted.remove(id);
+                Ok(())
+            }
+            Err(error) => {
+                pending.undeleted.insert(id.clone());
+                self.report(&pending, Some(&error));
+                let why = format!(
+                    "the share is revoked, but a restart of the relay before it is deleted would open it again: {error}"
+                );
+                if was_stored { Err(ShareError::Failed(why.into())) } else { Ok(()) }
             }
         }
-        // In this order: a share is stored before it is open.
+    }
+
+    /// Makes up for what the store could not be used for, and ends what another relay that uses the same file, or the
+    /// user, has deleted. Blocks on the disk.
+    fn follow_store(&self) {
+        let Some(store) = &self.store else { return };
+        let mut pending = self.pending();
+        let followed = self.try_follow_store(store, &mut pending);
+        self.report(&pending, followed.as_ref().err());
+    }
+
+    fn try_follow_store(&self, store: &Store, pending: &mut Pending) -> Result<(), StoreError> {
+        if !pending.is_loaded {
+            for open in store.load()? {
+                // One that was created or ended meanwhile is as the table states.
+                if self.table().state(&open.share.id).is_none() {
+                    self.change(|table| table.open(open));
+                }
+            }
+            pending.is_loaded = true;
+        }
+        while let Some(id) = pending.undeleted.first() {
+            store.delete(id)?;
+            tracing::info!(share = %id, "a share that had been revoked was deleted");
+            pending.undeleted.pop_first();
+        }
+        while let Some(id) = pending.unstored.first() {
+            let open = self.table().get(id).cloned();
+            if let Some(open) = open {
+                store.save(&open)?;
+                tracing::info!(share = %id, "a share is stored that could not be stored before");
+            }
+            pending.unstored.pop_first();
+        }
+        let stored = store.ids()?;
         let open: Vec<ShareId> = self.table().ids().cloned().collect();
-        let Ok(stored) = store.ids() else { return };
         for id in open.iter().filter(|id| !stored.contains(id.as_str())) {
             self.end(id, EndReason::Revoked);
         }
+        Ok(())
+    }
+
+    /// Reports why shares cannot be stored, each reason once.
+    fn report(&self, pending: &Pending, error: Option<&StoreError>) {
+        let problem = error.map(|error| match pending.is_loaded {
+            true => Text::new(error.to_string()),
+            false => Text::new(format!("{error}; shares of earlier relays stay closed until then")),
+        });
+        self.problem.send_if_modified(|known| {
+            let is_new = *known != problem;
+            match problem.as_ref().filter(|_| is_new) {
+                Some(why) => tracing::warn!("{why}"),
+                None if is_new => tracing::info!("shares are stored again"),
+                None => {}
+            }
+            *known = problem;
+            is_new
+        });
     }
 
     /// Revokes a share whose stored terms were altered, as its holder's proof reveals, and deletes it
@@ -299,8 +372,8 @@ impl Shares {
         result
     }
 
-    fn undeleted(&self) -> MutexGuard<'_, BTreeSet<ShareId>> {
-        self.undeleted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     // Every change is a single step, so a panic elsewhere cannot leave the table inconsistent.
@@ -366,6 +439,8 @@ mod tests {
     use nodeglass_platform::state_dir::StateDir;
     use nodeglass_protocol::JobId;
     use nodeglass_protocol::share::HiddenParts;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     fn shares() -> Arc<Shares> {
@@ -434,7 +509,7 @@ mod tests {
     }
 
     fn stored_shares(folder: &Path) -> Shares {
-        let store = Store::open(&StateDir::at(folder).unwrap(), "login1".into()).unwrap();
+        let store = Store::new(StateDir::at(folder).unwrap(), "login1".into());
         let endpoint = ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
         Shares::new(Key::new([7; 32]), "alice".into(), endpoint, Some(store))
     }
@@ -469,9 +544,57 @@ mod tests {
         shares.revoke(&retried).unwrap();
         assert_eq!(shares.revoke(&retried), Err(ShareError::Unknown(retried.clone())));
         shares.follow_store();
-        assert!(shares.undeleted().is_empty());
+        assert!(shares.pending().undeleted.is_empty());
         let after_restart = stored_shares(&folder);
         assert!([retried, later].iter().all(|id| after_restart.state(id).is_none()));
+    }
+
+    #[test]
+    fn f24_shares_are_stored_again_after_their_file_was_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("nodeglass");
+        let shares = stored_shares(&folder);
+        let before = shares.create(request(Scope::All)).unwrap().share.id;
+        std::fs::remove_file(folder.join("shares.db")).unwrap();
+        shares.follow_store();
+        let is_open =
+            |shares: &Shares, id: &ShareId| shares.state(id).is_some_and(|state| state.status.is_ok());
+        assert!(!is_open(&shares, &before), "it was deleted");
+        std::fs::remove_dir_all(&folder).unwrap();
+        let made = shares.create(request(Scope::All)).unwrap();
+        shares.follow_store();
+        assert_eq!((made.not_stored, shares.problem().borrow().clone()), (None, None));
+        assert!(is_open(&shares, &made.share.id) && is_open(&stored_shares(&folder), &made.share.id));
+    }
+
+    #[test]
+    fn f24_shares_of_a_directory_that_becomes_usable_later_are_stored_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("nodeglass");
+        let earlier = stored_shares(&folder).create(request(Scope::All)).unwrap().share.id;
+        let allow = |mode| std::fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
+        let dir = StateDir::at(&folder).unwrap();
+        allow(0o777);
+        let endpoint = ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
+        let store = Store::new(dir, "login1".into());
+        let shares = Shares::new(Key::new([7; 32]), "alice".into(), endpoint, Some(store));
+        let why = shares.problem().borrow().clone().unwrap();
+        assert!(why.as_str().ends_with("; shares of earlier relays stay closed until then"), "{why}");
+        assert!(shares.state(&earlier).is_none());
+        assert_eq!(shares.revoke(&earlier), Err(ShareError::Failed(why)), "it may be open later");
+        let [kept, ended] = [(); 2].map(|()| shares.create(request(Scope::All)).unwrap());
+        assert!(kept.not_stored.unwrap().as_str().contains("is not yours alone"));
+        shares.revoke(&ended.share.id).unwrap();
+        shares.follow_store();
+        assert!(shares.state(&kept.share.id).is_some_and(|state| state.status.is_ok()));
+        allow(0o700);
+        shares.follow_store();
+        assert_eq!(*shares.problem().borrow(), None);
+        let next = stored_shares(&folder);
+        for shares in [&shares, &next] {
+            let open: BTreeSet<ShareId> = shares.table().ids().cloned().collect();
+            assert_eq!(open, BTreeSet::from([earlier.clone(), kept.share.id.clone()]));
+        }
     }
 
     #[tokio::test]

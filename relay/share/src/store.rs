@@ -1,4 +1,5 @@
-//! Stores shares over a restart, if configured: verifiers only, never a key that opens a share.
+//! Stores shares over a restart, if configured: verifiers only, never a key that opens a share. The file is opened with its
+//! first use, and again after a user deleted it.
 
 use super::table::OpenShare;
 use nodeglass_platform::clock::Clock;
@@ -8,16 +9,27 @@ use nodeglass_protocol::handshake::{Key, LEN, Verifier};
 use nodeglass_protocol::share::{Share, ShareId};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row, params};
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// Shares of one host's relay, in SQLite. Rows of other hosts are left alone, as login nodes may share
 /// the home directory.
 #[derive(Debug)]
 pub struct Store {
-    database: Mutex<Connection>,
-    path: PathBuf,
+    dir: StateDir,
     host: Text,
+    /// The file, while it is open.
+    database: Mutex<Option<Database>>,
+}
+
+/// An open file.
+#[derive(Debug)]
+struct Database {
+    connection: Connection,
+    /// Device and inode.
+    identity: (u64, u64),
 }
 
 /// Error of storing shares. Messages are complete sentences for the user.
@@ -54,6 +66,11 @@ impl StoreError {
         let Self::Database { source, .. } = self else { return false };
         matches!(source.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
     }
+
+    /// Returns whether no later attempt can succeed.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Newer { .. })
+    }
 }
 
 /// Returns what helps, if that is known, as the end of a sentence.
@@ -87,73 +104,49 @@ const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shares (
 ) STRICT";
 
 impl Store {
-    /// Opens `shares.db` in the state directory, creating it if missing, with access for the owner only. A file that is
-    /// damaged is set aside, and its shares stay closed.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub fn open(dir: &StateDir, host: Text) -> Result<Self, StoreError> {
-        match Self::try_open(dir, host.clone()) {
-            Err(error) if error.is_damage() => {
-                let kept = dir.set_aside(FILE)?;
-                tracing::error!(kept = %kept.display(), "the stored shares were damaged and are closed; create new ones");
-                Self::try_open(dir, host)
-            }
-            opened => opened,
-        }
-    }
-
-    fn try_open(dir: &StateDir, host: Text) -> Result<Self, StoreError> {
-        let path = dir.private_file(FILE)?;
-        let in_file = |source| StoreError::Database { path: path.clone(), source };
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-        let database = Connection::open_with_flags(&path, flags).map_err(in_file)?;
-        let found: i64 =
-            database.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(in_file)?;
-        if found > SCHEMA_VERSION {
-            return Err(StoreError::Newer { path, found });
-        }
-        prepare(&database, found).map_err(in_file)?;
-        Ok(Self { database: Mutex::new(database), path, host })
+    /// The store in a state directory, which need not be usable yet.
+    pub fn new(dir: StateDir, host: Text) -> Self {
+        Self { dir, host, database: Mutex::default() }
     }
 
     /// Loads the unexpired shares of this host. Unreadable ones stay closed.
-    pub fn load(&self) -> Vec<OpenShare> {
-        self.read(Clock::wall_ms()).unwrap_or_else(|error| {
-            tracing::warn!(%error, "failed to read stored shares");
-            Vec::new()
-        })
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn load(&self) -> Result<Vec<OpenShare>, StoreError> {
+        self.read(Clock::wall_ms())
     }
 
-    fn read(&self, now_ms: u64) -> rusqlite::Result<Vec<OpenShare>> {
-        let database = self.database();
+    fn read(&self, now_ms: u64) -> Result<Vec<OpenShare>, StoreError> {
         let [now_ms, oldest_ms] =
             [now_ms, now_ms.saturating_sub(EXPIRED_MS)].map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
-        database.execute(
-            "DELETE FROM shares WHERE host = ?1 AND expires_ms <= ?2",
-            params![self.host.as_str(), oldest_ms],
-        )?;
-        let mut query = database.prepare(
-            "SELECT id, stored, server, seal, uid, share FROM shares WHERE host = ?1 AND expires_ms > ?2",
-        )?;
-        let mut rows = query.query(params![self.host.as_str(), now_ms])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            match parse_row(row) {
-                Some(open) => found.push(open),
-                None => tracing::warn!(
-                    share = row.get::<_, String>(0).unwrap_or_default(),
-                    "a stored share cannot be read and stays closed; create a new one"
-                ),
+        self.access(|database| {
+            database.execute(
+                "DELETE FROM shares WHERE host = ?1 AND expires_ms <= ?2",
+                params![self.host.as_str(), oldest_ms],
+            )?;
+            let mut query = database.prepare(
+                "SELECT id, stored, server, seal, uid, share FROM shares WHERE host = ?1 AND expires_ms > ?2",
+            )?;
+            let mut rows = query.query(params![self.host.as_str(), now_ms])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                match parse_row(row) {
+                    Some(open) => found.push(open),
+                    None => tracing::warn!(
+                        share = row.get::<_, String>(0).unwrap_or_default(),
+                        "a stored share cannot be read and stays closed; create a new one"
+                    ),
+                }
             }
-        }
-        Ok(found)
+            Ok(found)
+        })
     }
 
     /// Inserts or replaces a share.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError`].
     pub fn save(&self, open: &OpenShare) -> Result<(), StoreError> {
         let share = serde_json::to_string(&open.share).unwrap_or_default();
         let expires_ms = i64::try_from(open.share.terms.expires_ms).unwrap_or(i64::MAX);
@@ -177,7 +170,7 @@ impl Store {
     /// Deletes a share.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError`].
     pub fn delete(&self, id: &ShareId) -> Result<(), StoreError> {
         self.change(
             "DELETE FROM shares WHERE host = ?1 AND id = ?2",
@@ -188,28 +181,81 @@ impl Store {
     /// Reads the ids of this host's shares, expired ones included.
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub fn ids(&self) -> rusqlite::Result<BTreeSet<String>> {
-        let database = self.database();
-        let mut query = database.prepare_cached("SELECT id FROM shares WHERE host = ?1")?;
-        query.query_map([self.host.as_str()], |row| row.get(0))?.collect()
+    /// [`StoreError`].
+    pub fn ids(&self) -> Result<BTreeSet<String>, StoreError> {
+        self.access(|database| {
+            let mut query = database.prepare_cached("SELECT id FROM shares WHERE host = ?1")?;
+            query.query_map([self.host.as_str()], |row| row.get(0))?.collect()
+        })
     }
 
     /// Executes statements as another program could.
     #[cfg(test)]
     pub(super) fn execute(&self, statements: &str) {
-        self.database().execute_batch(statements).unwrap();
+        self.access(|database| database.execute_batch(statements)).unwrap();
     }
 
     /// Executes a statement that changes the file.
     fn change(&self, statement: &str, parameters: impl Params) -> Result<(), StoreError> {
-        let changed = self.database().execute(statement, parameters);
-        changed.map(drop).map_err(|source| StoreError::Database { path: self.path.clone(), source })
+        self.access(|database| database.execute(statement, parameters).map(drop))
     }
 
-    // SQLite transactions keep the database consistent even if a thread panicked.
-    fn database(&self) -> MutexGuard<'_, Connection> {
-        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Accesses the file, which is opened unless it is. A user may have deleted the opened one: what is written to it is lost.
+    fn access<T>(&self, access: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        // SQLite transactions keep the database consistent even if a thread panicked.
+        let mut open = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = self.dir.path().join(FILE);
+        if open.take_if(|database| identity(&path) != Some(database.identity)).is_some() {
+            tracing::warn!(
+                "the file of shares was deleted or replaced; it is opened again, and shares that it lacks end"
+            );
+        }
+        let database = match &mut *open {
+            Some(database) => database,
+            None => open.insert(Database::open(&self.dir)?),
+        };
+        let result = access(&database.connection).map_err(|source| StoreError::Database { path, source });
+        if result.as_ref().is_err_and(StoreError::is_damage) {
+            // It is set aside when it is opened.
+            *open = None;
+        }
+        result
+    }
+}
+
+/// Device and inode of a file, if it is there.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+impl Database {
+    /// Opens the file in the state directory, creating both if missing, with access for the owner only. A file that is
+    /// damaged is set aside, and its shares stay closed.
+    fn open(dir: &StateDir) -> Result<Self, StoreError> {
+        dir.prepare()?;
+        match Self::try_open(dir) {
+            Err(error) if error.is_damage() => {
+                let kept = dir.set_aside(FILE)?;
+                tracing::error!(kept = %kept.display(), "the stored shares were damaged and are closed; create new ones");
+                Self::try_open(dir)
+            }
+            opened => opened,
+        }
+    }
+
+    fn try_open(dir: &StateDir) -> Result<Self, StoreError> {
+        let path = dir.private_file(FILE)?;
+        let in_file = |source| StoreError::Database { path: path.clone(), source };
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let connection = Connection::open_with_flags(&path, flags).map_err(in_file)?;
+        let found: i64 =
+            connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(in_file)?;
+        if found > SCHEMA_VERSION {
+            return Err(StoreError::Newer { path, found });
+        }
+        prepare(&connection, found).map_err(in_file)?;
+        // One that was deleted meanwhile is opened again with the next access.
+        Ok(Self { connection, identity: identity(&path).unwrap_or_default() })
     }
 }
 
@@ -227,6 +273,7 @@ fn prepare(database: &Connection, found: i64) -> rusqlite::Result<()> {
         drop_older_schema(database)?;
     }
     database.execute_batch(SCHEMA)?;
+    // Also if it is the same: a file that cannot be written would not learn that a share was revoked.
     database.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 
@@ -285,7 +332,7 @@ mod tests {
     }
 
     fn ids(store: &Store) -> Vec<String> {
-        store.load().iter().map(|open| open.share.id.to_string()).collect()
+        store.load().unwrap().iter().map(|open| open.share.id.to_string()).collect()
     }
 
     #[test]
@@ -293,27 +340,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("state/nodeglass");
         let (stored, _) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
-        let store = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
+        let store = Store::new(StateDir::at(&folder).unwrap(), "login1".into());
         store.save(&stored).unwrap();
         store.save(&open("over", 1, None).0).unwrap();
         store.save(&open("revoked", u64::MAX / 4, None).0).unwrap();
         store.delete(&ShareId::new("revoked").unwrap()).unwrap();
         drop(store);
-        let again = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
-        let found = again.load();
+        let again = Store::new(StateDir::at(&folder).unwrap(), "login1".into());
+        let found = again.load().unwrap();
         assert_eq!(found.len(), 1);
         assert!(
             found[0].share == stored.share
                 && found[0].verifier == stored.verifier
                 && found[0].uid == stored.uid
         );
-        assert!(ids(&Store::open(&StateDir::at(&folder).unwrap(), "login2".into()).unwrap()).is_empty());
+        assert!(ids(&Store::new(StateDir::at(&folder).unwrap(), "login2".into())).is_empty());
     }
 
     #[test]
     fn a_clock_that_is_ahead_for_a_time_deletes_no_share() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&StateDir::at(folder.path().join("x")).unwrap(), "login1".into()).unwrap();
+        let store = Store::new(StateDir::at(folder.path().join("x")).unwrap(), "login1".into());
         let now_ms = 1_700_000_000_000;
         store.save(&open("kept", now_ms + 86_400_000, None).0).unwrap();
         let count = |now_ms: u64| store.read(now_ms).unwrap().len();
@@ -325,7 +372,7 @@ mod tests {
     fn t08_the_file_is_private_and_contains_no_link() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("nodeglass");
-        let store = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
+        let store = Store::new(StateDir::at(&folder).unwrap(), "login1".into());
         let (open, ticket) = open("kept", u64::MAX / 4, None);
         store.save(&open).unwrap();
         let path = folder.join("shares.db");
@@ -344,17 +391,17 @@ mod tests {
     #[test]
     fn t09_terms_altered_in_the_file_do_not_match_the_holders_seal() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&StateDir::at(folder.path().join("x")).unwrap(), "login1".into()).unwrap();
+        let store = Store::new(StateDir::at(folder.path().join("x")).unwrap(), "login1".into());
         let (open, ticket) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
         let client_key = ticket.proof().client_key();
         store.save(&open).unwrap();
-        assert!(store.load()[0].is_unaltered(&client_key));
+        assert!(store.load().unwrap()[0].is_unaltered(&client_key));
         for alteration in [
             "UPDATE shares SET uid = 1003",
             "UPDATE shares SET uid = 1002, share = replace(share, '\"logs\":true', '\"logs\":false')",
         ] {
-            store.database().execute(alteration, []).unwrap();
-            let altered = &store.load()[0];
+            store.execute(alteration);
+            let altered = &store.load().unwrap()[0];
             assert!(altered.verifier == open.verifier && !altered.is_unaltered(&client_key), "{alteration}");
         }
     }
@@ -363,7 +410,7 @@ mod tests {
     fn shares_stored_with_keys_by_an_older_build_are_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("nodeglass");
-        drop(Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap());
+        Store::new(StateDir::at(&folder).unwrap(), "login1".into()).load().unwrap();
         let old = Connection::open(folder.join("shares.db")).unwrap();
         old.execute_batch(
             "DROP TABLE shares; PRAGMA user_version = 0; \
@@ -372,24 +419,25 @@ mod tests {
         )
         .unwrap();
         drop(old);
-        let store = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
-        assert!(store.load().is_empty());
+        let store = Store::new(StateDir::at(&folder).unwrap(), "login1".into());
+        assert!(store.load().unwrap().is_empty());
         store.save(&open("kept", u64::MAX / 4, None).0).unwrap();
         drop(store);
-        assert_eq!(ids(&Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap()), ["kept"]);
+        assert_eq!(ids(&Store::new(StateDir::at(&folder).unwrap(), "login1".into())), ["kept"]);
     }
 
     #[test]
     fn a_file_that_another_program_locks_is_named_with_what_helps() {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
-        let store = Store::open(&dir, "login1".into()).unwrap();
+        let store = Store::new(dir.clone(), "login1".into());
         store.save(&open("kept", u64::MAX / 4, None).0).unwrap();
-        let other = Connection::open(&store.path).unwrap();
+        let path = dir.path().join(FILE);
+        let other = Connection::open(&path).unwrap();
         other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-        store.database().busy_timeout(std::time::Duration::ZERO).unwrap();
+        store.access(|database| database.busy_timeout(std::time::Duration::ZERO)).unwrap();
         let refused = store.delete(&ShareId::new("kept").unwrap()).unwrap_err().to_string();
-        let path = store.path.display();
+        let path = path.display();
         assert!(
             refused.contains(&format!("{path}: database is locked; another program uses it")),
             "{refused}"
@@ -403,16 +451,18 @@ mod tests {
     fn shares_of_a_newer_build_are_left_alone_and_named() {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
-        let store = Store::open(&dir, "login1".into()).unwrap();
+        let store = Store::new(dir.clone(), "login1".into());
         store.save(&open("kept", u64::MAX / 4, None).0).unwrap();
-        store.database().pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
+        store.access(|database| database.pragma_update(None, "user_version", SCHEMA_VERSION + 1)).unwrap();
         drop(store);
-        let refused = Store::open(&dir, "login1".into()).unwrap_err().to_string();
+        let refused = Store::new(dir.clone(), "login1".into()).ids().unwrap_err();
+        assert!(refused.is_final());
+        let refused = refused.to_string();
         assert!(refused.contains("shares.db was written by a newer nodeglass (schema 3,"), "{refused}");
         let newer = Connection::open(dir.path().join(FILE)).unwrap();
         newer.pragma_update(None, "user_version", SCHEMA_VERSION).unwrap();
         drop(newer);
-        assert_eq!(ids(&Store::open(&dir, "login1".into()).unwrap()), ["kept"]);
+        assert_eq!(ids(&Store::new(dir.clone(), "login1".into())), ["kept"]);
     }
 
     #[test]
@@ -422,8 +472,8 @@ mod tests {
         let path = dir.private_file(FILE).unwrap();
         let damaged = [&b"SQLite format 3\0"[..], &[7; 4_000]].concat();
         fs::write(&path, &damaged).unwrap();
-        let store = Store::open(&dir, "login1".into()).unwrap();
-        assert!(store.load().is_empty());
+        let store = Store::new(dir.clone(), "login1".into());
+        assert!(store.load().unwrap().is_empty());
         store.save(&open("new", u64::MAX / 4, None).0).unwrap();
         let mut files = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
         let kept = files.find(|path| path.to_string_lossy().contains("shares.db.damaged-")).unwrap();
@@ -433,9 +483,9 @@ mod tests {
     #[test]
     fn a_share_for_one_user_never_becomes_one_for_everybody() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&StateDir::at(folder.path().join("x")).unwrap(), "login1".into()).unwrap();
+        let store = Store::new(StateDir::at(folder.path().join("x")).unwrap(), "login1".into());
         store.save(&open("kept", u64::MAX / 4, Some(("bob", 1002))).0).unwrap();
-        store.database().execute("UPDATE shares SET uid = NULL", []).unwrap();
-        assert!(store.load().is_empty());
+        store.execute("UPDATE shares SET uid = NULL");
+        assert!(store.load().unwrap().is_empty());
     }
 }

@@ -23,6 +23,9 @@ pub(super) fn created(made: &ShareLink, option: &str, now_ms: u64, local: fn(u64
     if !made.tunnel.is_empty() {
         line("tunnel", &format!("{}   (on their laptop)", made.tunnel));
     }
+    if let Some(why) = &made.not_stored {
+        line("stored", &format!("not yet, and a restart of the relay before then ends it: {why}"));
+    }
     line("revoke", &format!("relay share revoke {}{option}", share.id));
     out.push('\n');
     out
@@ -116,7 +119,7 @@ mod tests {
         let link = Some("http://127.0.0.1:8080/#s=k3jq9x8a2b.KEY".to_owned());
         let tunnel = "ssh -L 8080:127.0.0.1:8080 login1".into();
         let printed = created(
-            &ShareLink { share: share(Scope::Jobs(vec![JobId(17)])), link, tunnel },
+            &ShareLink { share: share(Scope::Jobs(vec![JobId(17)])), link, tunnel, not_stored: None },
             " --relay 7",
             60_000,
             LocalTime::utc,

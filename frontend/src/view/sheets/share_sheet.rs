@@ -201,9 +201,13 @@ fn Created(link: ShareLink) -> impl IntoView {
         expiry_text(terms, now_ms, None, &platform::time_of_day)
     );
     let lines = link_lines(&page, &link);
+    let not_stored = link.not_stored.map(|why| {
+        view! { <p class="facts__note">{format!("Until it can be stored, it ends with the relay: {why}.")}</p> }
+    });
     view! {
         <h2 class="sheet__title" tabindex="-1" node_ref=head>{title}</h2>
         <p class="sheet__where">{how}</p>
+        {not_stored}
         {lines}
     }
 }
