@@ -6,10 +6,10 @@ use nodeglass_fleet::Event;
 use nodeglass_live::SHUTTING_DOWN;
 use nodeglass_platform::regular_file;
 use nodeglass_platform::state_dir::StateDir;
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::finding::{FindingKind, Silence, SilenceRequest};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::request::Response;
+use nodeglass_protocol::{JobId, Text};
 use nodeglass_rules::text;
 use serde_json::Value;
 use std::fs::File;
@@ -42,6 +42,8 @@ struct Inner {
     changing: tokio::sync::Mutex<()>,
     /// The directory of the file; `None` if silences end with the relay.
     dir: Option<StateDir>,
+    /// Reason for which the file could not be read or written, until it could.
+    problem: Mutex<Option<Text>>,
 }
 
 /// Content of the file.
@@ -62,11 +64,15 @@ struct Changed {
 impl Silences {
     /// Those that are kept in a directory, which need not be usable yet. A damaged file is renamed, and that is logged.
     pub fn open(dir: Option<StateDir>, wall_ms: u64) -> Self {
-        let inner =
-            Inner { list: Mutex::default(), file: Mutex::default(), changing: Default::default(), dir };
-        if let Err(error) = inner.merge(wall_ms) {
-            tracing::warn!(%error, "the silences of findings cannot be read until the next change: no finding is silenced");
-        }
+        let inner = Inner {
+            list: Mutex::default(),
+            file: Mutex::default(),
+            changing: Default::default(),
+            dir,
+            problem: Mutex::default(),
+        };
+        let read = inner.merge(wall_ms);
+        inner.note(&read);
         Self(Arc::new(inner))
     }
 
@@ -98,13 +104,10 @@ impl Silences {
         }
         let is_end = request.for_s == 0;
         match stored {
-            Err(error) => {
-                tracing::warn!(%error, "the silences of findings cannot be stored");
-                done.push_str(match is_end {
-                    true => "; it could not be stored: the next relay may silence it again",
-                    false => "; it could not be stored, and ends with the relay",
-                });
-            }
+            Err(_) => done.push_str(match is_end {
+                true => "; it is not stored yet: until then, the next relay may silence it again",
+                false => "; it is not stored yet, and until then ends with the relay",
+            }),
             Ok(()) if self.0.dir.is_none() && !is_end => {
                 done.push_str("; it is forgotten when the relay stops")
             }
@@ -112,21 +115,72 @@ impl Silences {
         }
         Response::Done(done.as_str().into())
     }
+
+    /// Stores what could not be stored before, reads what could not be read, and notifies the fleet if that changes anything.
+    /// Returns why it still fails.
+    pub async fn retry(&self, wall_ms: u64, events: &mpsc::Sender<Event>) -> Option<Text> {
+        self.0.problem()?;
+        let _changing = self.0.changing.lock().await;
+        let (inner, before) = (self.0.clone(), self.list());
+        let _ = tokio::task::spawn_blocking(move || inner.store(wall_ms)).await;
+        let after = self.list();
+        if after != before {
+            // It fails only while the relay shuts down.
+            let _ = events.send(Event::Silences(after)).await;
+        }
+        self.0.problem()
+    }
 }
 
 impl Inner {
+    fn problem(&self) -> Option<Text> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps why the file could not be used, and logs that once.
+    fn note(&self, used: &io::Result<()>) {
+        let new = used
+            .as_ref()
+            .err()
+            .map(|error| Text::new(format!("silences of findings cannot be stored at present: {error}")));
+        let mut problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        match &new {
+            Some(why) if *problem != new => tracing::warn!("{why}"),
+            None if problem.is_some() => tracing::info!("silences of findings are stored again"),
+            _ => {}
+        }
+        *problem = new;
+    }
+
+    /// Reads the file, and writes what it lacks.
+    fn store(&self, wall_ms: u64) {
+        let stored = self.locked(wall_ms).and_then(|_lock| {
+            let list = self.list();
+            let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if file.is_some_and(|file| file.known == list) { Ok(()) } else { self.write(&list) }
+        });
+        self.note(&stored);
+    }
+
+    /// Reads the file, which no other relay changes until the result is dropped.
+    fn locked(&self, wall_ms: u64) -> io::Result<Option<File>> {
+        let lock = self.dir.as_ref().map(lock).transpose()?;
+        self.merge(wall_ms)?;
+        Ok(lock)
+    }
+
     fn list(&self) -> Vec<Silence> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn change(&self, request: &SilenceRequest, wall_ms: u64) -> Result<Changed, SilenceError> {
-        let lock = self.dir.as_ref().map(lock).transpose();
-        let read = lock.and_then(|lock| self.merge(wall_ms).map(|()| lock));
+        let read = self.locked(wall_ms);
         let before = self.list();
         let mut after = before.clone();
         silences::change(&mut after, request, wall_ms)?;
         self.list.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&after);
         let stored = read.and_then(|_lock| self.write(&after));
+        self.note(&stored);
         Ok(Changed { before, after, stored })
     }
 
@@ -384,19 +438,25 @@ mod tests {
         write(&dir, std::slice::from_ref(&older), &[]).unwrap();
         let allow = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         allow(0o777);
-        let (events, _received) = mpsc::channel(4);
+        let (events, mut received) = mpsc::channel(8);
         let silences = Silences::open(Some(dir.clone()), 1_000);
         let response = silences.change(request(60), &[job()], 1_000, &events).await;
-        let expected =
-            "silenced for 1 min: all findings of job 17; it could not be stored, and ends with the relay";
+        let expected = "silenced for 1 min: all findings of job 17; it is not stored yet, and until then ends with the relay";
         assert_eq!(response, Response::Done(expected.into()));
         let response = silences.change(request(0), &[job()], 1_000, &events).await;
-        let expected = "no longer silenced: all findings of job 17; it could not be stored: the next relay may silence it again";
+        let expected = "no longer silenced: all findings of job 17; it is not stored yet: until then, the next relay may silence it again";
         assert_eq!(response, Response::Done(expected.into()));
+        silences.change(request(120), &[job()], 1_000, &events).await;
+        let why = silences.retry(1_000, &events).await.unwrap();
+        assert!(why.as_str().contains("is not yours alone"), "{why}");
         allow(0o700);
-        let response = silences.change(request(120), &[job()], 1_000, &events).await;
-        assert_eq!(response, Response::Done("silenced for 2 min: all findings of job 17".into()));
+        assert_eq!(silences.retry(1_000, &events).await, None);
+        let mut told = Vec::new();
+        while let Ok(Event::Silences(list)) = received.try_recv() {
+            told = list;
+        }
         let stored = Silences::open(Some(dir), 1_000).list();
+        assert_eq!((&told, &stored), (&silences.list(), &silences.list()));
         assert_eq!(stored.len(), 2);
         assert!(stored.contains(&older));
     }

@@ -275,7 +275,8 @@ fn actions(
     audit: AuditRecorder,
     silences: Silences,
 ) -> ActionService {
-    let Common { config, about, .. } = common;
+    let Common { config, about, events, .. } = common;
+    tokio::spawn(storage::store_silences(silences.clone(), events.clone()));
     ActionService::new(Deps {
         hub: common.hub.clone(),
         probes,
@@ -343,8 +344,8 @@ fn start_tasks(
         tokio::spawn(web.actions.log_watch(patterns, about.clock).run());
     }
     end_shares(shares, hub);
-    tokio::spawn(storage::check_tokens(web.authenticator.tokens().clone(), events.clone()));
     tokio::spawn(storage::report(shares.problem(), StoredPart::Shares, Option::clone, events.clone()));
+    tokio::spawn(storage::check_tokens(web.authenticator.tokens().clone(), events.clone()));
 }
 
 /// Ends shares at their time, and with their jobs.

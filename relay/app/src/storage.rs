@@ -31,6 +31,8 @@ const LOAD_NOTICE: Duration = Duration::from_secs(1);
 const HISTORY_RETRY: Duration = Duration::from_secs(5);
 /// Interval at which the file of tokens is read again if it changed.
 const TOKEN_CHECK: Duration = Duration::from_secs(1);
+/// Interval between two attempts to store silences.
+const SILENCES_RETRY: Duration = Duration::from_secs(5);
 /// Interval at which it is stored when tokens were last used.
 const USE_SAVE: Duration = Duration::from_secs(60);
 /// A check that takes longer is reported.
@@ -303,6 +305,21 @@ fn tokens(is_stored: bool) -> Tokens {
         None
     });
     Tokens::new(dir)
+}
+
+/// Stores silences that could not be stored before, and passes on why they cannot be.
+pub(super) async fn store_silences(silences: Silences, events: mpsc::Sender<Event>) {
+    let mut known = None;
+    loop {
+        let problem = silences.retry(Clock::wall_ms(), &events).await;
+        if problem != known {
+            known.clone_from(&problem);
+            if events.send(Event::Storage(StoredPart::Silences, problem)).await.is_err() {
+                return;
+            }
+        }
+        sleep(SILENCES_RETRY).await;
+    }
 }
 
 /// Reads the tokens again when their file changes, stores when they were last used, and passes on why they cannot be
