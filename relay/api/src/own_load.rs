@@ -12,7 +12,7 @@ pub struct OwnLoad {
     pub cpu_limited_by: Option<LimitedBy>,
     /// Memory in bytes that it may use (`memory-max`, or a limit of the site); `null` without a limit.
     pub memory_max_bytes: Option<u64>,
-    /// Means of the limit: `cgroup`, `systemd_scope` or `data_limit` (`RLIMIT_DATA`); `null` without a limit.
+    /// Means of the limit: `cgroup`, `systemd_scope` or `dropped_history`; `null` without a limit.
     pub memory_limited_by: Option<LimitedBy>,
     /// Reason for sampling nodes more slowly, about CPU time; `null` while they are not.
     pub slower_sampling: Option<String>,
@@ -32,8 +32,8 @@ pub enum LimitedBy {
     SystemdScope,
     /// The process samples nodes more slowly while it uses more.
     SlowerSampling,
-    /// The kernel refuses the process more memory (`RLIMIT_DATA`), and history is dropped before.
-    DataLimit,
+    /// The process drops history while it uses more.
+    DroppedHistory,
 }
 
 /// When the relay exits by itself.
@@ -52,7 +52,7 @@ impl LimitedBy {
             Self::Cgroup => "its control group",
             Self::SystemdScope => "a systemd scope of its own",
             Self::SlowerSampling => "slower sampling: it may not create a control group",
-            Self::DataLimit => "RLIMIT_DATA: it may not create a control group",
+            Self::DroppedHistory => "dropping history: it may not create a control group",
         }
     }
 }

@@ -5,11 +5,7 @@ use nodeglass_config::Config;
 use nodeglass_event_loop::own_load::{KernelMeter, OwnLimits};
 use nodeglass_platform::cgroup::Cgroups;
 use nodeglass_platform::own_cgroup::{self, GroupLimits};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::oneshot;
-
-/// Memory in bytes that `RLIMIT_DATA` counts, and that is not in use: the stacks of threads, and what the allocator keeps.
-const RESERVED: u64 = 64 << 20;
 
 /// Sets the limits that are configured, and returns how they are kept, with what resolves when the relay is to exit because
 /// nobody uses it.
@@ -34,12 +30,9 @@ pub(super) fn apply(config: &Config) -> (OwnLimits, Option<oneshot::Receiver<()>
         cpu_limited_by: load.cpu_max_pct.map(|_| lacking.cpu_pct.map_or(by, |_| LimitedBy::SlowerSampling)),
         memory_limited_by: load
             .memory_max_bytes
-            .map(|_| lacking.memory_bytes.map_or(by, |_| LimitedBy::DataLimit)),
+            .map(|_| lacking.memory_bytes.map_or(by, |_| LimitedBy::DroppedHistory)),
         ..load
     };
-    if let Some(bytes) = lacking.memory_bytes {
-        limit_data(bytes);
-    }
     let (auto_exit, exits) = match config.auto_exit {
         Some(after) => {
             let (exit, exits) = oneshot::channel();
@@ -77,15 +70,5 @@ fn enter_group(limits: GroupLimits) -> Option<LimitedBy> {
             tracing::info!(%error, "no systemd scope can be used");
             None
         }
-    }
-}
-
-/// Has the kernel refuse more memory than that. Programs that the relay starts inherit it, each for itself.
-fn limit_data(bytes: u64) {
-    let limit = getrlimit(Resource::Data);
-    let wanted = bytes + RESERVED;
-    let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-    if let Err(error) = setrlimit(Resource::Data, Rlimit { current, ..limit }) {
-        tracing::warn!(%error, "RLIMIT_DATA cannot be set; history is dropped as memory gets short");
     }
 }

@@ -97,8 +97,10 @@ impl MemoryPace {
         let MemoryUse { used_bytes, limit_bytes } =
             self.short.filter(|_| self.budget < self.configured || self.is_exhausted)?;
         let now = match self.is_exhausted {
-            true => "there is no history left to drop; close pages, watch fewer nodes, or raise the limit"
-                .to_owned(),
+            true => format!(
+                "there is no history left to drop; close pages, watch fewer nodes, or raise the limit to {} MiB",
+                enough(used_bytes) >> 20
+            ),
             false => format!(
                 "the oldest history was dropped, which now has {} MiB of {}",
                 self.budget >> 20,
@@ -108,6 +110,11 @@ impl MemoryPace {
         let use_of = format!("{} of {} MiB were in use", mib(used_bytes), mib(limit_bytes));
         Some(format!("memory is short ({use_of}): {now}").into())
     }
+}
+
+/// The limit of which this use is ample, a multiple of 16 MiB.
+fn enough(used_bytes: u64) -> u64 {
+    (used_bytes.saturating_mul(100) / AMPLE_PCT).next_multiple_of(16 << 20)
 }
 
 /// Memory in use in % of its limit.
@@ -153,7 +160,8 @@ mod tests {
             history = pace.observe(second * 1_000, used(195), || history).unwrap_or(history);
         }
         assert_eq!(history, MIN_HISTORY);
-        assert!(pace.notice().unwrap().as_str().contains("watch fewer nodes"));
+        let notice = pace.notice().unwrap();
+        assert!(notice.as_str().ends_with("watch fewer nodes, or raise the limit to 336 MiB"), "{notice}");
         assert_eq!(pace.observe(150_000, used(160), || history), None);
         assert!(
             pace.notice().unwrap().as_str().contains("watch fewer nodes"),

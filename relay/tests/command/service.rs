@@ -155,7 +155,7 @@ fn a_scope_is_requested_from_systemd_and_not_claimed_before_it_has_the_relay() {
     );
     assert_eq!(calls, expected);
     assert!(
-        said.contains("50 % of a core by slower sampling") && said.contains("500 MiB by RLIMIT_DATA"),
+        said.contains("50 % of a core by slower sampling") && said.contains("500 MiB by dropping history"),
         "{said}"
     );
     running.end();

@@ -117,9 +117,7 @@ class OwnLoad:
     """Reason for dropping history, about memory; `null` while it is as large as configured."""
 
     memory_limited_by: Optional[str] = None
-    """Means of the limit: `cgroup`, `systemd_scope` or `data_limit` (`RLIMIT_DATA`); `null` without a
-    limit.
-    """
+    """Means of the limit: `cgroup`, `systemd_scope` or `dropped_history`; `null` without a limit."""
 
     memory_max_bytes: Optional[int] = None
     """Memory in bytes that it may use (`memory-max`, or a limit of the site); `null` without a limit."""
