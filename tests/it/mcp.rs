@@ -125,6 +125,31 @@ fn a_message_that_is_too_long_is_answered_and_the_session_goes_on() -> Result<()
     Ok(())
 }
 
+#[test]
+fn what_is_no_request_is_answered_as_json_rpc_demands() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let mut session = Session::start(&relay, &[])?;
+    let input = session.input.as_mut().context("the session is open")?;
+    writeln!(input, "no JSON\n[]")?;
+    for code in [-32700, -32600] {
+        let answer = session.answers.recv_timeout(TIMEOUT)?;
+        ensure!(answer["error"]["code"] == code && answer.get("id") == Some(&Value::Null), "{answer}");
+    }
+    for (method, params, code) in [
+        ("no/method", json!({}), -32601),
+        ("tools/call", json!({ "name": 5 }), -32602),
+        ("tools/call", json!({ "name": "no_tool" }), -32602),
+        ("resources/read", json!({}), -32602),
+    ] {
+        let answer = session.request(method, params)?;
+        ensure!(answer["error"]["code"] == code, "{answer}");
+    }
+    // A notification is not answered.
+    session.send(&json!({ "jsonrpc": "2.0", "method": "no/notification", "params": [1] }))?;
+    ensure!(session.request("ping", json!({}))?["result"].is_object());
+    session.end()
+}
+
 /// Reads the findings of the demo, as they begin and of one job.
 fn assistant_finds_what_needs_attention(session: &mut Session) -> Result<()> {
     let all = session.call_until("findings", &json!({ "active": true }), |all| {

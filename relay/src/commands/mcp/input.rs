@@ -1,19 +1,27 @@
-//! Lines of a client. A line that is too long is replaced by a request that is refused.
+//! Lines of a client, and the responses to invalid ones.
 //!
-//! The library would drop it without a response, for which the client would wait.
+//! The library drops a line that is too long or not JSON without a response, for which the client would wait, and responds to
+//! an invalid request without the id that JSON-RPC demands.
 
-use serde_json::Value;
+use rmcp::model::ErrorCode;
+use serde_json::{Value, json};
+use std::io;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::sync::mpsc;
 
 /// Maximum length of a message, in bytes. Requests are short: the longest text in them is the text of a note.
 pub(super) const MAX_LINE: usize = 1 << 20;
-/// The method of the request that replaces a message that is too long.
-pub(super) const TOO_LONG: &str = "nodeglass/message_too_long";
-/// Length of the end of such a message that is kept, in bytes: some clients write its id there.
+/// Capacity of the channel of responses to invalid messages.
+pub(super) const REFUSALS: usize = 16;
+/// Length of the end of a message that is too long that is kept, in bytes: some clients write its id there.
 const TAIL: usize = 256;
 
-/// Passes lines on until the input ends, or nobody reads them any more.
-pub(super) async fn pass_on(input: impl AsyncRead + Unpin, mut output: impl AsyncWrite + Unpin) {
+/// Passes messages on until the input ends, or nobody reads them any more; invalid ones are responded to.
+pub(super) async fn pass_on(
+    input: impl AsyncRead + Unpin,
+    mut output: impl AsyncWrite + Unpin,
+    refusals: mpsc::Sender<String>,
+) {
     let mut input = BufReader::new(input);
     let mut line = Line::default();
     loop {
@@ -25,9 +33,94 @@ pub(super) async fn pass_on(input: impl AsyncRead + Unpin, mut output: impl Asyn
         let taken = end.map_or(available.len(), |at| at + 1);
         line.add(&available[..taken]);
         input.consume(taken);
-        if end.is_some() && output.write_all(&std::mem::take(&mut line).passed()).await.is_err() {
+        if end.is_none() {
+            continue;
+        }
+        let is_sent = match std::mem::take(&mut line).message() {
+            Ok(message) => output.write_all(&message).await.is_ok(),
+            Err(refusal) => refusals.send(refusal).await.is_ok(),
+        };
+        if !is_sent {
             return;
         }
+    }
+}
+
+/// Writes the library's messages and the responses to invalid ones, each as a line, until the former end.
+pub(super) async fn write(
+    messages: impl AsyncRead + Unpin,
+    mut refusals: mpsc::Receiver<String>,
+    mut output: impl AsyncWrite + Unpin,
+) {
+    let mut messages = BufReader::new(messages).lines();
+    loop {
+        let line = tokio::select! {
+            message = messages.next_line() => match message {
+                Ok(Some(message)) => message,
+                Ok(None) | Err(_) => break,
+            },
+            Some(refusal) = refusals.recv() => refusal,
+        };
+        if write_line(&mut output, line).await.is_err() {
+            return;
+        }
+    }
+    // What was refused just before the end.
+    while let Ok(refusal) = refusals.try_recv() {
+        if write_line(&mut output, refusal).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn write_line(output: &mut (impl AsyncWrite + Unpin), mut line: String) -> io::Result<()> {
+    line.push('\n');
+    output.write_all(line.as_bytes()).await?;
+    output.flush().await
+}
+
+/// The response to an invalid message.
+fn refusal(id: Option<&Value>, code: ErrorCode, why: &str) -> String {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code.0, "message": why } }).to_string()
+}
+
+/// Checks what JSON-RPC demands of a message, and MCP of its parameters; the error is the response.
+fn check(bytes: &[u8]) -> Result<(), String> {
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    if bytes.trim_ascii().is_empty() {
+        return Ok(());
+    }
+    let message: Value = serde_json::from_slice(bytes).map_err(|error| {
+        let why = format!("a line is not JSON ({error}); each message is one line of JSON");
+        refusal(None, ErrorCode::PARSE_ERROR, &why)
+    })?;
+    let is_id = |id: &&Value| id.is_number() || id.is_string();
+    let id = message.get("id").filter(is_id);
+    let invalid = |why| Err(refusal(id, ErrorCode::INVALID_REQUEST, why));
+    match &message {
+        Value::Array(_) => {
+            return invalid("batches are not supported; send each message on a line of its own");
+        }
+        Value::Object(_) => {}
+        _ => return invalid("a message is an object"),
+    }
+    if message["jsonrpc"] != "2.0" {
+        return invalid("a message has \"jsonrpc\": \"2.0\"");
+    }
+    if message.get("id").is_some() && id.is_none() {
+        return invalid("an id is a number or a text");
+    }
+    match message.get("method") {
+        Some(Value::String(_)) => {}
+        // The response to a request of the server.
+        None if message.get("result").or(message.get("error")).is_some() => return Ok(()),
+        _ => return invalid("a request has a method"),
+    }
+    let are_valid = message.get("params").is_none_or(Value::is_object);
+    // A notification gets no response.
+    match id.filter(|_| !are_valid) {
+        Some(_) => Err(refusal(id, ErrorCode::INVALID_PARAMS, "parameters are an object")),
+        None => Ok(()),
     }
 }
 
@@ -48,18 +141,15 @@ impl Line {
         self.tail.drain(..self.tail.len().saturating_sub(TAIL));
     }
 
-    /// The line, or what replaces it.
-    fn passed(self) -> Vec<u8> {
+    /// The message; or the response, if it is none.
+    fn message(self) -> Result<Vec<u8>, String> {
         if self.tail.is_empty() {
-            return self.start;
+            return check(&self.start).map(|()| self.start);
         }
         let beginning = &self.start[..TAIL.min(self.start.len())];
-        let replacement = match id_at_start(beginning).or_else(|| id_at_end(&self.tail)) {
-            Some(id) => serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": TOO_LONG }),
-            // The library responds to an invalid message with an error without an id.
-            None => serde_json::json!({ "jsonrpc": "2.0" }),
-        };
-        format!("{replacement}\n").into_bytes()
+        let id = id_at_start(beginning).or_else(|| id_at_end(&self.tail));
+        let why = format!("the message is longer than {} KiB, and was not read", MAX_LINE / 1024);
+        Err(refusal(id.as_ref(), ErrorCode::INVALID_REQUEST, &why))
     }
 }
 
@@ -89,33 +179,74 @@ fn id(rest: &str) -> Option<Value> {
 mod tests {
     use super::*;
 
-    async fn passed(input: &str) -> String {
-        let (near, far) = tokio::io::duplex(4 * MAX_LINE);
-        pass_on(input.as_bytes(), near).await;
-        let mut lines = BufReader::new(far).lines();
-        let mut out = String::new();
-        while let Ok(Some(line)) = lines.next_line().await {
-            out += &format!("{line}\n");
+    /// What is passed on of an input, and the responses.
+    async fn passed(input: &str) -> (String, Vec<Value>) {
+        let (near, mut far) = tokio::io::duplex(4 * MAX_LINE);
+        let (refusals, mut refused) = mpsc::channel(64);
+        pass_on(input.as_bytes(), near, refusals).await;
+        let mut passed = String::new();
+        tokio::io::AsyncReadExt::read_to_string(&mut far, &mut passed).await.unwrap();
+        let mut responses = Vec::new();
+        while let Some(refusal) = refused.recv().await {
+            responses.push(serde_json::from_str(&refusal).unwrap());
         }
-        out
+        (passed, responses)
     }
 
     #[tokio::test]
-    async fn short_lines_are_passed_on_as_they_are() {
-        assert_eq!(passed("{\"a\":1}\n\nno JSON\n").await, "{\"a\":1}\n\nno JSON\n");
+    async fn messages_are_passed_on_as_they_are() {
+        let valid = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"params\":{}}\n\n\
+                     {\"jsonrpc\":\"2.0\",\"method\":\"b\",\"params\":[1]}\n\
+                     {\"jsonrpc\":\"2.0\",\"id\":\"x\",\"result\":{}}\n";
+        assert_eq!(passed(valid).await, (valid.to_owned(), Vec::new()));
     }
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_becomes_a_request_with_its_id() {
-        let text = "x".repeat(2 * MAX_LINE);
-        for (line, id) in [
-            (format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"params\":{{\"id\":3,\"t\":\"{text}\"}}}}"), "7"),
-            (format!("{{\"params\":{{\"t\":\"{text}\"}},\"jsonrpc\":\"2.0\", \"id\": \"a\"}}"), "\"a\""),
+    async fn what_is_no_message_is_responded_to_with_its_id_or_null() {
+        for (line, id, code) in [
+            ("no JSON", Value::Null, -32700),
+            ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"", Value::Null, -32700),
+            ("[]", Value::Null, -32600),
+            ("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"}]", Value::Null, -32600),
+            ("7", Value::Null, -32600),
+            ("{\"id\":1,\"method\":\"a\"}", json!(1), -32600),
+            ("{\"jsonrpc\":\"2.0\",\"id\":\"x\"}", json!("x"), -32600),
+            ("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":7}", json!(2), -32600),
+            ("{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"a\"}", Value::Null, -32600),
+            ("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"a\",\"params\":[1]}", json!(3), -32602),
         ] {
-            let expected = format!("{{\"id\":{id},\"jsonrpc\":\"2.0\",\"method\":\"{TOO_LONG}\"}}\nnext\n");
-            assert_eq!(passed(&format!("{line}\nnext\n")).await, expected);
+            let (passed, responses) = passed(&format!("{line}\n")).await;
+            let [response] = responses.as_slice() else { panic!("{line}: {responses:?}") };
+            assert_eq!((passed.as_str(), &response["error"]["code"]), ("", &json!(code)), "{line}");
+            assert!(response.get("id") == Some(&id) && response["jsonrpc"] == "2.0", "{line}: {response}");
         }
-        let without = format!("{{\"params\":{{\"t\":\"{text}\",\"id\":3}}}}\n");
-        assert_eq!(passed(&without).await, "{\"jsonrpc\":\"2.0\"}\n");
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_refused_by_its_id() {
+        let text = "x".repeat(2 * MAX_LINE);
+        let next = "{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"next\"}\n";
+        for (line, id) in [
+            (format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"params\":{{\"id\":3,\"t\":\"{text}\"}}}}"), json!(7)),
+            (format!("{{\"params\":{{\"t\":\"{text}\"}},\"jsonrpc\":\"2.0\", \"id\": \"a\"}}"), json!("a")),
+            (format!("{{\"params\":{{\"t\":\"{text}\",\"id\":3}}}}"), Value::Null),
+        ] {
+            let (passed, responses) = passed(&format!("{line}\n{next}")).await;
+            assert_eq!((passed.as_str(), &responses[0]["id"]), (next, &id));
+            assert!(responses[0]["error"]["message"].as_str().unwrap().contains("longer than 1024 KiB"));
+        }
+    }
+
+    #[tokio::test]
+    async fn responses_are_written_as_whole_lines_also_after_the_last_message() {
+        let (refusals, refused) = mpsc::channel(4);
+        for refusal in ["{\"a\":1}", "{\"a\":2}"] {
+            refusals.send(refusal.to_owned()).await.unwrap();
+        }
+        let mut written = Vec::new();
+        write("{\"b\":1}\n".as_bytes(), refused, &mut written).await;
+        let mut lines: Vec<&str> = std::str::from_utf8(&written).unwrap().lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["{\"a\":1}", "{\"a\":2}", "{\"b\":1}"]);
     }
 }
