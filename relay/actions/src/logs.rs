@@ -175,6 +175,8 @@ struct TailReader {
     location: Location,
     /// Offset at which the last read ended.
     after: u64,
+    /// When the file was last written, in s since 1970, if this machine has it.
+    written_s: Option<i64>,
     /// Whether the job belongs to the owner, once known.
     is_owners: Option<bool>,
     /// Whether nobody looks at it.
@@ -230,6 +232,7 @@ impl TailReader {
             recipient,
             location: Location::Unknown,
             after: 0,
+            written_s: None,
             is_owners: None,
             is_background: false,
         }
@@ -333,7 +336,7 @@ impl TailReader {
             Response::Tail(Tail { error: Some(why), .. }) | Response::Refused(why) => why.to_string(),
             Response::Tail(mut tail) => {
                 tail.restarted |= matches!(self.location, Location::Local(_));
-                (self.location, self.after) = (Location::Node, tail.end);
+                (self.location, self.after, self.written_s) = (Location::Node, tail.end, None);
                 return Ok(tail);
             }
             Response::Done(_)
@@ -360,6 +363,7 @@ impl TailReader {
     fn found(&mut self, mut read: LogRead) -> Tail {
         read.tail.restarted |= self.location == Location::Node;
         (self.location, self.after) = (Location::Local(read.file), read.tail.end);
+        self.written_s = Some(read.written_s);
         read.tail
     }
 }

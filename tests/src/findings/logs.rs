@@ -74,6 +74,7 @@ impl Log {
             _ => None,
         };
         self.after = tail.as_ref().map_or(self.after, |tail| tail.end);
-        self.content.read(tail.as_ref(), ReadTime { relay_ms: now_ms, wall_s, utc_offset_s: 0 })
+        self.content
+            .read(tail.as_ref(), ReadTime { relay_ms: now_ms, wall_s, utc_offset_s: 0, written_s: None })
     }
 }

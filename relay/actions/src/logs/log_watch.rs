@@ -180,7 +180,8 @@ impl WatchedLog {
     async fn read(mut self, job: &Job, wall_s: i64, clock: Clock) -> Option<(Self, JobLog, Duration)> {
         let tail = self.reader.read(job).await;
         let utc_offset_s = LocalTime::utc_offset_s(wall_s.unsigned_abs());
-        let now = ReadTime { relay_ms: clock.now_ms(), wall_s, utc_offset_s };
+        let now =
+            ReadTime { relay_ms: clock.now_ms(), wall_s, utc_offset_s, written_s: self.reader.written_s };
         // Patterns are matched on up to 64 KiB.
         let scanned = tokio::task::spawn_blocking(move || {
             if let Err(why) = &tail {
@@ -219,10 +220,14 @@ mod tests {
     async fn what_is_new_in_the_log_of_a_running_job_is_scanned() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"step 10/1000\n").unwrap();
+        let ten_minutes_ago = std::time::SystemTime::now() - Duration::from_secs(600);
+        file.as_file().set_modified(ten_minutes_ago).unwrap();
         let job = Job { start: Some(wall_s() - 3_600), ..job(file.path().to_str().unwrap()) };
         let mut watch = watch(vec![job.clone()]);
         watch.poll(vec![job.clone()]).await;
         let state = &watch.jobs[&job.id].state;
+        let age_ms = watch.clock.now_ms() - state.written_ms.expect("the time of the file");
+        assert!(age_ms.abs_diff(600_000) < 60_000, "{age_ms}");
         assert_eq!(state.progress.as_ref().map(|progress| progress.done), Some(10.0));
         assert_eq!((state.grown_ms, messages(&watch, 1).len()), (None, 0));
         file.write_all(b"step 11/1000\nRuntimeError: CUDA out of memory. Tried\n").unwrap();

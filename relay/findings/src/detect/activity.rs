@@ -169,7 +169,11 @@ fn hung(
         mean(GpuField::SmActive).map(|active| format!("SM activity {active:.0} %")),
         job.cores_busy().map(|pct| format!("CPU use {:.1} cores per GPU", pct as f64 / 100.0)),
         silent_log.map(|log| {
-            format!("no log output for {}", nodeglass_rules::text::span(quiet_ms(log, now_ms) / 1_000))
+            let span = |since_ms: u64| nodeglass_rules::text::span(now_ms.saturating_sub(since_ms) / 1_000);
+            match log.grown_ms.or(log.written_ms) {
+                Some(at_ms) => format!("no log output for {}", span(at_ms)),
+                None => format!("no log output since the relay began to read it {} ago", span(log.since_ms)),
+            }
         }),
     ];
     detection.evidence = stated.into_iter().flatten().collect();
@@ -177,7 +181,7 @@ fn hung(
     detection
 }
 
-/// Returns for how long a log has not grown, in ms.
+/// Returns for how long a log was seen not to grow, in ms. The time of its file is by another clock, and proves nothing.
 fn quiet_ms(log: &JobLog, now_ms: u64) -> u64 {
     now_ms.saturating_sub(log.grown_ms.unwrap_or(log.since_ms))
 }

@@ -38,6 +38,10 @@ impl FollowedLog {
         if tail.restarted && self.was_read {
             self.scanner.reset(now.relay_ms);
         }
+        if let Some(written_s) = now.written_s.filter(|_| !self.was_read) {
+            // What an earlier job wrote to the same file is not output of this one.
+            self.scanner.written_at(written_s.max(self.start_s.unwrap_or(i64::MIN)), now);
+        }
         let chunk = match (self.was_read, is_young) {
             (true, _) => LogChunk::New,
             (false, true) => LogChunk::Baseline,

@@ -44,6 +44,8 @@ pub struct JobLog {
     pub grown_ms: Option<u64>,
     /// Times at which it grew, oldest first, at least [`GROWTH_SPACING_MS`] apart; the last [`MAX_GROWTHS`].
     pub growths_ms: Vec<u64>,
+    /// When it was written before it was first read, in the same clock; `None` if that is not known.
+    pub written_ms: Option<u64>,
     /// Since when it is read, in the same clock.
     pub since_ms: u64,
     /// Whether it could be read.
@@ -104,6 +106,11 @@ impl JobLog {
             };
             known.grown_ms = known.grown_ms.max(log.grown_ms);
             known.growths_ms.extend(log.growths_ms);
+            known.written_ms = match (known.is_read, log.is_read) {
+                (true, true) => known.written_ms.zip(log.written_ms).map(|(one, other)| one.max(other)),
+                (true, false) => known.written_ms,
+                (false, _) => log.written_ms,
+            };
             known.since_ms = known.since_ms.min(log.since_ms);
             known.is_read |= log.is_read;
             known.advanced_ms = known.advanced_ms.max(log.advanced_ms);
@@ -146,6 +153,7 @@ impl JobLog {
 pub struct LogScanner {
     patterns: Arc<LogPatterns>,
     since_ms: u64,
+    written_ms: Option<u64>,
     is_read: bool,
     grown_ms: Option<u64>,
     growths_ms: VecDeque<u64>,
@@ -181,6 +189,7 @@ impl LogScanner {
         Self {
             patterns,
             since_ms: now_ms,
+            written_ms: None,
             is_read: false,
             grown_ms: None,
             growths_ms: VecDeque::new(),
@@ -194,6 +203,12 @@ impl LogScanner {
             step: None,
             advanced_ms: None,
         }
+    }
+
+    /// Notes when the log was written before it is first read.
+    pub(super) fn written_at(&mut self, written_s: i64, now: ReadTime) {
+        let age_ms = u64::try_from(now.wall_s.saturating_sub(written_s)).unwrap_or(0).saturating_mul(1_000);
+        self.written_ms = Some(now.relay_ms.saturating_sub(age_ms));
     }
 
     /// Begins anew, because the log was truncated or replaced.
@@ -330,6 +345,7 @@ impl LogScanner {
         JobLog {
             grown_ms: self.grown_ms,
             growths_ms: self.growths_ms.iter().copied().collect(),
+            written_ms: self.written_ms,
             since_ms: self.since_ms,
             is_read: self.is_read,
             advanced_ms: self.advanced_ms,
@@ -527,6 +543,17 @@ mod tests {
         let later_ms = 3_600_000;
         let merged = JobLog::merge([log(later_ms), log(0)].into_iter());
         assert_eq!(merged.growths_ms, log(later_ms).growths_ms);
+    }
+
+    #[test]
+    fn logs_were_last_written_when_the_last_of_them_was() {
+        let log = |written_ms| JobLog { written_ms, is_read: true, ..JobLog::default() };
+        let merged = |logs: [JobLog; 2]| JobLog::merge(logs.into_iter()).written_ms;
+        assert_eq!(merged([log(Some(1)), log(Some(2))]), Some(2));
+        assert_eq!(merged([log(Some(1)), log(None)]), None, "it may be later");
+        let missing = JobLog { is_read: false, ..log(None) };
+        assert_eq!(merged([log(Some(1)), missing.clone()]), Some(1));
+        assert_eq!(merged([missing, log(Some(1))]), Some(1));
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct ReadTime {
     pub wall_s: i64,
     /// Offset of the local time zone from UTC, in s: a program writes `will finish Tue Mar  4 02:11:12` without one.
     pub utc_offset_s: i64,
+    /// When their log was last written, in s since 1970, by the clock of its file system; `None` if that is not known.
+    pub written_s: Option<i64>,
 }
 
 /// Returns the counter of the program: of two incomplete counters, the one that ends last.

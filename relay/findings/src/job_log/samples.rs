@@ -36,7 +36,7 @@ fn stated(sample: &Sample) -> Value {
     let tail = window.tail(&sample.log);
     let wall_s = sample.expected["read_at_s"].as_i64().unwrap_or(0);
     let mut scanner = LogScanner::new(Arc::new(LogPatterns::new(&[])), 0);
-    let now = ReadTime { relay_ms: 1_000, wall_s, utc_offset_s: 0 };
+    let now = ReadTime { relay_ms: 1_000, wall_s, utc_offset_s: 0, written_s: None };
     scanner.read(&tail.lines, tail.partial.as_ref(), LogChunk::New, now);
     // What is still incomplete at the next reading is searched as well.
     scanner.read(&[], tail.partial.as_ref(), LogChunk::New, now);

@@ -1,6 +1,7 @@
 //! Hangs, and what resembles them.
 
 use super::*;
+use crate::job_log::JobLog;
 
 #[test]
 fn a_hang_is_found_within_its_time_and_resolved_when_work_goes_on() {
@@ -16,6 +17,21 @@ fn a_hang_is_found_within_its_time_and_resolved_when_work_goes_on() {
     script.run(60, |_, _| WORK);
     assert!(script.active().is_empty());
     assert!(script.only().ended_ms.is_some());
+}
+
+#[test]
+fn a_hang_states_since_when_its_log_is_silent_and_not_since_when_a_relay_runs() {
+    let evidence = |written_ms| {
+        let log = JobLog { is_read: true, since_ms: START_MS + 480_000, written_ms, ..JobLog::default() };
+        let mut script = Script::new(1, 2);
+        script.findings.set_logs([(JobId(17), log)].into());
+        script.run(600, |_, _| WORK).run(150, |_, _| WAIT);
+        let hang = script.only();
+        hang.evidence.last().map(|line| line.to_string()).unwrap_or_default()
+    };
+    assert_eq!(evidence(Some(START_MS - 6_600_000)), "no log output for 2 h 2 min");
+    let unknown = evidence(None);
+    assert!(unknown.starts_with("no log output since the relay began to read it 4 min"), "{unknown}");
 }
 
 #[test]
