@@ -196,7 +196,7 @@ impl Attention {
                     Some(job) => store.read(|picture| attention::all(std::slice::from_ref(job), picture)),
                     None => Vec::new(),
                 });
-                found.retain(|item| !item.is_past);
+                found.retain(|item| !item.is_past && item.jobs.contains(&id));
                 tracker.update(found, this.held.get());
             }
             Arc::new(tracker.entries().to_vec())

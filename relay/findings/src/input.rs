@@ -148,11 +148,15 @@ impl<'a> DetectorInput<'a> {
         (self.now.relay_ms, !is_settled)
     }
 
+    /// Returns whether a node is watched whether or not a job runs there.
+    pub fn is_listed(&self, node: &NodePicture) -> bool {
+        self.hosts.is_some_and(|hosts| hosts.contains(&node.name))
+    }
+
     /// Returns whether a node is examined: one on which a job runs, or that is watched in any case. One whose jobs have
     /// ended is not.
     pub fn is_examined(&self, node: &NodePicture) -> bool {
-        let is_listed = self.hosts.is_some_and(|hosts| hosts.contains(&node.name));
-        is_listed || self.jobs.is_empty() || !self.jobs_on(node).is_empty()
+        self.is_listed(node) || self.jobs.is_empty() || !self.jobs_on(node).is_empty()
     }
 
     /// The active jobs on a node.

@@ -108,7 +108,7 @@ const AROUND_MS: u64 = 300_000;
 const SHOWN_MS: u64 = 3_600_000;
 
 /// Returns the attention list of a picture with these jobs, worst first. `jobs` may be a part of the picture's jobs;
-/// items that affect none of them are left out. Without any job, as without SLURM, every finding of a node is listed.
+/// items that affect other jobs only are left out. What affects no job at all, as on a listed machine, is in it.
 pub fn all(jobs: &[Job], picture: &Picture) -> Vec<Item> {
     items(picture, jobs, |finding| finding.is_active() && needs_attention(finding))
 }
@@ -154,7 +154,9 @@ pub fn marked(route: &Route, jobs: &[Job], picture: &Picture) -> Vec<Item> {
     let mut items = all(&jobs, picture);
     items.extend(ended(&jobs, picture));
     items.retain(|item| {
-        !item.is_past && node.is_none_or(|node| item.nodes.is_empty() || item.nodes.contains(node))
+        let is_of_job = route.job().is_none_or(|job| item.jobs.contains(&job));
+        let is_of_node = node.is_none_or(|node| item.nodes.is_empty() || item.nodes.contains(node));
+        !item.is_past && is_of_job && is_of_node
     });
     items.reverse();
     items
@@ -193,11 +195,11 @@ impl GpuTrace {
 }
 
 impl Item {
-    /// The item of a finding and of those folded into it; `None` if it concerns none of the jobs.
+    /// The item of a finding and of those folded into it; `None` if it concerns other jobs than these.
     fn of(folded: &Folded<'_>, jobs: &[Job]) -> Option<Self> {
         let finding = folded.finding;
         let affected: Vec<&Job> = jobs.iter().filter(|job| finding.jobs.contains(&job.id)).collect();
-        if affected.is_empty() && !jobs.is_empty() {
+        if affected.is_empty() && !jobs.is_empty() && !finding.jobs.is_empty() {
             return None;
         }
         let severity = Severity::from(finding.severity);

@@ -71,6 +71,18 @@ fn keys(jobs: &[Job], findings: Vec<Finding>) -> Vec<String> {
 }
 
 #[test]
+fn a_finding_of_a_machine_without_a_job_is_listed_beside_those_of_jobs() {
+    let lost = || Finding { jobs: Vec::new(), ..finding(FindingKind::GpuLost, 0, "n2") };
+    let found =
+        || vec![lost(), finding(FindingKind::Thermal, 1, "n1"), finding(FindingKind::Thermal, 9, "n9")];
+    let mut listed = keys(&[job(1, "n1")], found());
+    listed.sort_unstable();
+    assert_eq!(listed, ["gpu_lost/0", "thermal/1"]);
+    let of_job = marked(&Route::Job(JobId(1), JobTab::Nodes), &[job(1, "n1")], &picture(found()));
+    assert_eq!(of_job.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), ["thermal/1"]);
+}
+
+#[test]
 fn an_item_has_the_gpu_and_the_graph_of_its_finding() {
     let items = all(&[job(1, "n1")], &picture(vec![finding(FindingKind::Thermal, 1, "n1")]));
     let [item] = items.as_slice() else { panic!("{items:?}") };

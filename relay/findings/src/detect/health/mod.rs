@@ -60,7 +60,8 @@ pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
         for gpu in node.gpus.iter().filter(|gpu| !ownership::is_part_of_lost(node, gpu)) {
             let owners: Vec<&Job> =
                 here.iter().copied().filter(|job| ownership::has_part(node, gpu, job.id)).collect();
-            if !owners.is_empty() || here.is_empty() {
+            // Of a listed machine, GPUs without a job matter as well.
+            if !owners.is_empty() || here.is_empty() || input.is_listed(node) {
                 examine(input, node, gpu, &owners, &mut groups);
             }
         }

@@ -10,6 +10,7 @@ use nodeglass_protocol::gpu::{NvLink, Virtualization};
 use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::picture::{Evidence, History, Link, Owner};
 use nodeglass_protocol::{Cell, JobId, NodeName, Reading};
+use std::collections::BTreeSet;
 
 const NOW_MS: u64 = 4_000_000;
 const WALL_S: i64 = 1_000_000;
@@ -60,17 +61,21 @@ fn detect_with(
     nodes: &BTreeMap<&NodeName, &NodePicture>,
     series: &BTreeMap<NodeName, NodeSeries>,
 ) -> Vec<Detection> {
+    detect_listed(jobs, nodes, series, &BTreeSet::new())
+}
+
+/// What is detected where these machines are watched in any case.
+fn detect_listed(
+    jobs: &[Job],
+    nodes: &BTreeMap<&NodeName, &NodePicture>,
+    series: &BTreeMap<NodeName, NodeSeries>,
+    listed: &BTreeSet<NodeName>,
+) -> Vec<Detection> {
     let wall_ahead_ms = WALL_S * 1_000 - NOW_MS.cast_signed();
     let (logs, thresholds) = (JobLogs::new(), Thresholds::default());
-    let input = DetectorInput::new(
-        "alice",
-        jobs,
-        nodes,
-        series,
-        &logs,
-        &thresholds,
-        Now { relay_ms: NOW_MS, wall_ahead_ms },
-    );
+    let now = Now { relay_ms: NOW_MS, wall_ahead_ms };
+    let mut input = DetectorInput::new("alice", jobs, nodes, series, &logs, &thresholds, now);
+    input.hosts = Some(listed);
     let mut found = Detections::default();
     detect(&input, &mut found);
     found.seen
@@ -190,6 +195,20 @@ fn a_lost_gpu_marks_its_owner_and_nobody_else() {
     assert_eq!(found[0].title, "n1 GPU 1 cannot be read: GPU is lost");
     assert!(keys(&[job(1, "n1")], std::slice::from_ref(&shared)).is_empty(), "not job 1's problem");
     assert_eq!(keys(&[], &[shared]), ["gpu_lost/n1"], "without jobs every problem counts");
+}
+
+#[test]
+fn a_lost_gpu_of_a_listed_machine_is_found_whether_or_not_a_job_has_it() {
+    let mut node = node("n1", &[1, 1]);
+    node.gpus[1].owners.clear();
+    node.gpus[1].fault = Some("GPU is lost".into());
+    let (nodes, listed) = (BTreeMap::from([(&node.name, &node)]), BTreeSet::from([node.name.clone()]));
+    for jobs in [vec![], vec![job(1, "n1")], vec![job(2, "n2")]] {
+        let found = detect_listed(&jobs, &nodes, &BTreeMap::new(), &listed);
+        let [lost] = found.as_slice() else { panic!("{jobs:?}: {found:?}") };
+        assert_eq!((lost.kind, lost.subject.as_str(), lost.jobs.len()), (FindingKind::GpuLost, "n1", 0));
+    }
+    assert!(keys(&[job(1, "n1")], &[node]).is_empty(), "of a node of a job, that is not the job's problem");
 }
 
 #[test]
