@@ -2,7 +2,7 @@
 //! nodes that cannot be reached.
 
 use crate::text;
-use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingTrait, Waste};
+use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity, FindingTrait, Waste};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{GpuUuid, JobId, NodeName};
 use std::cmp::Reverse;
@@ -16,6 +16,17 @@ pub const MAX_NAMED: usize = 4;
 const MAX_IN_COMMAND: usize = 32;
 /// Number of nodes that cannot be reached from which on they are one entry: then the network or the login is the likely cause.
 const MIN_NODES: usize = 3;
+
+/// Returns whether a finding is listed as needing attention while it lasts.
+pub fn needs_attention(finding: &Finding) -> bool {
+    finding.severity > FindingSeverity::Info && finding.silenced_until_ms.is_none()
+}
+
+/// Returns the worst of the findings that last, need attention, and are as `is_meant` says.
+pub fn worst(findings: &[Finding], is_meant: impl Fn(&Finding) -> bool) -> Option<&Finding> {
+    let listed = findings.iter().filter(|finding| finding.is_active() && needs_attention(finding));
+    listed.filter(|finding| is_meant(finding)).max_by_key(|finding| finding.severity)
+}
 
 /// The start of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,10 @@
 //! Flags of a GPU: errors, warnings, and remarks that are normal for a healthy job.
 
+use crate::attention;
 use crate::severity::Severity;
 use crate::text;
 use crate::throttle::{self, reason};
+use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::gpu::Virtualization;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuField, Reading};
@@ -92,8 +94,9 @@ pub fn for_gpu(node: &NodePicture, gpu: &GpuPicture) -> Vec<Flag> {
     let errors = |field| gpu.row.value(field).filter(|count| *count > 0);
     let mut flags = Vec::new();
     flags.extend(errors(GpuField::EccUncorrected).map(|count| {
-        let why = "Uncorrected memory errors since the driver was loaded; results may be wrong.";
-        Flag::new(FlagKind::EccUncorrected, format!("ECC:{count}"), Severity::Error, why)
+        let why = "Uncorrected memory errors since the driver was loaded; results since then may be wrong.";
+        // Most are of earlier jobs; see `judged`.
+        Flag::new(FlagKind::EccUncorrected, format!("ECC:{count}"), Severity::Warning, why)
     }));
     add_memory_repairs(gpu, &mut flags);
     add_throttling(reasons, &mut flags);
@@ -112,6 +115,25 @@ pub fn for_gpu(node: &NodePicture, gpu: &GpuPicture) -> Vec<Flag> {
         Flag::new(FlagKind::EccCorrected, format!("ECC {count} corr"), Severity::Ok, why)
     }));
     flags
+}
+
+/// Returns the flags of a GPU as severe as the findings are. Only these know whether a memory error occurred during the job.
+pub fn judged(node: &NodePicture, gpu: &GpuPicture, findings: &[Finding]) -> Vec<Flag> {
+    let mut flags = for_gpu(node, gpu);
+    let is_about = |finding: &Finding| {
+        finding.kind == FindingKind::MemoryErrors
+            && finding.gpus.iter().any(|named| named.uuid == gpu.facts.uuid)
+    };
+    judge(&mut flags, attention::worst(findings, is_about).map(|finding| finding.severity.into()));
+    flags
+}
+
+/// Gives the flag of uncorrected memory errors the severity of the finding about the memory of its GPU, if there is one.
+pub fn judge(flags: &mut [Flag], memory_errors: Option<Severity>) {
+    let flag = flags.iter_mut().find(|flag| flag.kind == FlagKind::EccUncorrected);
+    if let (Some(flag), Some(severity)) = (flag, memory_errors) {
+        flag.severity = severity;
+    }
 }
 
 /// Adds the repairs of memory that failed or wait for a reset.
@@ -255,7 +277,10 @@ mod tests {
         gpu.row.set(GpuField::EccCorrected, Cell::steps(1));
         assert_eq!(of(&gpu)[0].text, "ECC 1 corr");
         gpu.row.set(GpuField::EccUncorrected, Cell::steps(3));
-        assert_eq!((of(&gpu)[0].text.as_str(), of(&gpu)[0].severity), ("ECC:3", Severity::Error));
+        assert_eq!((of(&gpu)[0].text.as_str(), of(&gpu)[0].severity), ("ECC:3", Severity::Warning));
+        let mut flags = of(&gpu);
+        judge(&mut flags, Some(Severity::Error));
+        assert_eq!(flags[0].severity, Severity::Error, "it occurred during the job");
     }
 
     #[test]
@@ -267,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn throttling_is_a_warning_and_uncorrected_errors_precede_it_as_an_error() {
+    fn throttling_is_a_warning_and_uncorrected_errors_precede_it() {
         let mut gpu = GpuPicture::default();
         gpu.row.set(GpuField::Throttle, Cell::steps(0x40 | 0x80));
         gpu.row.set(GpuField::EccUncorrected, Cell::steps(1));
@@ -275,7 +300,7 @@ mod tests {
         assert_eq!(
             flags,
             [
-                (FlagKind::EccUncorrected, Severity::Error),
+                (FlagKind::EccUncorrected, Severity::Warning),
                 (FlagKind::Thermal, Severity::Warning),
                 (FlagKind::PowerBrake, Severity::Warning)
             ]

@@ -1,8 +1,10 @@
 //! The health of a node: a severity and a label, decided in one place.
 
+use crate::attention;
 use crate::flags;
 use crate::severity::Severity;
 use crate::text;
+use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{JobsHealth, Link, NodePicture, Picture};
 use nodeglass_protocol::probe::heartbeat_ms;
@@ -67,7 +69,7 @@ pub fn is_stale(node: &NodePicture, now_ms: u64) -> bool {
     matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never)
 }
 
-/// Returns the health of a node.
+/// Returns the health of a node by its own state and readings.
 pub fn for_node(node: &NodePicture, now_ms: u64) -> Health {
     let stale = || match freshness(node, now_ms) {
         Freshness::Stale(age) => format!("stale {}", text::span(age / 1_000)),
@@ -83,6 +85,19 @@ pub fn for_node(node: &NodePicture, now_ms: u64) -> Health {
         Link::Refused { .. } => Health::new(Severity::Error, "refused"),
         Link::Ended => Health::new(Severity::Ended, "ended"),
         Link::Live => for_live_node(node, now_ms),
+    }
+}
+
+/// Returns the health of a node, or the worst finding that affects it, alone or with others: no node of a job that hangs is
+/// well.
+pub fn with_findings(node: &NodePicture, findings: &[Finding], now_ms: u64) -> Health {
+    let own = for_node(node, now_ms);
+    let worst = attention::worst(findings, |finding| finding.nodes.contains(&node.name));
+    match worst.map(|finding| (Severity::from(finding.severity), finding)) {
+        Some((severity, finding)) if severity > own.severity => {
+            Health::new(severity, finding.reason.as_str())
+        }
+        _ => own,
     }
 }
 
@@ -166,7 +181,7 @@ pub fn state_label(state: &JobState) -> String {
 mod tests {
     use super::*;
     use nodeglass_protocol::picture::GpuPicture;
-    use nodeglass_protocol::{Cell, GpuField, NodeName};
+    use nodeglass_protocol::{Cell, GpuField, NodeName, Reading};
 
     fn node(link: Link, sampled_at_ms: Option<u64>) -> NodePicture {
         let mut node = NodePicture::new(NodeName::new("n1").unwrap());
@@ -238,13 +253,13 @@ mod tests {
     }
 
     #[test]
-    fn uncorrected_errors_outweigh_heat() {
+    fn a_failed_repair_outweighs_heat() {
         let mut node = node(Link::Live, Some(10_000));
         node.gpus.push(GpuPicture::default());
         node.gpus[0].row.set(GpuField::Throttle, Cell::steps(0x40));
-        node.gpus[1].row.set(GpuField::EccUncorrected, Cell::steps(1));
+        node.gpus[1].health.remap_failed = Reading::Value(true);
         let health = for_node(&node, 10_100);
-        assert_eq!((health.severity, health.label.as_str()), (Severity::Error, "GPU 0 memory error"));
+        assert_eq!((health.severity, health.label.as_str()), (Severity::Error, "GPU 0 row remap failed"));
     }
 
     #[test]

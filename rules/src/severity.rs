@@ -12,8 +12,8 @@ use nodeglass_protocol::finding::FindingSeverity;
 /// | [`Ok`](Self::Ok) | ● | green | live nodes, running jobs; remarks such as a power cap |
 /// | [`Ended`](Self::Ended) | – | grey | jobs and nodes that ended as they should |
 /// | [`Pending`](Self::Pending) | ○ | grey | pending jobs; nodes and jobs without current data |
-/// | [`Warning`](Self::Warning) | ◆ | amber | work goes on, but slower or at risk: thermal slowdown, power brake, a pending remap, a link that is down or narrow, idle GPUs, an Xid of the program, a job that reached its time limit |
-/// | [`Error`](Self::Error) | ▲ | red | work stands still or results may be wrong: uncorrected ECC errors, a lost GPU, a hanging driver, a node that does not respond, a hung job, a failed job |
+/// | [`Warning`](Self::Warning) | ◆ | amber | work goes on, but slower or at risk: thermal slowdown, power brake, memory errors before the job, a pending remap, a link that is down or narrow, idle GPUs, an Xid of the program, a job that reached its time limit |
+/// | [`Error`](Self::Error) | ▲ | red | work stands still or results may be wrong: uncorrected ECC errors during a job, a lost GPU, a hanging driver, a node that does not respond, a hung job, a failed job |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// ● normal.

@@ -17,7 +17,8 @@ pub fn errors(gpu: &GpuPicture) -> FactGroup {
     let counters = [
         since_load("Uncorrected, since driver load", GpuField::EccUncorrected)
             .with_note(note)
-            .with_emphasis_if(has_uncorrected, Emphasis::Error),
+            // Whether they occurred during a job, only the finding knows.
+            .with_emphasis_if(has_uncorrected, Emphasis::Warning),
         since_load("Corrected, since driver load", GpuField::EccCorrected),
     ];
     let health = fact::listed(GpuHealth::readings(), &gpu.health, Section::Errors);

@@ -10,6 +10,7 @@ use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::totals::Totals;
 use nodeglass_protocol::{JobId, Picture};
+use std::sync::Arc;
 
 /// Title and icon of the browser tab.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +40,10 @@ pub fn for_route(
         }
         Route::Node(name) => {
             let node = picture.node(name);
-            let severity = node.map_or(Severity::Pending, |node| health::for_node(node, now_ms).severity);
+            let severity = node.map_or(Severity::Pending, |node| {
+                let own = Arc::new(health::for_node(node, now_ms));
+                attention::node_health_in(own, entries, None, name).severity
+            });
             (severity, name.to_string())
         }
         Route::Usage => (attention::worst(entries), "usage".to_owned()),

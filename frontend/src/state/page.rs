@@ -473,13 +473,11 @@ pub fn node_health(page: &Page, store: &TopicStore, node: &NodeCell) -> Arc<Heal
     health
 }
 
-/// Returns the current health of a node in the views of a job, if there is one: no node of a job that hangs is well.
+/// Returns the current health of a node, in the views of a job, if there is one: no node of a job that hangs is well.
 /// Does not subscribe.
 pub fn node_health_in(page: &Page, store: &TopicStore, job: Option<JobId>, node: &NodeCell) -> Arc<Health> {
-    let own = node_health(page, store, node);
-    let Some(job) = job else { return own };
     let entries = page.attention.entries().get_untracked();
-    attention::node_health_in_job(own, &entries, job, node.name())
+    attention::node_health_in(node_health(page, store, node), &entries, job, node.name())
 }
 
 /// Returns whether no GPU can be read on a node where a job has some; does not subscribe.

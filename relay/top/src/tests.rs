@@ -254,9 +254,9 @@ fn shown() -> Shown {
     Shown::new(welcome(), overview())
 }
 
-#[test]
-fn what_slows_a_gpu_down_is_one_finding_with_it_as_in_the_page() {
-    let found = |kind: FindingKind, reason: &str, gpu: &str| Finding {
+/// An error about a GPU of job 18.
+fn finding(kind: FindingKind, reason: &str, gpu: &str) -> Finding {
+    Finding {
         key: format!("{}/18/{gpu}", kind.name()).as_str().into(),
         kind,
         severity: FindingSeverity::Error,
@@ -276,7 +276,12 @@ fn what_slows_a_gpu_down_is_one_finding_with_it_as_in_the_page() {
         wasted_gpus: 0,
         capture: None,
         wasted_before: None,
-    };
+    }
+}
+
+#[test]
+fn what_slows_a_gpu_down_is_one_finding_with_it_as_in_the_page() {
+    let found = finding;
     let slow = || found(FindingKind::Straggler, "GPU 5 slow", "GPU-5");
     let state = |findings: Vec<Finding>| {
         let screen = Shown::new(welcome(), Picture { findings, ..overview() }).screen(120, 40);
@@ -286,6 +291,45 @@ fn what_slows_a_gpu_down_is_one_finding_with_it_as_in_the_page() {
     assert!(one.contains("GPU 5 slow ") && !one.contains('+'), "{one}");
     let two = state(vec![slow(), found(FindingKind::Thermal, "GPU 6 hot", "GPU-6")]);
     assert!(two.contains(" +1"), "{two}");
+}
+
+#[test]
+fn a_node_is_as_ill_as_the_findings_that_affect_it() {
+    let mut found = finding(FindingKind::CollectiveHang, "looks hung", "GPU-5");
+    found.nodes = vec!["gpu-03".parse().unwrap()];
+    let mut damaged = finding(FindingKind::MemoryErrors, "GPU 7 memory error", "GPU-7");
+    damaged.severity = FindingSeverity::Warning;
+    let mut node = busy();
+    node.name = "gpu-03".parse().unwrap();
+    node.gpus = vec![gpu(7, Some(18), 97), gpu(8, Some(18), 97)];
+    node.gpus.iter_mut().for_each(|gpu| gpu.row.set(GpuField::EccUncorrected, Cell::steps(1)));
+    let shown = |findings: Vec<Finding>| {
+        let picture = Picture { findings, nodes: vec![node.clone()], ..overview() };
+        let screen = Shown::new(welcome(), picture).screen(120, 40);
+        let signs = ["gpu-03  ", "GPU 7  ", "GPU 8  "].map(|row| {
+            let line = screen.lines().find(|line| line.contains(row)).unwrap_or_default();
+            line.chars().find(|letter| "▲◆●".contains(*letter))
+        });
+        signs.map(Option::unwrap_or_default)
+    };
+    assert_eq!(shown(vec![]), ['◆', '◆', '◆'], "an error that may be older than the job");
+    assert_eq!(shown(vec![damaged.clone()]), ['◆', '◆', '◆']);
+    damaged.severity = FindingSeverity::Error;
+    assert_eq!(shown(vec![damaged.clone()])[1..], ['▲', '◆'], "one of the job");
+    assert_eq!(shown(vec![found.clone()]), ['▲', '◆', '◆'], "no node of a job that hangs is well");
+    found.silenced_until_ms = Some(u64::MAX);
+    assert_eq!(shown(vec![found])[0], '◆');
+}
+
+#[test]
+fn the_name_of_a_job_is_whole_where_there_is_room_for_it() {
+    let mut picture = overview();
+    picture.jobs[0].name = "mixtral-8x7b-sft".into();
+    let mut shown = Shown::new(welcome(), picture);
+    for width in [80, 100, 120, 160] {
+        let screen = shown.screen(width, 24);
+        assert!(screen.contains(" mixtral-8x7b-sft ") && screen.contains(" 2 active jobs "), "{screen}");
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{Field as _, GpuField, GpuUuid, JobId, NodeName, Picture};
 pub use nodeglass_rules::attention::Since;
-use nodeglass_rules::attention::{Folded, fold, names};
+use nodeglass_rules::attention::{Folded, fold, names, needs_attention};
 use nodeglass_rules::ownership;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -167,10 +167,6 @@ pub fn silenced(jobs: &[Job], picture: &Picture) -> Vec<Item> {
     items(picture, jobs, |finding| {
         finding.is_active() && finding.severity > FindingSeverity::Info && finding.silenced_until_ms.is_some()
     })
-}
-
-fn needs_attention(finding: &Finding) -> bool {
-    finding.severity > FindingSeverity::Info && finding.silenced_until_ms.is_none()
 }
 
 /// Returns the findings of a state, folded and worst first.
@@ -337,11 +333,18 @@ pub fn affecting_node<'a>(entries: &'a [Entry], node: &NodeName) -> Option<&'a I
     own.map(|entry| &entry.item).max_by_key(|item| item.severity)
 }
 
-/// Returns a node's health in the views of a job: its own, or the health of the worst item of the job that affects
-/// it.
-pub fn node_health_in_job(own: Arc<Health>, entries: &[Entry], job: JobId, node: &NodeName) -> Arc<Health> {
-    let affects = |item: &&Item| !item.is_past && item.nodes.contains(node);
-    let items = for_job(entries, job).map(|entry| &entry.item).filter(affects);
+/// Returns a node's health: its own, or the health of the worst item that affects it; in the views of a job, of the job's
+/// items.
+pub fn node_health_in(
+    own: Arc<Health>,
+    entries: &[Entry],
+    job: Option<JobId>,
+    node: &NodeName,
+) -> Arc<Health> {
+    let affects = |item: &&Item| {
+        !item.is_past && item.nodes.contains(node) && job.is_none_or(|job| item.jobs.contains(&job))
+    };
+    let items = entries.iter().filter(|entry| !entry.is_resolved).map(|entry| &entry.item).filter(affects);
     worse(own, items.max_by_key(|item| item.severity))
 }
 
@@ -359,6 +362,13 @@ pub fn worse(own: Arc<Health>, item: Option<&Item>) -> Arc<Health> {
 pub fn affecting_gpu<'a>(entries: &'a [Entry], gpu: &GpuUuid) -> Option<&'a Item> {
     let own = entries.iter().filter(|entry| !entry.is_resolved && entry.item.gpus.contains(gpu));
     own.map(|entry| &entry.item).max_by_key(|item| item.severity)
+}
+
+/// Returns the severity of the finding about the memory of a GPU, if there is one.
+pub fn memory_errors(entries: &[Entry], gpu: &GpuUuid) -> Option<Severity> {
+    let is_about = |item: &&Item| item.kind == FindingKind::MemoryErrors && item.gpus.contains(gpu);
+    let items = entries.iter().filter(|entry| !entry.is_resolved).map(|entry| &entry.item);
+    items.filter(is_about).map(|item| item.severity).max()
 }
 
 /// Returns the entries of a job, worst first.

@@ -368,7 +368,7 @@ fn a_node_of_a_hung_job_looks_hung_in_that_jobs_views_only() {
     let entries = tracker.entries().to_vec();
     let health = |own: Severity, job, node: &str| {
         let own = Arc::new(Health::new(own, "own"));
-        let health = node_health_in_job(own, &entries, JobId(job), &NodeName::new(node).unwrap());
+        let health = node_health_in(own, &entries, Some(JobId(job)), &NodeName::new(node).unwrap());
         (health.severity, health.label.clone())
     };
     let hung = (Severity::Error, "looks hung".to_owned());

@@ -1,6 +1,7 @@
 //! The table of GPUs, of one node or of a whole job, with totals.
 
 use super::grid::{self, CustomCell, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames};
+use crate::domain::attention;
 use crate::domain::deviation::{Comparison, Deviation};
 use crate::domain::flags::{self, Flag, FlagKind};
 use crate::domain::health::{Freshness, freshness};
@@ -105,6 +106,8 @@ impl Gpus {
             });
         } else {
             flags = flags::for_gpu(node, gpu);
+            let entries = self.page.attention.entries().get_untracked();
+            flags::judge(&mut flags, attention::memory_errors(&entries, &gpu.facts.uuid));
         }
         if node.head.driver_stuck_ms.is_some() {
             let why = "A call into the driver does not return: the values are from before.";

@@ -166,7 +166,7 @@ fn owners<'a>(world: &World<'a>, gpu: &'a GpuPicture) -> impl Iterator<Item = &'
 
 /// The line of a node: its state, its host, and what is wrong.
 pub fn node_line(node: &NodePicture, world: &World<'_>, palette: Palette) -> Spans {
-    let health = health::for_node(node, world.now_ms);
+    let health = health::with_findings(node, &world.overview.findings, world.now_ms);
     let mut spans = sign(health.severity, palette);
     spans.push(Span::styled(format!(" {}", node.name), palette.strong()));
     let words =
@@ -209,7 +209,7 @@ pub fn cell(
     let plain = style(Style::new());
     let number = |field, shown: fn(u64) -> String| reading(&gpu.row, field, shown);
     match key {
-        Key::Sign => sign(severity(node, gpu, is_current), palette),
+        Key::Sign => sign(severity(node, gpu, is_current, world), palette),
         Key::Gpu => one(label(gpu), plain),
         Key::Util => {
             let pct = gpu.row.value(GpuField::Util);
@@ -278,11 +278,12 @@ pub fn label(gpu: &GpuPicture) -> String {
     }
 }
 
-fn severity(node: &NodePicture, gpu: &GpuPicture, is_current: bool) -> Severity {
+fn severity(node: &NodePicture, gpu: &GpuPicture, is_current: bool, world: &World<'_>) -> Severity {
     if gpu.fault.is_some() {
         return Severity::Error;
     }
-    let worst = flags::for_gpu(node, gpu).into_iter().map(|flag| flag.severity).max();
+    let flags = flags::judged(node, gpu, &world.overview.findings);
+    let worst = flags.into_iter().map(|flag| flag.severity).max();
     match worst.filter(|severity| severity.needs_attention()) {
         Some(severity) => severity,
         None if is_current => Severity::Ok,
@@ -307,7 +308,7 @@ fn flag_spans(node: &NodePicture, gpu: &GpuPicture, world: &World<'_>, palette: 
     if let Some(number) = xid.and_then(|event| event.xid) {
         push(format!("Xid {number}"), Severity::Warning);
     }
-    for flag in flags::for_gpu(node, gpu) {
+    for flag in flags::judged(node, gpu, &world.overview.findings) {
         let severity = if flag.severity.needs_attention() { flag.severity } else { Severity::Pending };
         push(flag.text, severity);
     }

@@ -5,10 +5,10 @@ use crate::model::World;
 use crate::palette::Palette;
 use crate::table::Column;
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::finding::{self, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{self, FindingKind};
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 use nodeglass_protocol::picture::{GpuPicture, JobsHealth, Link, NodePicture};
-use nodeglass_rules::attention::{fold, names};
+use nodeglass_rules::attention::{fold, names, needs_attention};
 use nodeglass_rules::health;
 use nodeglass_rules::severity::Severity;
 use nodeglass_rules::totals::Totals;
@@ -117,10 +117,10 @@ fn state(job: &Job, world: &World<'_>) -> (Severity, String) {
 /// The worst finding about a job that is not silenced, and the number of others: `GPU 3 too hot +1`. What explains another
 /// one is folded into it, as in the page.
 fn finding(job: &Job, world: &World<'_>) -> Option<(Severity, String)> {
-    let found = world.overview.findings.iter().filter(|finding| {
-        let is_listed = finding.is_active() && finding.silenced_until_ms.is_none();
-        is_listed && finding.severity > FindingSeverity::Info && finding.jobs.contains(&job.id)
-    });
+    let found =
+        world.overview.findings.iter().filter(|finding| {
+            finding.is_active() && needs_attention(finding) && finding.jobs.contains(&job.id)
+        });
     let folded = fold(found.collect(), names(slice::from_ref(job)));
     let worst = folded.iter().min_by(|a, b| finding::order(a.finding, b.finding))?;
     Some((worst.finding.severity.into(), format!("{}{}", worst.reason(), others(folded.len()))))
@@ -130,7 +130,7 @@ fn finding(job: &Job, world: &World<'_>) -> Option<(Severity, String)> {
 /// page, without those that are silenced, and repeated failures of a job are one.
 pub fn failures(world: &World<'_>) -> Option<(Severity, String)> {
     let found = world.overview.findings.iter().filter(|finding| {
-        finding.kind == FindingKind::Failed && finding.is_active() && finding.silenced_until_ms.is_none()
+        finding.kind == FindingKind::Failed && finding.is_active() && needs_attention(finding)
     });
     let folded = fold(found.collect(), names(&world.overview.jobs));
     let latest = folded.iter().max_by_key(|failure| failure.finding.since_ms)?;

@@ -223,7 +223,7 @@ impl<'a> Problems<'a, '_> {
             };
             let xid = memory_error.filter(|_| kind == FindingKind::MemoryErrors).map(|(_, number)| number);
             let severity = match flag.kind {
-                FlagKind::EccUncorrected if self.uncorrected_ms.is_none() => FindingSeverity::Warning,
+                FlagKind::EccUncorrected if self.uncorrected_ms.is_some() => FindingSeverity::Error,
                 _ => flag.severity.into(),
             };
             self.add(kind, severity, since, xid);
