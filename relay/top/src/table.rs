@@ -35,6 +35,12 @@ impl<K> Column<K> {
         Self { key, title, width, most, align: Align::Left, rank }
     }
 
+    /// Returns it no wider than `widest`, its longest text.
+    pub fn narrowed(self, widest: usize) -> Self {
+        let widest = u16::try_from(widest.max(self.title.width())).unwrap_or(u16::MAX);
+        Self { width: self.width.min(widest), most: self.most.min(widest), ..self }
+    }
+
     /// A column of numbers.
     pub const fn number(key: K, title: &'static str, width: u16, rank: u8) -> Self {
         Self { key, title, width, most: width, align: Align::Right, rank }
@@ -54,6 +60,9 @@ pub struct Fitted<K> {
     pub align: Align,
 }
 
+/// Width of a cut text that still says something, and of the space beside it.
+const LEAST_TEXT: i32 = 9;
+
 /// Selects the columns that fit into `width`, the lowest ranks first, and lets them grow: those of rank 0 before the others, which grow in
 /// proportion to what each can use.
 /// Columns are separated by one space.
@@ -63,8 +72,12 @@ pub fn fit<K: Copy>(columns: &[Column<K>], width: u16) -> Vec<Fitted<K>> {
     let (mut widths, mut left) = (vec![0; columns.len()], i32::from(width) + 1);
     for index in &by_rank {
         let needed = i32::from(columns[*index].width) + 1;
-        // A narrow column of a high rank must not take the place of a wide one of a lower rank.
+        // A narrow column of a high rank must not take the place of a wide one of a lower rank. Text can be cut.
         if needed > left {
+            if columns[*index].align == Align::Left && left > LEAST_TEXT {
+                widths[*index] = u16::try_from(left - 1).unwrap_or(0);
+                left = 0;
+            }
             break;
         }
         widths[*index] = columns[*index].width;

@@ -46,7 +46,7 @@ fn job_lines(
     world: &World<'_>,
     look: Look,
 ) -> Vec<Spans> {
-    let columns = useful(jobs::COLUMNS, look, |key| jobs::is_useful(&contents.jobs, key));
+    let columns = useful(&jobs::columns(&contents.jobs), look, |key| jobs::is_useful(&contents.jobs, key));
     let line = |index: usize| {
         row(&columns, |column| jobs::cell(contents.jobs[index], column.key, world, look.palette))
     };
@@ -64,7 +64,8 @@ fn gpu_lines(
     look: Look,
 ) -> Vec<Spans> {
     let (job, palette) = (view.job(&contents.jobs), look.palette);
-    let columns = useful(gpus::COLUMNS, look, |key| gpus::is_useful(&contents.gpus, key, job));
+    let columns =
+        useful(&gpus::columns(&contents.gpus), look, |key| gpus::is_useful(&contents.gpus, key, job));
     let line = |index: usize| match contents.gpus[index] {
         gpus::Line::Node(node) => {
             place(gpus::node_line(node, world, palette), look.width - MARK, Align::Left)

@@ -13,6 +13,7 @@ use nodeglass_rules::severity::Severity;
 use nodeglass_rules::{flags, ownership, text, throttle};
 use ratatui::style::Style;
 use ratatui::text::Span;
+use unicode_width::UnicodeWidthStr;
 
 /// Content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub enum Key {
 }
 
 /// The columns.
-pub const COLUMNS: &[Column<Key>] = &[
+const COLUMNS: &[Column<Key>] = &[
     Column::text(Key::Sign, "", (1, 1), 0),
     Column::text(Key::Gpu, "GPU", (6, 9), 0),
     Column::text(Key::UtilBar, "", (8, 20), 5),
@@ -68,7 +69,7 @@ pub const COLUMNS: &[Column<Key>] = &[
     Column::text(Key::Spark, "LAST 10 MIN", (12, 30), 6),
     Column::text(Key::Job, "JOB", (8, 12), 9),
     Column::text(Key::User, "USER", (8, 10), 10),
-    Column::text(Key::Model, "MODEL", (12, 24), 13),
+    Column::text(Key::Model, "MODEL", (24, 24), 13),
 ];
 
 /// A row.
@@ -242,9 +243,7 @@ pub fn cell(
         }
         Key::Job => one(join(owners(world, gpu).map(|job| job.label.to_string())), plain),
         Key::User => one(join(owners(world, gpu).map(|job| job.user.to_string())), plain),
-        Key::Model => {
-            one(gpu.facts.name.value().map_or("", |name| text::model(name.as_str())), palette.dim())
-        }
+        Key::Model => one(model(gpu), palette.dim()),
     }
 }
 
@@ -332,6 +331,20 @@ fn memory_level(gpu: &GpuPicture) -> MemoryLevel {
 
 fn join(words: impl Iterator<Item = String>) -> String {
     words.collect::<Vec<_>>().join(", ")
+}
+
+/// The columns for these rows: a model is there as a whole or not at all, since models differ at the end of their name.
+pub fn columns(lines: &[Line<'_>]) -> Vec<Column<Key>> {
+    let widest = || lines.iter().filter_map(Line::gpu).map(|gpu| model(gpu).width()).max().unwrap_or(0);
+    let column = |column: &Column<Key>| match column.key {
+        Key::Model => column.narrowed(widest()),
+        _ => *column,
+    };
+    COLUMNS.iter().map(column).collect()
+}
+
+fn model(gpu: &GpuPicture) -> &str {
+    gpu.facts.name.value().map_or("", |name| text::model(name.as_str()))
 }
 
 /// Returns whether a column says anything: any GPU reports it, and it differs from what the title says of the scope.

@@ -14,6 +14,7 @@ use nodeglass_rules::severity::Severity;
 use nodeglass_rules::totals::Totals;
 use nodeglass_rules::{flags, outcome, ownership, text};
 use std::slice;
+use unicode_width::UnicodeWidthStr;
 
 /// Content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +44,11 @@ pub enum Key {
 }
 
 /// The columns.
-pub const COLUMNS: &[Column<Key>] = &[
+const COLUMNS: &[Column<Key>] = &[
     Column::text(Key::Sign, "", (1, 1), 0),
     Column::text(Key::Id, "JOB", (8, 10), 0),
-    Column::text(Key::Name, "NAME", (10, 32), 1),
-    Column::text(Key::State, "STATE", (10, 40), 2),
+    Column::text(Key::Name, "NAME", (16, 48), 1),
+    Column::text(Key::State, "STATE", (18, 40), 2),
     Column::text(Key::User, "USER", (8, 12), 7),
     Column::text(Key::Partition, "PARTITION", (9, 12), 8),
     Column::number(Key::Nodes, "NODES", 5, 6),
@@ -57,6 +58,8 @@ pub const COLUMNS: &[Column<Key>] = &[
     Column::number(Key::Time, "TIME", 15, 5),
 ];
 
+/// A long form of what the row of all jobs has as its name.
+const ALL_JOBS: &str = "100 active jobs";
 /// Longest failure in the head, in characters.
 const MAX_TITLE: usize = 48;
 
@@ -72,9 +75,13 @@ pub enum Line<'a> {
 impl Line<'_> {
     /// Its job; `None` for all.
     pub fn job(&self) -> Option<JobId> {
+        self.listed().map(|job| job.id)
+    }
+
+    fn listed(&self) -> Option<&Job> {
         match self {
             Self::All => None,
-            Self::Job(job) => Some(job.id),
+            Self::Job(job) => Some(job),
         }
     }
 }
@@ -203,14 +210,26 @@ fn time(job: &Job, wall_s: i64) -> String {
     }
 }
 
+/// The columns for these rows. What names a job is at most as wide as the longest of all, so that nothing is cut beside blanks.
+pub fn columns(lines: &[Line<'_>]) -> Vec<Column<Key>> {
+    let widest =
+        |of: fn(&Job) -> &str| lines.iter().filter_map(Line::listed).map(|job| of(job).width()).max();
+    let column = |column: &Column<Key>| {
+        let widest = match column.key {
+            Key::Id => widest(|job| job.label.as_str()),
+            Key::Name => widest(|job| job.name.as_str()).map(|name| name.max(ALL_JOBS.len())),
+            Key::User => widest(|job| job.user.as_str()),
+            Key::Partition => widest(|job| job.partition.as_str()),
+            _ => None,
+        };
+        widest.map_or(*column, |widest| column.narrowed(widest))
+    };
+    COLUMNS.iter().map(column).collect()
+}
+
 /// Returns whether a column says anything that the head does not: users, if there are several.
 pub fn is_useful(lines: &[Line<'_>], key: Key) -> bool {
-    let users = || {
-        lines.iter().filter_map(|line| match line {
-            Line::All => None,
-            Line::Job(job) => Some(&job.user),
-        })
-    };
+    let users = || lines.iter().filter_map(Line::listed).map(|job| &job.user);
     key != Key::User || users().zip(users().skip(1)).any(|(one, other)| one != other)
 }
 
@@ -229,7 +248,7 @@ fn all(key: Key, world: &World<'_>, palette: Palette) -> Spans {
         Key::Id => one("all", palette.strong()),
         Key::Name => {
             let running = jobs.iter().filter(|job| job.is_active()).count();
-            one(text::count(running, "job holds nodes", "jobs hold nodes"), palette.dim())
+            one(text::count(running, "active job", "active jobs"), palette.dim())
         }
         Key::Nodes => one(text::grouped(world.overview.nodes.len() as u64), palette.dim()),
         _ => Spans::new(),
