@@ -456,7 +456,9 @@ mod tests {
             (unknown.at, unknown.message.as_str()),
             (11, "No column is named “usr”. Did you mean user?")
         );
-        assert!(error("foo:1").message.ends_with("The columns are user, sm, mem, node, rank, time, command."));
+        assert!(
+            error("foo:1").message.ends_with("The columns are user, sm, mem, node, rank, time, command.")
+        );
         assert_eq!(error("sm>fast").message, "“fast” is not a percentage (try 50).");
         assert_eq!(error("user>alice").message, "“user” is text: compare it with : or =.");
         assert_eq!(error("x sm>").message, "Enter a value after “sm>”.");
