@@ -57,7 +57,7 @@ const READINGS: &[Line] = &[
     ("Links", "NVLink sent", "^(19|20)(\\.\\d)? GiB/s", "^(8\\d|90)(\\.\\d)? GiB/s"),
     ("NVLinks", "Link 3", "^↓ .*MiB/s", "^◆ down"),
     ("NVLinks", "Link 4", "^↓ .*MiB/s", "^◆ ↓.* errors"),
-    ("Memory errors", "Uncorrected, since driver load", "^0$", "^▲ 2.*may be wrong"),
+    ("Memory errors", "Uncorrected, since driver load", "^0$", "^◆ 2.*may be wrong"),
     ("Memory errors", "Corrected, since driver load", "^3$", "^1,003$"),
     ("Memory errors", "Uncorrected, lifetime", "^1$", "^4$"),
     ("Memory errors", "Corrected, lifetime", "^12$", "^2,012$"),
