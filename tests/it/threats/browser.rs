@@ -49,6 +49,8 @@ const ACCELERATE: &str = "(() => { const original = window.setTimeout; \
 async fn t03_an_impostor_on_a_dead_relays_port_receives_only_a_hello() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
+    // Wide enough for the column of states.
+    browser.resize(1440, 900).await?;
     open_page(&browser, &relay).await?;
     let link = relay.link().clone();
     let port = link.authority.rsplit(':').next().context("a port")?.parse()?;
