@@ -485,7 +485,9 @@ class JobProgress:
 
 @dataclass(frozen=True)
 class JobTotals:
-    """Sums over the GPUs of a job that can be read, on nodes that are connected; `null` where no GPU has the reading."""
+    """Sums over the GPUs of a job that can be read, on nodes that are connected; `null` where no GPU has
+    the reading.
+    """
 
     gpus: int
     """Number of its GPUs that are read."""
