@@ -34,6 +34,16 @@ struct Contained {
 }
 
 impl Contained {
+    /// Stops the relay where it is, and copies its state directory: SQLite opens no file through `/proc`.
+    fn stopped_copy(&self) -> Result<(TempDir, PathBuf)> {
+        self.relay.signal(Signal::STOP)?;
+        let copy = tempfile::tempdir()?;
+        let copied = Command::new("cp").arg("-a").arg(self.path(".state")).arg(copy.path()).status()?;
+        ensure!(copied.success());
+        let state = copy.path().join(".state");
+        Ok((copy, state))
+    }
+
     /// Starts it after a shell command within the namespace.
     fn start(prepare: &str, args: &[&str]) -> Result<Self> {
         let (home, runtime) = (tempfile::tempdir()?, tempfile::tempdir()?);
@@ -144,11 +154,7 @@ async fn f24_a_full_disk_is_stated_and_what_waits_is_stored_once_there_is_room()
     client.until(&Topic::Overview, "that all are stored again", |known| !is_stated(known)).await?;
 
     // Whatever happens from now on: note and silence are stored, and the recording lacks no sample.
-    contained.relay.signal(Signal::STOP)?;
-    let copy = tempfile::tempdir()?;
-    let copied = Command::new("cp").arg("-a").arg(contained.path(".state")).arg(copy.path()).status()?;
-    ensure!(copied.success());
-    let state = copy.path().join(".state");
+    let (_copy, state) = contained.stopped_copy()?;
     let next = TestRelay::start_in(&["--local"], [("XDG_STATE_HOME", state.as_os_str())])?;
     let notes = next.run(&["note", "--list"])?;
     ensure!(notes.contains("before") && notes.contains("while it was full"), "{notes}");
@@ -174,12 +180,9 @@ async fn f24_a_relay_that_keeps_shares_starts_on_a_full_disk_and_stores_them_onc
     ensure!(made.contains("stored   not yet"), "{made}");
     fs::remove_file(contained.path(".state/fill"))?;
     client.until(&Topic::Overview, "that they are stored", |known| !is_stated(known)).await?;
-    contained.relay.signal(Signal::STOP)?;
-    let state = contained.path(".state");
-    let next = TestRelay::start_in(
-        &["--local", "--persist-shares", "--new"],
-        [("XDG_STATE_HOME", state.as_os_str())],
-    )?;
+    let (_copy, state) = contained.stopped_copy()?;
+    let next =
+        TestRelay::start_in(&["--local", "--persist-shares"], [("XDG_STATE_HOME", state.as_os_str())])?;
     let listed = next.run(&["share", "list"])?;
     ensure!(listed.contains("early"), "{listed}");
     contained.relay.signal(Signal::CONT)
