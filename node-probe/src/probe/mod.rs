@@ -11,6 +11,7 @@ use crate::{
     hello, library_exit,
     loop_event::LoopEvent,
     panics,
+    ring::Ring,
     sampler::HandoverState,
     source::{Report, WorkerId},
     takeover::{self, RelayId},
@@ -112,7 +113,7 @@ impl Probe {
         if let Some(relay) = &settings.relay {
             takeover::listen(relay, events.clone())?;
         }
-        let new = || HandoverState { stream: new_stream(), next_seq: 1, ..HandoverState::default() };
+        let new = || HandoverState { stream: new_stream(), next_seq: 1, ring: Ring::default() };
         let state = state.unwrap_or_else(new);
         let hello = hello::of_this_node(state.stream, Vec::new());
         let vendors: Vec<_> = sources.iter().map(|source| source.vendor).collect();
@@ -198,7 +199,10 @@ impl Probe {
             End::Stopped(why) => why,
             End::Failed(why) => Text::new(failure.insert(format!("internal error: {why}"))),
             End::Successor(socket) => {
-                if let Err(error) = takeover::hand_over(socket, engine.sampler().state()) {
+                let sampler = engine.sampler();
+                if let Err(error) =
+                    takeover::hand_over(socket, sampler.stream(), sampler.next_seq(), sampler.ring())
+                {
                     eprintln!("node-probe: failed to hand over to a newer probe: {error}");
                 }
                 Bye::REPLACED.into()

@@ -23,10 +23,11 @@ pub(super) struct Predecessor {
 impl Predecessor {
     /// Continues the stream of a node.
     pub fn new(scenario: Arc<Scenario>, node: usize, stream: NodeStream) -> Self {
+        let HandoverState { stream: id, next_seq, ring } = stream.state;
         Self {
             scenario,
             node,
-            sampler: Sampler::new(stream.state),
+            sampler: Sampler::new(id, next_seq, ring),
             last_wall_ms: stream.last_wall_ms,
             interval_ms: stream.interval_ms,
             phase_ms: stream.phase_ms,

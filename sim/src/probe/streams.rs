@@ -3,7 +3,7 @@
 
 use crate::scenario::{Scenario, ScenarioTime};
 use node_probe::probe::engine::FIRST_INTERVAL_MS;
-use node_probe::ring::MAX_AGE_NS;
+use node_probe::ring::{MAX_AGE_NS, Ring};
 use node_probe::sampler::HandoverState;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -75,7 +75,7 @@ impl Streams {
             state: HandoverState {
                 stream: scenario.stream_id(node, boots).wrapping_add(restarts),
                 next_seq: 1,
-                ..HandoverState::default()
+                ring: Ring::default(),
             },
             last_wall_ms: now.plus(start_ms).wall_ms(),
             interval_ms: FIRST_INTERVAL_MS,
