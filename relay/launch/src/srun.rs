@@ -122,7 +122,6 @@ impl Allocation {
             .arg(format!("--nodelist={}", self.node))
             .args(["--job-name=nodeglass", "sh", "-c"])
             .arg(format!("echo '{STARTED}' >&2; {remote}"));
-        child::isolate(&mut command);
         command
     }
 }
