@@ -3,7 +3,7 @@
 use super::{NodeStream, PIPE_DEPTH, StreamEnd, Tail};
 use bytes::{Bytes, BytesMut};
 use nodeglass_protocol::Text;
-use rustix::process::{Pid, Signal, getpid, getppid, kill_process_group};
+use rustix::process::{Pid, Signal, getpid, getppid, kill_process, kill_process_group};
 use rustix::process::{set_parent_process_death_signal, setsid};
 use std::io::{self, ErrorKind};
 use std::os::unix::process::ExitStatusExt;
@@ -49,7 +49,7 @@ impl StderrReader for Tail {
 /// does not reach them. They form a process group, which is killed as a whole. If the relay is killed, the
 /// child receives SIGTERM, on which `ssh` ends its proxy command. The kernel sends it when the thread ends
 /// that starts the child: one of tokio's workers, which live as long as the relay.
-fn isolate(command: &mut Command) {
+pub(super) fn isolate(command: &mut Command) {
     let relay = getpid();
     let prepare = move || {
         setsid()?;
@@ -77,13 +77,12 @@ pub(super) struct ChildCommand<E> {
 }
 
 impl<E: StderrReader> ChildCommand<E> {
-    /// Starts a command in its own session.
+    /// Starts a command.
     ///
     /// # Errors
     /// If the program cannot be run.
     pub(super) fn spawn(command: &mut Command, errors: E) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        isolate(command);
         let mut child = command.spawn()?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
@@ -260,6 +259,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         // It has an id as long as it was not waited for, so that the id cannot be another process's.
         let Some(pid) = self.0.id().and_then(|id| Pid::from_raw(id.cast_signed())) else { return };
-        let _ = kill_process_group(pid, Signal::KILL);
+        // A child that was not isolated leads no group.
+        let _ = kill_process_group(pid, Signal::KILL).or_else(|_| kill_process(pid, Signal::KILL));
     }
 }

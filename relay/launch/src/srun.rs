@@ -122,6 +122,7 @@ impl Allocation {
             .arg(format!("--nodelist={}", self.node))
             .args(["--job-name=nodeglass", "sh", "-c"])
             .arg(format!("echo '{STARTED}' >&2; {remote}"));
+        child::isolate(&mut command);
         command
     }
 }

@@ -1,6 +1,6 @@
 //! Resolves how to reach a host by asking `ssh -G`, so that it matches the user's own `ssh`.
 
-use super::child::ChildCommand;
+use super::child::{self, ChildCommand};
 use super::target::SshTarget;
 use super::{LaunchError, StreamEnd, Tail};
 use std::collections::BTreeMap;
@@ -132,6 +132,7 @@ pub async fn settings(
     }
     command.args(target.arguments());
     set_environment(&mut command, local);
+    child::isolate(&mut command);
     let Ok(mut child) = ChildCommand::spawn(&mut command, Tail::default()) else { return Ok(default()) };
     child.end_input();
     let output = async {

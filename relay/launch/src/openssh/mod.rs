@@ -7,7 +7,7 @@
 mod failure;
 mod log;
 
-use super::child::ChildCommand;
+use super::child::{self, ChildCommand};
 use super::deploy::{self, Deployer, Host, LAUNCH_LIMIT, RemoteCommand};
 use super::identity::key_files;
 use super::login_files::LoginFiles;
@@ -198,6 +198,7 @@ impl Target {
         }
         command.arg("--").arg(&self.settings.host).arg(remote);
         ssh_config::set_environment(&mut command, &self.client.local);
+        child::isolate(&mut command);
         command
     }
 }
