@@ -3,8 +3,7 @@
 use node_probe::host::{Host, HostReadings};
 use node_probe::output;
 use node_probe::process::ProcessTable;
-use node_probe::ring::Ring;
-use node_probe::sampler::{ProcessUpdate, Sampler, Stamp};
+use node_probe::sampler::{HandoverState, ProcessUpdate, Sampler, Stamp};
 use node_probe::source::{Session, Source, nvml::NvmlSource};
 use nodeglass_protocol::probe::ProcessList;
 use rustix::time::{ClockId, clock_gettime};
@@ -54,7 +53,7 @@ struct Tick {
 
 impl Tick {
     fn new() -> Self {
-        let sampler = Sampler::new(1, 1, Ring::default());
+        let sampler = Sampler::new(HandoverState::new(1));
         Self { process_table: ProcessTable::new(), host: Host::new(), sampler, mono_ns: 0 }
     }
 

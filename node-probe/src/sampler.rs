@@ -53,6 +53,15 @@ pub struct HandoverState {
     pub next_seq: u64,
     /// The samples of the last ten minutes.
     pub ring: Ring,
+    /// The GPUs at the positions of the readings in these samples; empty if unknown.
+    pub gpus: Vec<GpuUuid>,
+}
+
+impl HandoverState {
+    /// The beginning of a stream.
+    pub fn new(stream: u64) -> Self {
+        Self { stream, next_seq: 1, ring: Ring::default(), gpus: Vec::new() }
+    }
 }
 
 /// Process line to be printed.
@@ -68,9 +77,7 @@ pub enum ProcessUpdate {
 /// Produces one stream of samples.
 #[derive(Debug)]
 pub struct Sampler {
-    stream: u64,
-    next_seq: u64,
-    ring: Ring,
+    state: HandoverState,
     /// The last sample that was sent, and the number of deltas left before the next complete one.
     previous: Option<(Sample, u32)>,
     /// The last process list that was sent.
@@ -82,32 +89,38 @@ pub struct Sampler {
 
 impl Sampler {
     /// Starts a stream, or continues the stream of another probe.
-    pub fn new(stream: u64, next_seq: u64, ring: Ring) -> Self {
+    pub fn new(state: HandoverState) -> Self {
         let (uuids, faults) = (Vec::new(), Vec::new());
-        Self { stream, next_seq, ring, previous: None, sent: None, health: None, uuids, faults }
+        Self { state, previous: None, sent: None, health: None, uuids, faults }
     }
 
     /// Id of the stream.
     pub fn stream(&self) -> u64 {
-        self.stream
+        self.state.stream
     }
 
     /// Sequence number of the next sample.
     pub fn next_seq(&self) -> u64 {
-        self.next_seq
+        self.state.next_seq
     }
 
     /// The samples of the last ten minutes.
     pub fn ring(&self) -> &Ring {
-        &self.ring
+        &self.state.ring
+    }
+
+    /// The state with which another sampler can continue the stream.
+    pub fn state(&self) -> &HandoverState {
+        &self.state
     }
 
     /// Ends the stream here; another sampler can continue it.
     pub fn into_state(self) -> HandoverState {
-        HandoverState { stream: self.stream, next_seq: self.next_seq, ring: self.ring }
+        self.state
     }
 
-    /// Applies a new inventory, which redefines positions.
+    /// Applies a new inventory, which redefines positions. Samples whose readings are at the positions of other GPUs are
+    /// dropped from the ring: a replay would show them as readings of the GPUs that have these positions now.
     pub fn set_gpus(&mut self, uuids: Vec<GpuUuid>) {
         let before = std::mem::take(&mut self.uuids).into_iter().zip(std::mem::take(&mut self.faults));
         let mut before: HashMap<_, _> = before.collect();
@@ -115,12 +128,19 @@ impl Sampler {
         self.faults = uuids.iter().map(|uuid| before.remove(uuid).flatten()).collect();
         self.health = None;
         self.previous = None;
+        let known = &mut self.state.gpus;
+        if uuids.iter().zip(known.iter()).any(|(new, old)| new != old) {
+            self.state.ring = Ring::default();
+            known.clone_from(&uuids);
+        } else if uuids.len() > known.len() {
+            known.clone_from(&uuids);
+        }
         self.uuids = uuids;
     }
 
     /// Skips sequence numbers, of samples that were not taken.
     pub fn skip(&mut self, count: u64) {
-        self.next_seq += count;
+        self.state.next_seq += count;
     }
 
     /// Assigns a sequence number to a sample.
@@ -131,8 +151,8 @@ impl Sampler {
         gpus: Vec<GpuSample>,
         host: HostReadings,
     ) -> Sample {
-        let seq = self.next_seq;
-        self.next_seq += 1;
+        let seq = self.state.next_seq;
+        self.state.next_seq += 1;
         Sample {
             seq,
             mono_ns: at.mono_ns,
@@ -166,7 +186,7 @@ impl Sampler {
             let ProbeLine::Sample(sample) = whole else { unreachable!("it was made above") };
             self.previous = fits.then_some((*sample, FULL_SAMPLE_EVERY - 1));
         }
-        self.ring.push(RingEntry { seq, mono_ns, is_full: !is_diff, line: bytes.as_slice().into() });
+        self.state.ring.push(RingEntry { seq, mono_ns, is_full: !is_diff, line: bytes.as_slice().into() });
         bytes
     }
 
@@ -296,7 +316,7 @@ mod tests {
     use nodeglass_protocol::probe::{ProcessFacts, ProcessGap, ProcessKind, ProcessReadings};
 
     fn sampler() -> Sampler {
-        Sampler::new(1, 10, Ring::default())
+        Sampler::new(HandoverState { next_seq: 10, ..HandoverState::new(1) })
     }
 
     fn read(sampler: &mut Sampler, fault: Option<&str>) -> Sample {
@@ -309,6 +329,26 @@ mod tests {
         let mut sampler = sampler();
         assert_eq!(read(&mut sampler, None).seq, 10);
         assert_eq!(read(&mut sampler, None).seq, 11);
+    }
+
+    #[test]
+    fn a_replay_has_no_readings_of_a_gpu_that_had_the_position_of_another() {
+        let mut sampler = sampler();
+        let mut replayed = |gpus: &[&str]| {
+            sampler.set_gpus(gpus.iter().copied().map(GpuUuid::new).collect());
+            let gpus = vec![GpuSample::default(); gpus.len()];
+            let sample = sampler.sample(Stamp::default(), 1_000, gpus, HostReadings::default());
+            sampler.line(sample);
+            sampler.ring().iter().map(|entry| entry.seq).collect::<Vec<_>>()
+        };
+        assert_eq!(replayed(&["A", "B"]), [10]);
+        assert_eq!(replayed(&[]), [10, 11], "the driver is unloaded");
+        assert_eq!(replayed(&["A", "B", "C"]), [10, 11, 12]);
+        assert_eq!(replayed(&["A", "B"]), [10, 11, 12, 13], "the last one is gone");
+        assert_eq!(replayed(&["A", "B", "D"]), [14], "another one has its position");
+        assert_eq!(replayed(&["B", "D"]), [15], "the positions moved");
+        let successor = Sampler::new(sampler.into_state());
+        assert_eq!(successor.state().gpus, ["B", "D"].map(GpuUuid::new));
     }
 
     #[test]

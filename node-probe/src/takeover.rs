@@ -10,6 +10,7 @@ use crate::{
     ring::{Ring, RingEntry},
     sampler::HandoverState,
 };
+use nodeglass_protocol::GpuUuid;
 use nodeglass_protocol::probe::ProbeLine;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt::socket_peercred,
@@ -58,6 +59,9 @@ impl RelayId {
 struct HandoverHeader {
     stream: u64,
     next_seq: u64,
+    // Older probes do not send it.
+    #[serde(default)]
+    gpus: Vec<GpuUuid>,
 }
 
 /// Requests the state of an older probe of this relay; `None` if there is none or it does not
@@ -90,7 +94,8 @@ fn parse(input: impl BufRead) -> Option<HandoverState> {
             ring.push(RingEntry { seq: sample.seq, mono_ns: sample.mono_ns, is_full, line });
         }
     }
-    Some(HandoverState { stream: header.stream, next_seq: header.next_seq, ring })
+    let HandoverHeader { stream, next_seq, gpus } = header;
+    Some(HandoverState { stream, next_seq, ring, gpus })
 }
 
 /// Starts listening for a newer probe, which arrives as [`LoopEvent::Successor`].
@@ -128,13 +133,15 @@ fn is_own(socket: &UnixStream) -> bool {
 ///
 /// # Errors
 /// If the peer is gone or does not read.
-pub fn hand_over(socket: UnixStream, stream: u64, next_seq: u64, ring: &Ring) -> io::Result<()> {
+pub fn hand_over(socket: UnixStream, state: &HandoverState) -> io::Result<()> {
     socket.set_write_timeout(Some(TIMEOUT))?;
-    write_state(BufWriter::new(socket), stream, next_seq, ring)
+    write_state(BufWriter::new(socket), state)
 }
 
-fn write_state(mut output: impl Write, stream: u64, next_seq: u64, ring: &Ring) -> io::Result<()> {
-    serde_json::to_writer(&mut output, &HandoverHeader { stream, next_seq })?;
+fn write_state(mut output: impl Write, state: &HandoverState) -> io::Result<()> {
+    let HandoverState { stream, next_seq, ring, gpus } = state;
+    let header = HandoverHeader { stream: *stream, next_seq: *next_seq, gpus: gpus.clone() };
+    serde_json::to_writer(&mut output, &header)?;
     output.write_all(b"\n")?;
     ring.iter().try_for_each(|entry| output.write_all(&entry.line))?;
     output.flush()
@@ -161,11 +168,13 @@ mod tests {
     #[test]
     fn the_whole_state_is_handed_over() {
         let mut bytes = Vec::new();
-        let old = ring(5..90);
-        write_state(&mut bytes, u64::MAX, 90, &old).unwrap();
+        let gpus = vec![GpuUuid::new("GPU-1")];
+        let old = HandoverState { stream: u64::MAX, next_seq: 90, ring: ring(5..90), gpus };
+        write_state(&mut bytes, &old).unwrap();
         let state = parse(&bytes[..]).unwrap();
-        assert_eq!((state.stream, state.next_seq), (u64::MAX, 90));
-        assert!(state.ring.iter().eq(old.iter()));
+        assert_eq!((state.stream, state.next_seq, &state.gpus), (u64::MAX, 90, &old.gpus));
+        assert!(state.ring.iter().eq(old.ring.iter()));
+        assert!(parse(&b"{\"stream\":1,\"next_seq\":2}\n"[..]).is_some(), "of an older probe");
     }
 
     #[test]

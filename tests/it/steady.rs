@@ -6,8 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fake_nvml::install;
 use node_probe::output;
 use node_probe::process::ProcessTable;
-use node_probe::ring::Ring;
-use node_probe::sampler::{Sampler, Stamp};
+use node_probe::sampler::{HandoverState, Sampler, Stamp};
 use node_probe::source::{Source, nvml::NvmlSource};
 use nodeglass_api::Snapshot;
 use nodeglass_api::metrics::{self, Collector, RelayMetrics};
@@ -36,7 +35,7 @@ fn allocations_of_a_probe() -> Result<()> {
     let mut source = NvmlSource::new(Some(library.into()));
     let mut session = source.open().context("open the stand-in driver")?;
     assert_eq!(session.inventory().gpus.len(), cards);
-    let (mut process_table, mut sampler) = (ProcessTable::new(), Sampler::new(1, 1, Ring::default()));
+    let (mut process_table, mut sampler) = (ProcessTable::new(), Sampler::new(HandoverState::new(1)));
     let mut tick = |second: u64| {
         let gpus = session.readings().unwrap_or_default();
         process_table.update(session.gpu_processes());

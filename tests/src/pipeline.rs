@@ -3,8 +3,7 @@
 
 use anyhow::{Context, Result};
 use node_probe::output;
-use node_probe::ring::Ring;
-use node_probe::sampler::{ProcessUpdate, Sampler};
+use node_probe::sampler::{HandoverState, ProcessUpdate, Sampler};
 use nodeglass_fleet::SessionEvent;
 use nodeglass_fleet::{Event, Fleet};
 use nodeglass_live::{Encoded, TopicFeed};
@@ -110,7 +109,7 @@ pub struct ProbeEncoder {
 
 impl Default for ProbeEncoder {
     fn default() -> Self {
-        Self { sampler: Sampler::new(1, 1, Ring::default()), sampled_ns: 0 }
+        Self { sampler: Sampler::new(HandoverState::new(1)), sampled_ns: 0 }
     }
 }
 

@@ -11,7 +11,6 @@ use crate::{
     hello, library_exit,
     loop_event::LoopEvent,
     panics,
-    ring::Ring,
     sampler::HandoverState,
     source::{Report, WorkerId},
     takeover::{self, RelayId},
@@ -113,8 +112,7 @@ impl Probe {
         if let Some(relay) = &settings.relay {
             takeover::listen(relay, events.clone())?;
         }
-        let new = || HandoverState { stream: new_stream(), next_seq: 1, ring: Ring::default() };
-        let state = state.unwrap_or_else(new);
+        let state = state.unwrap_or_else(|| HandoverState::new(new_stream()));
         let hello = hello::of_this_node(state.stream, Vec::new());
         let vendors: Vec<_> = sources.iter().map(|source| source.vendor).collect();
         let node = Node::start(sources, settings.timings, events)?;
@@ -199,10 +197,7 @@ impl Probe {
             End::Stopped(why) => why,
             End::Failed(why) => Text::new(failure.insert(format!("internal error: {why}"))),
             End::Successor(socket) => {
-                let sampler = engine.sampler();
-                if let Err(error) =
-                    takeover::hand_over(socket, sampler.stream(), sampler.next_seq(), sampler.ring())
-                {
+                if let Err(error) = takeover::hand_over(socket, engine.sampler().state()) {
                     eprintln!("node-probe: failed to hand over to a newer probe: {error}");
                 }
                 Bye::REPLACED.into()

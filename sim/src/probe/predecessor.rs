@@ -23,11 +23,10 @@ pub(super) struct Predecessor {
 impl Predecessor {
     /// Continues the stream of a node.
     pub fn new(scenario: Arc<Scenario>, node: usize, stream: NodeStream) -> Self {
-        let HandoverState { stream: id, next_seq, ring } = stream.state;
         Self {
             scenario,
             node,
-            sampler: Sampler::new(id, next_seq, ring),
+            sampler: Sampler::new(stream.state),
             last_wall_ms: stream.last_wall_ms,
             interval_ms: stream.interval_ms,
             phase_ms: stream.phase_ms,

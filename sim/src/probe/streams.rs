@@ -3,7 +3,7 @@
 
 use crate::scenario::{Scenario, ScenarioTime};
 use node_probe::probe::engine::FIRST_INTERVAL_MS;
-use node_probe::ring::{MAX_AGE_NS, Ring};
+use node_probe::ring::MAX_AGE_NS;
 use node_probe::sampler::HandoverState;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -72,11 +72,7 @@ impl Streams {
         NodeStream {
             boots,
             restarts,
-            state: HandoverState {
-                stream: scenario.stream_id(node, boots).wrapping_add(restarts),
-                next_seq: 1,
-                ring: Ring::default(),
-            },
+            state: HandoverState::new(scenario.stream_id(node, boots).wrapping_add(restarts)),
             last_wall_ms: now.plus(start_ms).wall_ms(),
             interval_ms: FIRST_INTERVAL_MS,
             phase_ms: 0,

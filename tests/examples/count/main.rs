@@ -4,8 +4,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use fake_nvml::install;
-use node_probe::ring::Ring;
-use node_probe::sampler::{Sampler, Stamp};
+use node_probe::sampler::{HandoverState, Sampler, Stamp};
 use node_probe::source::{Session, Source, nvml::NvmlSource};
 use nodeglass_nodes::decoder::Decoder;
 use nodeglass_protocol::NodeName;
@@ -52,7 +51,7 @@ fn tick() -> Result<()> {
     let mut source = NvmlSource::new(Some(library));
     let mut session = source.open()?;
     ensure!(session.inventory().gpus.len() == 8, "the driver has eight cards");
-    let mut sampler = Sampler::new(1, 1, Ring::default());
+    let mut sampler = Sampler::new(HandoverState::new(1));
     one_tick(&mut *session, &mut sampler, 0)?;
     for second in 1..=ROUNDS {
         counted(|| one_tick(&mut *session, &mut sampler, second))?;

@@ -106,10 +106,10 @@ impl<E: Environment> Engine<E> {
     pub fn new(env: E, vendors: &[Vendor], hello: Hello, state: HandoverState, timeouts: Timeouts) -> Self {
         let now = env.now();
         let sources = MultiSource::new(vendors.iter().copied());
-        let HandoverState { stream, next_seq, ring } = state;
+        let stream = state.stream;
         Self {
             env,
-            sampler: Sampler::new(stream, next_seq, ring),
+            sampler: Sampler::new(state),
             hello: Hello { stream, sources: sources.states(), ..hello },
             sources,
             drivers: vendors.iter().map(|vendor| Driver::new(*vendor)).collect(),

@@ -5,7 +5,6 @@ use super::{Engine, Timeouts};
 use crate::driver_thread::{DriverStatus, ReadRequest};
 use crate::hello;
 use crate::host::HostReadings;
-use crate::ring::Ring;
 use crate::sampler::HandoverState;
 use crate::source::{Absent, GpuProcessList, Inventory, Report};
 use nodeglass_protocol::probe::{
@@ -155,9 +154,8 @@ fn probe_of(vendors: &[Vendor]) -> Engine<TestNode> {
         lines: Vec::new(),
         note_requests: 0,
     };
-    let state = HandoverState { stream: 7, next_seq: 1, ring: Ring::default() };
     let hello = hello::of_this_node(7, Vec::new());
-    let mut probe = Engine::new(node, vendors, hello, state, Timeouts::default());
+    let mut probe = Engine::new(node, vendors, hello, HandoverState::new(7), Timeouts::default());
     let gpus = vec![GpuFacts::new(GpuUuid::new("GPU-1"), 0)];
     let inventory = Inventory { versions: SourceVersions::default(), gpus, topology: Vec::new() };
     probe.handle_report(0, Report::Opened(inventory));
