@@ -4,7 +4,7 @@ use crate::number::{percent, precise};
 use nodeglass_protocol::report::{Totals, UsageSums};
 
 /// Fewer hours than this are not mentioned as a part, as in the cost of a finding.
-const LEAST: f64 = 0.05;
+const MIN_HOURS: f64 = 0.05;
 /// Hours of unknown utilisation are mentioned from this share of the observed ones: a GPU has none in its first moments.
 const UNKNOWN_SHARE: f64 = 0.01;
 
@@ -99,7 +99,7 @@ impl GpuHours {
         let parts = [(self.idle, "idle"), (self.hung, "lost to hangs"), (self.partly_busy(), "partly busy")];
         let parts: Vec<String> = parts
             .iter()
-            .filter(|(part, _)| *part >= LEAST)
+            .filter(|(part, _)| *part >= MIN_HOURS)
             .map(|(part, what)| format!("{} {what}", precise(*part)))
             .collect();
         let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
@@ -108,7 +108,7 @@ impl GpuHours {
             true => format!(", {} of unknown utilisation", precise(unknown)),
             false => String::new(),
         };
-        let slowed = match self.slowed >= LEAST {
+        let slowed = match self.slowed >= MIN_HOURS {
             true => format!(" ({} of them lost to slow GPUs)", precise(self.slowed)),
             false => String::new(),
         };

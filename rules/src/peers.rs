@@ -33,7 +33,7 @@ const MEMORY: usize = 4;
 const LIMITS_PCT: [u32; COUNT] =
     [limits::CLOCK_PCT, limits::POWER_PCT, limits::ACTIVITY_PCT, limits::ACTIVITY_PCT, limits::MEMORY_PCT];
 /// A median counts as at least this, in the unit of the reading: small values differ a lot in relation, and mean little.
-const LEAST: [f32; COUNT] = [300.0, 50.0, 25.0, 50.0, (4_u64 << 30) as f32];
+const MIN_MEDIANS: [f32; COUNT] = [300.0, 50.0, 25.0, 50.0, (4_u64 << 30) as f32];
 
 /// Means of the [`FIELDS`] in one step, in their units; NaN where unknown.
 pub type Means = [f32; COUNT];
@@ -193,7 +193,7 @@ impl Group {
             return None;
         }
         let (own, middle) = (median(pairs().map(|pair| pair.0))?, median(pairs().map(|pair| pair.1))?);
-        Some(Away { own, median: middle, percent: 100.0 * (own - middle) / middle.max(LEAST[slot]) })
+        Some(Away { own, median: middle, percent: 100.0 * (own - middle) / middle.max(MIN_MEDIANS[slot]) })
     }
 
     /// Returns how far each GPU is from its peers; `None` if it is not compared, or the group does not work.
@@ -231,7 +231,7 @@ impl Group {
         if pauses && row.iter().any(|value| !value.is_nan()) {
             return StepDeviation::Value(Deviation { field: GpuField::Power, percent: 0 });
         }
-        let of_median = |slot: usize, value: f32| 100.0 * value / medians[slot].max(LEAST[slot]);
+        let of_median = |slot: usize, value: f32| 100.0 * value / medians[slot].max(MIN_MEDIANS[slot]);
         let away = std::array::from_fn(|slot| match is_shown(slot, !medians[POWER].is_nan()) {
             true => of_median(slot, row[slot] - medians[slot]),
             false => f32::NAN,
@@ -271,7 +271,7 @@ impl Group {
         }
         let is_below = |row: &[Means], step: usize| {
             let (value, middle) = (row[step][slot], self.medians[step][slot]);
-            let least = limit_pct as f32 / 100.0 * middle.max(LEAST[slot]);
+            let least = limit_pct as f32 / 100.0 * middle.max(MIN_MEDIANS[slot]);
             // An idle GPU is another finding.
             let is_idle = row[step][UTIL] <= limits.idle_pct as f32;
             !is_idle && middle - value > least.max(limits::SPREADS * self.spreads[step][slot])

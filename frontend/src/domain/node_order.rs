@@ -6,9 +6,9 @@ use nodeglass_protocol::NodeName;
 use std::cmp::Reverse;
 
 /// Up to this many nodes of a job have a tab each.
-const MOST_TABS: usize = 12;
+const MAX_TABS: usize = 12;
 /// Maximum number of nodes with a tab because they need attention, if there are more nodes.
-const MOST_PROBLEMS: usize = 6;
+const MAX_PROBLEMS: usize = 6;
 
 /// Widths of the line of tabs, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +25,7 @@ impl TabRoom {
     /// Returns how many of `count` nodes have a tab. If not all have one, the others are found in the list.
     pub fn tabs(self, count: usize) -> usize {
         let fit = |room: f64| (room.max(0.0) / self.tab.max(1.0)) as usize;
-        match count <= fit(self.for_nodes).min(MOST_TABS) {
+        match count <= fit(self.for_nodes).min(MAX_TABS) {
             true => count,
             false => fit(self.for_nodes - self.picker).min(count.saturating_sub(1)),
         }
@@ -43,7 +43,7 @@ pub fn tabs(
     current: Option<&NodeName>,
     most: usize,
 ) -> Vec<NodeName> {
-    let most = most.saturating_sub(usize::from(current.is_some())).min(MOST_PROBLEMS);
+    let most = most.saturating_sub(usize::from(current.is_some())).min(MAX_PROBLEMS);
     let ranks = names.iter().map(rank).enumerate();
     let mut problems: Vec<(usize, TabRank)> =
         ranks.filter(|(_, (severity, _))| severity.needs_attention()).collect();

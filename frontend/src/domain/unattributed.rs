@@ -1,7 +1,7 @@
 //! Detects GPU memory that no visible process holds: another user's, or left behind by a crash.
 
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
-use nodeglass_protocol::unattributed::{HELD_MS, LEAST_BYTES};
+use nodeglass_protocol::unattributed::{HELD_MS, MIN_BYTES};
 use nodeglass_protocol::{Cell, GpuField};
 
 /// Explanation for a tooltip.
@@ -11,7 +11,7 @@ pub const ABOUT: &str = "More memory is in use than the visible processes hold. 
 /// Returns how many bytes of a GPU no visible process holds, if it is enough to report.
 pub fn bytes(node: &NodePicture, position: usize) -> Option<u64> {
     let used_bytes = used(node, position, node.gpus.get(position)?)?;
-    node.unattributed_bytes(position, used_bytes).ok().filter(|bytes| *bytes >= LEAST_BYTES)
+    node.unattributed_bytes(position, used_bytes).ok().filter(|bytes| *bytes >= MIN_BYTES)
 }
 
 /// Returns the minimum in use over a while.

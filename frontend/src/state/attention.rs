@@ -301,8 +301,8 @@ mod dismissal {
     use crate::platform;
 
     const DISMISSED: &str = "nodeglass-dismissed";
-    /// Most keys that are kept: the oldest are of jobs that are no longer listed.
-    const MOST: usize = 200;
+    /// Maximum number of keys: the oldest are of jobs that are no longer listed.
+    const MAX_KEYS: usize = 200;
 
     pub fn load() -> Vec<String> {
         let stored = platform::load_item(platform::local(), DISMISSED).unwrap_or_default();
@@ -316,7 +316,7 @@ mod dismissal {
     pub fn add(keys: &mut Vec<String>, key: &str) {
         keys.retain(|known| known != key);
         keys.push(key.to_owned());
-        keys.drain(..keys.len().saturating_sub(MOST));
+        keys.drain(..keys.len().saturating_sub(MAX_KEYS));
     }
 
     #[cfg(test)]
@@ -324,9 +324,9 @@ mod dismissal {
         #[test]
         fn the_latest_dismissals_are_kept_once_each() {
             let mut keys: Vec<String> = Vec::new();
-            (0..=super::MOST).for_each(|number| super::add(&mut keys, &format!("ended/{number}")));
+            (0..=super::MAX_KEYS).for_each(|number| super::add(&mut keys, &format!("ended/{number}")));
             super::add(&mut keys, "ended/7");
-            assert_eq!((keys.len(), keys.first().unwrap().as_str()), (super::MOST, "ended/1"));
+            assert_eq!((keys.len(), keys.first().unwrap().as_str()), (super::MAX_KEYS, "ended/1"));
             assert_eq!(keys.iter().filter(|key| *key == "ended/7").count(), 1);
         }
     }

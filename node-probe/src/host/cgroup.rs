@@ -18,7 +18,7 @@ const V1: [(&str, &[&str]); 3] = [
 /// Mount points of version 2 below `/sys/fs/cgroup`, alone or beside version 1.
 const V2: [&str; 2] = ["", "unified"];
 /// Maximum number of jobs, which bounds the size of a line.
-const MOST_JOBS: usize = 256;
+const MAX_JOBS: usize = 256;
 
 /// The cgroups of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,7 +77,7 @@ impl CgroupFinder {
             }
         }
         // The newest jobs have the highest ids.
-        while jobs.len() > MOST_JOBS {
+        while jobs.len() > MAX_JOBS {
             jobs.pop_first();
         }
         jobs

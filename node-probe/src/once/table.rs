@@ -22,7 +22,7 @@ const DEFAULT_WIDTH: usize = 120;
 /// Indent of wrapped lines.
 const INDENT: &str = "   ";
 /// Narrower terminals get truncated lines.
-const LEAST_WIDTH: usize = 40;
+const MIN_WIDTH: usize = 40;
 /// Marks an unsupported reading,
 const UNSUPPORTED: &str = "–";
 /// a failed one,
@@ -48,7 +48,7 @@ impl Style {
         let width = columns.or_else(terminal).filter(|width| *width > 0).unwrap_or(DEFAULT_WIDTH);
         let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self { width: width.max(LEAST_WIDTH), colour: !is_plain && output.is_terminal() }
+        Self { width: width.max(MIN_WIDTH), colour: !is_plain && output.is_terminal() }
     }
 }
 

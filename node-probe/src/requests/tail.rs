@@ -13,7 +13,7 @@ use std::{
 };
 
 /// Maximum number of remembered files.
-const MOST_FILES: usize = 64;
+const MAX_FILES: usize = 64;
 
 /// Files found at paths in the last read.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Files {
     /// Returns whether it is the file of the last read; the first read trusts the given offset.
     fn is_same(&self, path: &Path, file: FileId) -> bool {
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if files.len() >= MOST_FILES && !files.contains_key(path) {
+        if files.len() >= MAX_FILES && !files.contains_key(path) {
             files.clear();
         }
         files.insert(path.to_owned(), file).is_none_or(|before| before == file)

@@ -8,7 +8,7 @@ use crate::{Cell, GpuField, ProcessField};
 
 /// Less than this is not counted: contexts, caches of the driver, and the resolution of the
 /// readings.
-pub const LEAST_BYTES: u64 = 1 << 30;
+pub const MIN_BYTES: u64 = 1 << 30;
 /// Time for which memory must have been in use without a process, in ms, because processes are reported less often
 /// than memory.
 pub const HELD_MS: u64 = 12_000;
@@ -35,7 +35,7 @@ impl NodePicture {
             return Err(Cell::UNSUPPORTED);
         }
         let reserved_bytes =
-            if gpu.row.get(GpuField::MemReserved) == Cell::UNSUPPORTED { LEAST_BYTES } else { 0 };
+            if gpu.row.get(GpuField::MemReserved) == Cell::UNSUPPORTED { MIN_BYTES } else { 0 };
         let used_bytes = used_bytes.saturating_sub(reserved_bytes);
         // Processes that are not listed may hold it, which is reported already.
         if let Some(gap) = self.process_gaps(gpu).next() {

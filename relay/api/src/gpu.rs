@@ -6,7 +6,7 @@ use nodeglass_protocol::field::ValueKind;
 use nodeglass_protocol::gpu::NvLink;
 use nodeglass_protocol::picture::{Evidence, GpuFacts, GpuHealth, GpuPicture, NodePicture};
 use nodeglass_protocol::process::ProcessGap;
-use nodeglass_protocol::unattributed::LEAST_BYTES;
+use nodeglass_protocol::unattributed::MIN_BYTES;
 use nodeglass_protocol::{GpuField, JobId, Reading};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -299,7 +299,7 @@ impl Gpu {
     /// Returns whether memory is in use that no listed process holds: another user's or container's, or left behind by a crash.
     /// Unlike `mem_unattributed_bytes`, it does not wait until that has lasted.
     pub fn has_unknown_holder(&self) -> bool {
-        let is_used = self.readings.value(GpuField::MemUsed).is_some_and(|bytes| bytes >= LEAST_BYTES);
+        let is_used = self.readings.value(GpuField::MemUsed).is_some_and(|bytes| bytes >= MIN_BYTES);
         let lasts = self.readings.value(GpuField::MemUnattributed).is_some_and(|bytes| bytes > 0);
         lasts || self.processes == Some(0) && is_used && !self.unified_memory && !self.is_divided()
     }

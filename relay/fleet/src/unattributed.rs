@@ -1,7 +1,7 @@
 //! Fills [`GpuField::MemUnattributed`]: steady, so that it changes seldom.
 
 use nodeglass_protocol::picture::NodePicture;
-use nodeglass_protocol::unattributed::{HELD_MS, LEAST_BYTES};
+use nodeglass_protocol::unattributed::{HELD_MS, MIN_BYTES};
 use nodeglass_protocol::{Cell, GpuField, GpuUuid};
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub(super) struct Unattributed {
     has_list: bool,
 }
 
-/// Unattributed memory of one GPU, in steps of [`LEAST_BYTES`]. A decrease counts at once, an increase
+/// Unattributed memory of one GPU, in steps of [`MIN_BYTES`]. A decrease counts at once, an increase
 /// after [`HELD_MS`]: memory is reported more often than processes.
 #[derive(Debug, Default)]
 struct Excess {
@@ -46,7 +46,7 @@ impl Unattributed {
             Some(used_bytes) => node.unattributed_bytes(position, used_bytes),
             None => Err(gpu.row.get(GpuField::MemUsed)),
         };
-        match bytes.map(|bytes| u32::try_from(bytes / LEAST_BYTES).unwrap_or(u32::MAX)) {
+        match bytes.map(|bytes| u32::try_from(bytes / MIN_BYTES).unwrap_or(u32::MAX)) {
             Ok(steps) if steps > 0 => {
                 Cell::steps(self.gpus.entry(gpu.facts.uuid.clone()).or_default().take(steps, now_ms))
             }

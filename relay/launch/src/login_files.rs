@@ -15,7 +15,7 @@ use tokio::time::timeout;
 /// A home directory on a hanging file server yields nothing.
 const FILES_LIMIT: Duration = Duration::from_secs(5);
 /// Maximum number of files and agents that are checked: hosts usually share a few.
-const MOST: usize = 256;
+const MAX_FILES: usize = 256;
 /// Login scripts in the home directory, which also decide whether a login works.
 const SCRIPTS: [&str; 9] = [
     ".bashrc",
@@ -90,11 +90,11 @@ impl LoginFiles {
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         let files = settings.known_hosts.iter().chain(&settings.identity_files);
         for file in files {
-            if named.files.len() < MOST {
+            if named.files.len() < MAX_FILES {
                 named.files.insert(file.clone());
             }
         }
-        if let Some(agent) = settings.agent.clone().filter(|_| named.agents.len() < MOST) {
+        if let Some(agent) = settings.agent.clone().filter(|_| named.agents.len() < MAX_FILES) {
             named.agents.insert(agent);
         }
     }
@@ -133,7 +133,7 @@ fn hash_place(place: &Path, hasher: &mut DefaultHasher) {
     let Ok(meta) = place.metadata() else { return };
     if meta.is_dir() {
         let entries = place.read_dir().into_iter().flatten().flatten();
-        let mut files: Vec<PathBuf> = entries.take(MOST).map(|entry| entry.path()).collect();
+        let mut files: Vec<PathBuf> = entries.take(MAX_FILES).map(|entry| entry.path()).collect();
         files.sort_unstable();
         files.iter().filter(|file| file.is_file()).for_each(|file| hash_place(file, hasher));
     } else if meta.is_file() {

@@ -5,7 +5,7 @@ use nodeglass_protocol::report::{JobUsage, ProjectUsage, Report, Usage, UsageSum
 use std::collections::BTreeMap;
 
 /// Number of jobs among the most wasteful ones.
-const MOST_WASTEFUL: usize = 10;
+const MAX_WASTEFUL: usize = 10;
 /// Maximum number of jobs listed one by one.
 const MAX_LISTED: usize = 500;
 /// Maximum number of projects.
@@ -38,7 +38,7 @@ pub fn usage(reports: &[Report], days: u32) -> Usage {
         total,
         weeks: weeks.map(|(week, sums)| WeekUsage { monday_s: week * WEEK_S + MONDAY_S, sums }).collect(),
         projects,
-        wasteful: wasteful.into_iter().take(MOST_WASTEFUL).map(job).collect(),
+        wasteful: wasteful.into_iter().take(MAX_WASTEFUL).map(job).collect(),
         jobs: reports.iter().take(MAX_LISTED).map(job).collect(),
         incomplete: None,
     }

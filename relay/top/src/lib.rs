@@ -125,7 +125,7 @@ fn check_terminal() -> Result<(), TopError> {
 
 /// The width to print for, within what makes sense.
 fn check_size(width: u16) -> u16 {
-    width.clamp(draw::LEAST.0, MAX_WIDTH)
+    width.clamp(draw::MIN_SIZE.0, MAX_WIDTH)
 }
 
 /// Attaches to the relay that is meant, or starts watching; also returns whether it is attached.

@@ -61,7 +61,7 @@ pub struct Fitted<K> {
 }
 
 /// Width of a cut text that still says something, and of the space beside it.
-const LEAST_TEXT: i32 = 9;
+const MIN_TEXT: i32 = 9;
 
 /// Selects the columns that fit into `width`, the lowest ranks first, and lets them grow: those of rank 0 before the others, which grow in
 /// proportion to what each can use.
@@ -74,7 +74,7 @@ pub fn fit<K: Copy>(columns: &[Column<K>], width: u16) -> Vec<Fitted<K>> {
         let needed = i32::from(columns[*index].width) + 1;
         // A narrow column of a high rank must not take the place of a wide one of a lower rank. Text can be cut.
         if needed > left {
-            if columns[*index].align == Align::Left && left > LEAST_TEXT {
+            if columns[*index].align == Align::Left && left > MIN_TEXT {
                 widths[*index] = u16::try_from(left - 1).unwrap_or(0);
                 left = 0;
             }

@@ -357,7 +357,7 @@ fn every_size_is_drawn_and_too_small_says_so() {
         overlay.map(|key| shown.press(KeyCode::Char(key)));
         for (width, height) in (1..60).flat_map(|width| (1..30).map(move |height| (width * 4, height * 2))) {
             let screen = shown.screen(width, height);
-            let is_small = width < draw::LEAST.0 || height < draw::LEAST.1;
+            let is_small = width < draw::MIN_SIZE.0 || height < draw::MIN_SIZE.1;
             assert_eq!(
                 screen.contains("nodeglass") || overlay.is_some(),
                 !is_small || overlay.is_some(),

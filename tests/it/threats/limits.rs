@@ -202,7 +202,7 @@ async fn settled_kib(pid: u32, client: &mut Client) -> Result<u64> {
 
 /// Maximum growth of the relay's memory while the clients do not read: one or two snapshots of 1 to 2 MB
 /// for each of them, and the allocator's reserve.
-const MOST_GROWTH_KIB: u64 = 96 * 1024;
+const MAX_GROWTH_KIB: u64 = 96 * 1024;
 /// Number of clients that do not read.
 const SLEEPERS: usize = 12;
 /// For how long they do not read: less than the relay's time limit.
@@ -234,7 +234,7 @@ async fn f16_t20_pages_that_never_read_cost_little_memory_and_delay_no_other() -
         let _ = timeout(Duration::from_millis(100), awake.step()).await;
     }
     let growth = resident_kib(relay.pid())?.saturating_sub(before);
-    ensure!(growth < MOST_GROWTH_KIB, "the relay grew by {growth} KiB");
+    ensure!(growth < MAX_GROWTH_KIB, "the relay grew by {growth} KiB");
     let known = awake.known(&topic).context("the cluster")?;
     ensure!(awake.missed() == 0 && known.deltas >= seen + 8, "who reads misses nothing: {}", known.deltas);
     // Once it reads again, a client learns how many updates it missed instead of receiving them.
@@ -319,7 +319,7 @@ async fn f34_three_hundred_pages_that_return_at_once_are_served_and_delay_no_oth
         growth / HERD,
         received as u64 / 1024 / HERD
     );
-    ensure!(growth < MOST_GROWTH_KIB, "the relay grew by {growth} KiB");
+    ensure!(growth < MAX_GROWTH_KIB, "the relay grew by {growth} KiB");
     ensure!(watching.await?? == 0, "a page that was there missed updates");
     Ok(())
 }

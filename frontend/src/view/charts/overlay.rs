@@ -12,7 +12,7 @@ use crate::view::scope::NodeScope;
 use leptos::prelude::*;
 
 /// At most this many outliers have a sentence.
-const MOST_SENTENCES: usize = 4;
+const MAX_SENTENCES: usize = 4;
 
 /// All GPUs of a scope in one graph.
 #[component]
@@ -116,8 +116,8 @@ fn outlier_list(time: &Time, groups: Memo<Vec<NodeGroup>>, verdict: Memo<Verdict
         Verdict::Nothing => ().into_any(),
         Verdict::None(sentence) => view! { <p class="read-out">{sentence}</p> }.into_any(),
         Verdict::Outliers(mut found) => {
-            let more = found.len().saturating_sub(MOST_SENTENCES);
-            found.truncate(MOST_SENTENCES);
+            let more = found.len().saturating_sub(MAX_SENTENCES);
+            found.truncate(MAX_SENTENCES);
             let lines = found.into_iter().map(line.clone()).collect_view();
             let more = (more > 0).then(|| view! { <li class="read-out">{format!("and {more} more")}</li> });
             view! { <ul class="outliers">{lines} {more}</ul> }.into_any()

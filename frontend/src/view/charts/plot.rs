@@ -9,9 +9,9 @@ use crate::state::time::GpuRef;
 use nodeglass_protocol::field::Vendors;
 
 /// Up to this many GPUs have a line each; of more, only the outliers.
-const MOST_LINES: usize = 16;
+const MAX_LINES: usize = 16;
 /// At most this many outliers are drawn.
-const MOST_OUTLIERS: usize = 16;
+const MAX_OUTLIERS: usize = 16;
 
 /// Lines of GPUs.
 pub struct Plot {
@@ -149,7 +149,7 @@ impl Plot {
 
     /// Returns whether each GPU has its line.
     pub fn shows_every_line(&self) -> bool {
-        self.lines.len() <= MOST_LINES
+        self.lines.len() <= MAX_LINES
     }
 
     /// Returns the newest step with a value, and whether that is the end of a job. The last steps may still
@@ -209,7 +209,7 @@ fn outliers(store: &TopicStore, groups: &[NodeGroup]) -> Vec<(usize, f32)> {
             comparison.outlier(node, gpu)?;
             Some((at, comparison.deviation(node, gpu).map_or(0.0, |away| away.percent as f32)))
         };
-        all.enumerate().filter_map(outlier).take(MOST_OUTLIERS).collect()
+        all.enumerate().filter_map(outlier).take(MAX_OUTLIERS).collect()
     })
 }
 

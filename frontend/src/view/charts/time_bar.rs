@@ -279,7 +279,7 @@ fn limit_text(limit: Limit, now_ms: u64, is_over: bool) -> String {
 const LABEL_PX: [f64; 2] = [84.0, 130.0];
 
 /// Most labels besides the one at the end: more say nothing new.
-const MOST_LABELS: usize = 6;
+const MAX_LABELS: usize = 6;
 
 /// The time axis of a graph: relative while it follows the current time, by the clock otherwise, and dates beyond a week.
 #[component]
@@ -294,7 +294,7 @@ pub fn TimeAxis() -> impl IntoView {
         let range = time.range();
         let now_ms = time.now_ms();
         let span_s = range.span_ms() / 1_000;
-        let most = ((room.get() / LABEL_PX[usize::from(!range.is_live())]) as usize).min(MOST_LABELS);
+        let most = ((room.get() / LABEL_PX[usize::from(!range.is_live())]) as usize).min(MAX_LABELS);
         let tick = |before: u64| {
             let left = format!("{}%", 100 - before * 100 / span_s);
             // Labels at both ends stay inside.

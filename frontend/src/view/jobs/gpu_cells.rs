@@ -10,7 +10,7 @@ use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
 
 /// Above this many GPUs a cell represents a node.
-const MOST_CELLS: usize = 64;
+const MAX_CELLS: usize = 64;
 
 /// A cell per GPU of a scope, or per node if there are too many GPUs.
 #[component]
@@ -86,7 +86,7 @@ fn squares(scope: &NodeScope) -> Vec<Square> {
         scope.job_gpus(&node).into_iter().map(move |gpu| Square::Gpu(node.clone(), gpu))
     };
     let squares: Vec<Square> = nodes.iter().flat_map(of_node).collect();
-    if squares.len() > MOST_CELLS {
+    if squares.len() > MAX_CELLS {
         return nodes.into_iter().map(Square::Node).collect();
     }
     squares

@@ -4,7 +4,7 @@ use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
 
 /// Most waiting jobs that are listed without being asked for.
-const MOST_WAITING: usize = 4;
+const MAX_WAITING: usize = 4;
 
 /// The section of the list that a job belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Section {
     pub fn folds(self, jobs: usize) -> bool {
         match self {
             Self::Ended => true,
-            Self::Waiting => jobs > MOST_WAITING,
+            Self::Waiting => jobs > MAX_WAITING,
             Self::Attention | Self::Running => false,
         }
     }

@@ -16,7 +16,7 @@ pub const SILENCE_S: u32 = 3_600;
 /// The query parameter of the filter of processes.
 const PROCESS_FILTER: &str = "f";
 /// The least number that is searched as a PID without the word.
-const LEAST_PID: u32 = 1_000;
+const MIN_PID: u32 = 1_000;
 
 /// An entry of the palette.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +116,7 @@ pub fn processes_elsewhere(page: &Page, typed: &str) -> Vec<PaletteEntry> {
 /// number alone that is large enough for a PID.
 fn column_and_number(typed: &str) -> Option<(&'static str, u32)> {
     let named = |column| Some((column, number_after(column, typed)?));
-    let alone = || typed.trim().parse().ok().filter(|number| *number >= LEAST_PID).map(|pid| ("pid", pid));
+    let alone = || typed.trim().parse().ok().filter(|number| *number >= MIN_PID).map(|pid| ("pid", pid));
     named("rank").or_else(|| named("pid")).or_else(alone)
 }
 

@@ -226,7 +226,7 @@ impl ProcReader {
     ) -> Result<Vec<Frame>, String> {
         limit.may_read_stacks()?;
         let left = until.saturating_duration_since(Instant::now());
-        if left < py_spy::LEAST {
+        if left < py_spy::MIN_TIME {
             return Err(NO_TIME.to_owned());
         }
         // py-spy would read the process that has this pid now.

@@ -18,7 +18,7 @@ use std::{
 /// Time limit for one stack; py-spy needs a tenth of a second, and seconds where it reads symbols from a slow disk.
 const LIMIT: Duration = Duration::from_secs(5);
 /// Less time than this is not enough for a stack.
-pub(super) const LEAST: Duration = Duration::from_millis(200);
+pub(super) const MIN_TIME: Duration = Duration::from_millis(200);
 /// Time for a killed py-spy to end.
 const END_LIMIT: Duration = Duration::from_secs(1);
 /// Interval of checks whether it has ended.

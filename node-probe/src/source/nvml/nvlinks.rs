@@ -10,7 +10,7 @@ use nvml_wrapper::{Device, error::NvmlError, struct_wrappers::device::PciInfo};
 use nvml_wrapper_sys::bindings as sys;
 
 /// Maximum number of links per GPU (`NVML_NVLINK_MAX_LINKS`).
-pub const MOST: u32 = sys::NVML_NVLINK_MAX_LINKS;
+pub const MAX_LINKS: u32 = sys::NVML_NVLINK_MAX_LINKS;
 
 /// Remote end of an NVLink.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +45,7 @@ impl Remote {
 /// Returns whether each existing link is up; a link whose state cannot be read exists too.
 pub fn states(device: &Device<'_>, calls: &CallTracker) -> Result<Vec<Result<bool, NvmlError>>, NvmlError> {
     let mut states = Vec::new();
-    for link in 0..MOST {
+    for link in 0..MAX_LINKS {
         calls.begin_next_call();
         match device.link_wrapper_for(link).is_active() {
             // GPUs with fewer links report the end in one of two ways.

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// The events that are registered.
 const XID: EventTypes = EventTypes::CRITICAL_XID_ERROR;
 /// Maximum number of events per poll.
-const MOST: usize = 16;
+const MAX_EVENTS: usize = 16;
 
 /// Maps device handles to UUIDs for the lifetime of the NVML session: a GPU that fell off the bus
 /// cannot be queried, and its event contains only the handle.
@@ -81,7 +81,7 @@ impl<'nvml> XidWatch<'nvml> {
     pub fn driver_events(&self, handle_map: &HandleMap) -> Vec<DriverEvent> {
         let waiting = std::iter::from_fn(|| self.set.wait(0).ok());
         waiting
-            .take(MOST)
+            .take(MAX_EVENTS)
             .map(|event| {
                 let gpu = handle_map.0.get(&ffi::handle(&event.device));
                 let xid = match event.event_data {

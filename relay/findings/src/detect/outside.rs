@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Users whose processes belong to the node: display servers, monitoring, daemons.
 const SYSTEM_USERS: [&str; 6] = ["root", "gdm", "sddm", "lightdm", "nvidia-persistenced", "dcgm"];
 /// Memory in bytes below which a process only queries a GPU.
-const LEAST_BYTES: u64 = 64 << 20;
+const MIN_BYTES: u64 = 64 << 20;
 
 pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
     for node in input.nodes.values() {
@@ -131,7 +131,7 @@ fn is_outside(process: &ProcessPicture, job: &Job) -> bool {
 /// Returns whether a process computes on a GPU, and its job is visible if it has one.
 pub(super) fn computes(process: &ProcessPicture) -> bool {
     let facts = &process.facts;
-    let is_large = process.row.value(ProcessField::GpuMem).is_none_or(|bytes| bytes >= LEAST_BYTES);
+    let is_large = process.row.value(ProcessField::GpuMem).is_none_or(|bytes| bytes >= MIN_BYTES);
     let Some(user) = facts.user.value() else { return false };
     let is_of_system = SYSTEM_USERS.contains(&user.as_str());
     // Without a command it is of another pid namespace, whose job is not visible.

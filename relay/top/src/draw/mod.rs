@@ -18,7 +18,7 @@ use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
 /// The smallest screen.
-pub const LEAST: (u16, u16) = (40, 12);
+pub const MIN_SIZE: (u16, u16) = (40, 12);
 /// Below this height only the pane that has the keys is shown.
 const ALL_PANES_FROM: u16 = 18;
 /// From this height on, `auto` divides the lines among all lists.
@@ -28,7 +28,7 @@ const PANE_HEAD: u16 = 2;
 /// The height of a title without the heads of columns.
 const TITLE: u16 = 1;
 /// Fewest rows of a pane.
-const LEAST_ROWS: u16 = 2;
+const MIN_ROWS: u16 = 2;
 
 /// Input of drawing a frame.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ pub struct Scene<'a> {
 /// Draws a frame that fills the buffer.
 pub fn draw(buffer: &mut Buffer, view: &mut View, scene: Scene<'_>) {
     let area = buffer.area;
-    if area.width < LEAST.0 || area.height < LEAST.1 {
+    if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
         return too_small(buffer);
     }
     let head = header::first(scene.model, scene.at_ms, area.width, scene.palette);
@@ -120,7 +120,7 @@ fn heights(view: &View, contents: &Contents<'_>, room: u16) -> Vec<(Pane, u16)> 
     let needed = |rows| needed(rows, PANE_HEAD);
     let jobs = match contents.jobs.len() {
         0 => 0,
-        rows => needed(rows).min((room / 5).max(LEAST_ROWS + PANE_HEAD + 1)),
+        rows => needed(rows).min((room / 5).max(MIN_ROWS + PANE_HEAD + 1)),
     };
     let rest = room - jobs;
     let (gpus, processes) = (needed(contents.gpus.len()), needed(contents.processes.len()));
@@ -142,11 +142,11 @@ fn heights(view: &View, contents: &Contents<'_>, room: u16) -> Vec<(Pane, u16)> 
 /// not need go to the others, the GPUs first.
 fn compact_heights(view: &View, contents: &Contents<'_>, room: u16) -> Vec<(Pane, u16)> {
     let panes = view.panes(contents);
-    let others = u16::try_from(panes.len().saturating_sub(1)).unwrap_or(0) * (LEAST_ROWS + TITLE);
+    let others = u16::try_from(panes.len().saturating_sub(1)).unwrap_or(0) * (MIN_ROWS + TITLE);
     let own = needed(rows(contents, view.pane), PANE_HEAD).min(room.saturating_sub(others));
     let mut spare = room.saturating_sub(own + others);
     let mut heights: Vec<(Pane, u16)> =
-        panes.iter().map(|pane| (*pane, if *pane == view.pane { own } else { LEAST_ROWS + TITLE })).collect();
+        panes.iter().map(|pane| (*pane, if *pane == view.pane { own } else { MIN_ROWS + TITLE })).collect();
     for wanted in [Pane::Gpus, Pane::Processes, Pane::Jobs] {
         for (pane, height) in heights.iter_mut().filter(|(pane, _)| *pane == wanted && wanted != view.pane) {
             let more = needed(rows(contents, *pane), TITLE).saturating_sub(*height).min(spare);
@@ -158,7 +158,7 @@ fn compact_heights(view: &View, contents: &Contents<'_>, room: u16) -> Vec<(Pane
 
 /// The height with which a list shows all of its rows.
 fn needed(rows: usize, head: u16) -> u16 {
-    u16::try_from(rows).unwrap_or(u16::MAX).max(LEAST_ROWS).saturating_add(head)
+    u16::try_from(rows).unwrap_or(u16::MAX).max(MIN_ROWS).saturating_add(head)
 }
 
 fn rows(contents: &Contents<'_>, pane: Pane) -> usize {
@@ -200,7 +200,7 @@ fn too_small(buffer: &mut Buffer) {
     let Rect { width, height, .. } = buffer.area;
     let lines = [
         "too small".to_owned(),
-        format!("{} × {} needed", LEAST.0, LEAST.1),
+        format!("{} × {} needed", MIN_SIZE.0, MIN_SIZE.1),
         format!("this is {width} × {height}"),
     ];
     for (y, line) in (0..height).zip(lines) {

@@ -12,7 +12,7 @@ use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Widget, Wrap};
 use unicode_width::UnicodeWidthStr;
 
 /// Widest overlay.
-const MOST_WIDTH: u16 = 100;
+const MAX_WIDTH: u16 = 100;
 
 /// Draws an overlay in the middle of the screen.
 pub fn draw(buffer: &mut Buffer, overlay: &mut Overlay, palette: Palette) {
@@ -67,7 +67,7 @@ fn boxed(
 ) {
     let screen = buffer.area;
     let width = lines.iter().map(Line::width).max().unwrap_or(0).max(title.width() + 2);
-    let width = u16::try_from(width + 4).unwrap_or(MOST_WIDTH).clamp(30, MOST_WIDTH).min(screen.width);
+    let width = u16::try_from(width + 4).unwrap_or(MAX_WIDTH).clamp(30, MAX_WIDTH).min(screen.width);
     let inner = usize::from(width - 4);
     let wrapped: usize = lines.iter().map(|line| line.width().div_ceil(inner.max(1)).max(1)).sum();
     let height = u16::try_from(wrapped + 2).unwrap_or(u16::MAX).min(screen.height);

@@ -20,7 +20,7 @@ use std::{
 /// `NVML_GPM_SUPPORT_VERSION` and `NVML_GPM_METRICS_GET_VERSION`: plain numbers, unlike other versions.
 const VERSION: u32 = 1;
 /// Maximum number of metrics per call.
-const MOST: usize = 210;
+const MAX_METRICS: usize = 210;
 /// Refresh interval of the driver's counters.
 const REFRESH: Duration = Duration::from_millis(100);
 
@@ -163,7 +163,7 @@ impl Pair {
             30 | 40 | 50 => self.mean(|sample| sample.engines[at / 10 - 3]),
             60 | 61 => self.nvlink(None, at == 60),
             62..=97 => self.nvlink(Some((at - 62) / 2), at.is_multiple_of(2)),
-            _ if (1..MOST).contains(&at) => Err(NOT_SUPPORTED),
+            _ if (1..MAX_METRICS).contains(&at) => Err(NOT_SUPPORTED),
             _ => Err(INVALID_ARGUMENT),
         }
     }

@@ -5,7 +5,7 @@ use crate::state::{Mig, Profile};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlDeviceAttributes_t};
 
 /// Maximum number of instances of any GPU.
-const MOST: u32 = 7;
+const MAX_INSTANCES: u32 = 7;
 
 fn attributes(ctx: &DeviceContext<'_>) -> Answer<nvmlDeviceAttributes_t> {
     let mig = ctx.instance()?;
@@ -26,7 +26,7 @@ fn attributes(ctx: &DeviceContext<'_>) -> Answer<nvmlDeviceAttributes_t> {
 
 getters! {
     nvmlDeviceGetMaxMigDeviceCount() -> u32 = |ctx| {
-        Ok(if ctx.board()?.board.mig_capable || ctx.gpu.mig_mode() { MOST } else { 0 })
+        Ok(if ctx.board()?.board.mig_capable || ctx.gpu.mig_mode() { MAX_INSTANCES } else { 0 })
     };
     nvmlDeviceGetMigDeviceHandleByIndex(position: u32) -> nvmlDevice_t = |ctx| {
         let instances = &ctx.board()?.mig;

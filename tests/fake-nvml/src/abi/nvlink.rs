@@ -13,7 +13,7 @@ use nvml_wrapper_sys::bindings::{
 use std::time::Instant;
 
 /// Maximum number of links that a call accepts.
-const MOST: u32 = 18;
+const MAX_LINKS: u32 = 18;
 
 /// The card's NVLink.
 pub(super) fn nvlink(gpu: &Gpu) -> Answer<&NvLink> {
@@ -24,7 +24,7 @@ pub(super) fn nvlink(gpu: &Gpu) -> Answer<&NvLink> {
 pub(super) fn link(gpu: &Gpu, link: u32) -> Answer<&NvLink> {
     let nvlink = nvlink(gpu)?;
     match link {
-        _ if link >= MOST => Err(INVALID_ARGUMENT),
+        _ if link >= MAX_LINKS => Err(INVALID_ARGUMENT),
         _ if link >= nvlink.links => Err(NOT_SUPPORTED),
         _ => Ok(nvlink),
     }

@@ -9,7 +9,7 @@ use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity, Find
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{GpuEvent, GpuPicture, NodePicture};
 use nodeglass_protocol::process::ProcessState;
-use nodeglass_protocol::unattributed::LEAST_BYTES;
+use nodeglass_protocol::unattributed::MIN_BYTES;
 use nodeglass_protocol::{GpuField, GpuUuid, ProcessField};
 use nodeglass_rules::flags::{self, FlagKind};
 use nodeglass_rules::throttle::{self, reason};
@@ -271,7 +271,7 @@ fn flag_kind(flag: FlagKind) -> Option<FindingKind> {
 
 /// Returns how much memory of a GPU no visible process holds, if it is enough to report.
 fn held_bytes(gpu: &GpuPicture) -> Option<u64> {
-    gpu.row.value(GpuField::MemUnattributed).filter(|bytes| *bytes >= LEAST_BYTES)
+    gpu.row.value(GpuField::MemUnattributed).filter(|bytes| *bytes >= MIN_BYTES)
 }
 
 /// Returns the first process on a GPU that has been a zombie or uninterruptible for two minutes: `pid 4711 is a zombie`.
