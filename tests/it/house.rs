@@ -18,8 +18,8 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("ssh2", &["relay/launch/src", "relay/launch/tests/ssh"]),
     ("libssh2_sys", &["relay/launch/src"]),
     ("axum", &["relay/web/src", "relay/app/src", "relay/web/tests/web"]),
-    ("tokio_rustls", &["relay/web/src/server/tls.rs", "relay/notify/src/webhook", "tests/src/tls.rs"]),
-    ("rustls_native_certs", &["relay/notify/src/webhook/tls.rs"]),
+    ("tokio_rustls", &["relay/web/src/server/tls.rs", "relay/http-client/src", "tests/src/tls.rs"]),
+    ("rustls_native_certs", &["relay/http-client/src/tls.rs"]),
     // The full path, because modules of this workspace are also named `ring`.
     ("ring::signature", &["relay/launch/src/known_hosts/signature.rs"]),
     ("rusqlite", &["relay/share/src/store.rs", "relay/store/src/database.rs", "relay/store/src/database"]),

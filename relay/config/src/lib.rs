@@ -44,9 +44,10 @@ use nodeglass_access::user;
 use nodeglass_findings::job_log::{CustomPattern, MAX_CUSTOM};
 use nodeglass_findings::rule::{self, Rule};
 use nodeglass_findings::thresholds::{ThresholdChange, Thresholds};
+use nodeglass_http_client::HttpUrl;
 use nodeglass_launch::hosts::entry::Entries;
 use nodeglass_nats::{ClusterName, NatsUrl};
-use nodeglass_notify::webhook::{Webhook, WebhookFormat, WebhookUrl};
+use nodeglass_notify::webhook::{Webhook, WebhookFormat};
 use nodeglass_notify::{Mail, NotifyCommand, NotifyOn, Settings as NotifySettings};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::capture::StackReader;
@@ -214,7 +215,7 @@ pub struct Config {
     /// --webhook; put it into the configuration file, since other users see command lines
     #[arg(long, env = "NODEGLASS_REPORT_WEBHOOK", value_name = "URL", value_parser = value::webhook)]
     #[arg(help_heading = HISTORY)]
-    pub report_webhook: Option<WebhookUrl>,
+    pub report_webhook: Option<HttpUrl>,
 
     /// Format of the post: json, or message for Slack and Mattermost
     #[arg(long, env = "NODEGLASS_REPORT_WEBHOOK_FORMAT", value_name = "FORMAT", default_value = "json")]
@@ -233,7 +234,7 @@ pub struct Config {
     /// http://127.0.0.1:8428/api/v1/write
     #[arg(long, env = "NODEGLASS_REMOTE_WRITE", value_name = "URL", value_parser = value::webhook)]
     #[arg(help_heading = STORAGE)]
-    pub remote_write: Option<WebhookUrl>,
+    pub remote_write: Option<HttpUrl>,
 
     /// Time between two samples of a series that is sent, at least 1s
     #[arg(long, env = "NODEGLASS_REMOTE_WRITE_INTERVAL", value_name = "TIME", default_value = "15s")]
@@ -253,7 +254,7 @@ pub struct Config {
     /// http://127.0.0.1:8428
     #[arg(long, env = "NODEGLASS_HISTORY_URL", value_name = "URL", value_parser = value::webhook)]
     #[arg(help_heading = STORAGE)]
-    pub history_url: Option<WebhookUrl>,
+    pub history_url: Option<HttpUrl>,
 
     /// File with credentials for this server: USER:PASSWORD, or Bearer TOKEN; readable by you only
     #[arg(long, env = "NODEGLASS_HISTORY_AUTH", value_name = "FILE", help_heading = STORAGE)]
@@ -263,7 +264,7 @@ pub struct Config {
     /// other users see command lines
     #[arg(long, env = "NODEGLASS_NOTIFY_WEBHOOK", value_name = "URL", value_parser = value::webhook)]
     #[arg(help_heading = NOTIFY)]
-    pub notify_webhook: Option<WebhookUrl>,
+    pub notify_webhook: Option<HttpUrl>,
 
     /// Format of the post: json, or message for Slack and Mattermost
     #[arg(long, env = "NODEGLASS_NOTIFY_WEBHOOK_FORMAT", value_name = "FORMAT", default_value = "json")]
@@ -465,7 +466,7 @@ impl Config {
 
     /// Returns where notices are sent, and which events they are about.
     pub fn notifications(&self) -> NotifySettings {
-        let webhook = |url: WebhookUrl| Webhook::new(url, self.notify_webhook_format);
+        let webhook = |url: HttpUrl| Webhook::new(url, self.notify_webhook_format);
         NotifySettings {
             webhook: self.notify_webhook.clone().map(webhook),
             command: self.on_finding.clone(),

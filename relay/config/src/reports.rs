@@ -4,7 +4,8 @@ use super::query::WhichRelay;
 use super::value::{self, count_up_to};
 use clap::{Args, Subcommand, ValueEnum};
 use nodeglass_api::JobSelector;
-use nodeglass_notify::webhook::{WebhookFormat, WebhookUrl};
+use nodeglass_http_client::HttpUrl;
+use nodeglass_notify::webhook::WebhookFormat;
 use nodeglass_protocol::NodeName;
 
 /// The format of a report.
@@ -70,7 +71,7 @@ pub struct ReportArgs {
     /// Post the report to this URL instead; without a URL, to the one of the setting report-webhook, which other
     /// users cannot see in the list of processes
     #[arg(long, value_name = "URL", value_parser = value::webhook, conflicts_with = "format")]
-    pub webhook: Option<Option<WebhookUrl>>,
+    pub webhook: Option<Option<HttpUrl>>,
     /// Format of the post: json, or message for Slack and Mattermost
     #[arg(long, value_enum, requires = "webhook")]
     pub webhook_format: Option<WebhookFormat>,

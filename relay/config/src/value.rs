@@ -8,7 +8,8 @@ use nodeglass_findings::job_log::{CustomPattern, PatternError};
 use nodeglass_findings::rule::{self, Rule, RuleError};
 use nodeglass_findings::thresholds::{ThresholdChange, ThresholdError};
 use nodeglass_hostlist as hostlist;
-use nodeglass_notify::webhook::{WebhookFormat, WebhookUrl};
+use nodeglass_http_client::HttpUrl;
+use nodeglass_notify::webhook::WebhookFormat;
 use nodeglass_notify::{Mail, NotifyCommand, NotifyOn};
 use nodeglass_protocol::capture::StackReader;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
@@ -216,7 +217,7 @@ pub(super) fn cost(raw: &str) -> Result<Cost, String> {
 }
 
 /// Parses the URL of a webhook.
-pub(super) fn webhook(raw: &str) -> Result<WebhookUrl, String> {
+pub(super) fn webhook(raw: &str) -> Result<HttpUrl, String> {
     // The text may be a secret, so the error does not repeat it.
     raw.parse().map_err(|error| format!("the URL cannot be used: {error}"))
 }

@@ -5,7 +5,8 @@ use super::command::{CommandError, NotifyCommand};
 use super::counts::ChannelCounts;
 use super::mail::{Mail, MailError};
 use super::notice::{Notice, Sender};
-use crate::webhook::{Payload, Webhook, WebhookError, WebhookFormat};
+use crate::webhook::{Payload, Webhook, WebhookFormat};
+use nodeglass_http_client::HttpError;
 use nodeglass_platform::token_bucket::TokenBucket;
 use nodeglass_rules::backoff::exponential;
 use std::sync::Arc;
@@ -68,10 +69,10 @@ impl Failure {
     }
 }
 
-impl From<WebhookError> for Failure {
-    fn from(error: WebhookError) -> Self {
+impl From<HttpError> for Failure {
+    fn from(error: HttpError) -> Self {
         Self {
-            may_have_arrived: matches!(error, WebhookError::TimedOut(..)),
+            may_have_arrived: matches!(error, HttpError::TimedOut(..)),
             retry_after: error.retry_after().unwrap_or_default().min(GIVE_UP_AFTER),
             ..Self::new(format!("failed to {error}"), error.is_transient())
         }

@@ -3,11 +3,12 @@
 use super::Credentials;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use nodeglass_api::metrics::FieldSeries;
-use nodeglass_notify::webhook::{WebhookError, WebhookUrl, post_once};
+use nodeglass_http_client::{Client, HttpError, HttpUrl};
 use nodeglass_protocol::Text;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Maximum size of an answer in bytes.
@@ -21,7 +22,7 @@ const MAX_QUERIES: usize = 2;
 /// A server that is queried. Clones share the limit of queries.
 #[derive(Clone, Debug)]
 pub struct PromQl {
-    url: WebhookUrl,
+    url: HttpUrl,
     headers: HeaderMap,
     queries: Arc<Semaphore>,
 }
@@ -67,7 +68,7 @@ pub type RowKey = (String, String);
 pub enum PromQlError {
     /// The server did not respond, or responded with an error.
     #[error(transparent)]
-    Request(#[from] WebhookError),
+    Request(#[from] HttpError),
     /// The answer is too large.
     #[error(
         "read the long-term storage: the answer is too large; choose a job or node, fewer metrics, or longer steps"
@@ -101,7 +102,7 @@ struct Matrix {
 
 impl PromQl {
     /// A server by the URL under which `/api/v1/query_range` is.
-    pub fn new(url: &WebhookUrl, credentials: Option<Credentials>) -> Self {
+    pub fn new(url: &HttpUrl, credentials: Option<Credentials>) -> Self {
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, form)]);
         headers.extend(credentials.map(|credentials| (AUTHORIZATION, credentials.header())));
@@ -128,7 +129,9 @@ impl PromQl {
         ];
         let body = serde_urlencoded::to_string(form).map_err(malformed)?;
         let permit = self.queries.clone().acquire_owned().await.map_err(malformed)?;
-        let answer = post_once(&self.url, self.headers.clone(), body.into(), MAX_ANSWER + 1).await?;
+        let answer = Client::default()
+            .post(&self.url, self.headers.clone(), body.into(), MAX_ANSWER + 1, Duration::MAX)
+            .await?;
         let per_unit = series.per_unit;
         let parsed = tokio::task::spawn_blocking(move || {
             let parsed = parse(&answer, per_unit, steps);

@@ -5,7 +5,7 @@ use super::request::{Request, Round};
 use super::spool::Spool;
 use hyper::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use nodeglass_api::RemoteWriteStatus;
-use nodeglass_notify::webhook::{WebhookError, WebhookUrl, post_once};
+use nodeglass_http_client::{Client, HttpError, HttpUrl};
 use nodeglass_protocol::Text;
 use nodeglass_rules::backoff::exponential;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,7 +49,7 @@ impl Counts {
 impl Sender {
     /// Starts the task; the second value resolves when it has ended.
     pub fn start(
-        url: WebhookUrl,
+        url: HttpUrl,
         credentials: Option<Credentials>,
         spool: Spool,
     ) -> (Self, tokio::task::JoinHandle<()>) {
@@ -103,7 +103,7 @@ fn headers(credentials: Option<Credentials>) -> HeaderMap {
 
 /// The task.
 struct Delivery {
-    url: WebhookUrl,
+    url: HttpUrl,
     headers: HeaderMap,
     spool: Spool,
     counts: Counts,
@@ -119,7 +119,7 @@ struct Delivery {
 
 /// The event that ended a wait.
 enum Next {
-    Sent(Request, Result<Vec<u8>, WebhookError>),
+    Sent(Request, Result<Vec<u8>, HttpError>),
     Round(Option<Round>),
 }
 
@@ -170,7 +170,7 @@ impl Delivery {
     }
 
     /// Handles the outcome of a request.
-    async fn judge(&mut self, request: &Request, result: Result<Vec<u8>, WebhookError>) {
+    async fn judge(&mut self, request: &Request, result: Result<Vec<u8>, HttpError>) {
         let samples = u64::from(request.samples);
         let error = match result {
             Ok(_) => {
@@ -252,19 +252,19 @@ impl Delivery {
 
 /// Sends a request, not before a time.
 async fn post(
-    url: WebhookUrl,
+    url: HttpUrl,
     headers: HeaderMap,
     request: Request,
     not_before: Instant,
-) -> (Request, Result<Vec<u8>, WebhookError>) {
+) -> (Request, Result<Vec<u8>, HttpError>) {
     sleep_until(not_before).await;
-    let result = post_once(&url, headers, request.body.clone(), 0).await;
+    let result = Client::default().post(&url, headers, request.body.clone(), 0, Duration::MAX).await;
     (request, result)
 }
 
 /// Returns whether the server will never accept the request, as remote write 1.0 defines it.
-fn is_refusal(error: &WebhookError) -> bool {
-    matches!(error, WebhookError::Status { status: 400..=499, .. }) && !error.is_transient()
+fn is_refusal(error: &HttpError) -> bool {
+    matches!(error, HttpError::Status { status: 400..=499, .. }) && !error.is_transient()
 }
 
 #[cfg(test)]
@@ -285,7 +285,7 @@ mod tests {
     const OK: Way = Way::Answer("HTTP/1.1 204 No Content\r\n\r\n");
 
     /// A server that treats requests in these ways, in order and then well. Returns its URL, and the bodies that it accepted.
-    async fn server(ways: &[Way]) -> (WebhookUrl, mpsc::UnboundedReceiver<String>) {
+    async fn server(ways: &[Way]) -> (HttpUrl, mpsc::UnboundedReceiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/api/v1/write", listener.local_addr().unwrap()).parse().unwrap();
         let (accepted, bodies) = mpsc::unbounded_channel();

@@ -1,26 +1,16 @@
-//! Posts JSON to a URL that the owner configured: bounded in time and size, without redirects and proxies.
-//!
-//! The client is hyper on a connection of its own, because the checked address must be the used one: [`destination`]
-//! resolves the name once and decides which addresses may be contacted.
+//! Posts JSON or a message to a webhook, a few times if that may help.
 
-mod client;
-mod destination;
-mod error;
 mod retry;
-mod tls;
-mod url;
 
 use bytes::Bytes;
-use client::Client;
-pub use error::WebhookError;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use nodeglass_http_client::{Client, Host, HttpError, HttpUrl};
 use nodeglass_report::Chat;
 use retry::{Decision, Retries};
 use serde::Serialize;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
-pub use url::WebhookUrl;
 
 /// Time limit for all attempts together: a page waits 20 s for the outcome.
 const TOTAL_LIMIT: Duration = Duration::from_secs(16);
@@ -40,7 +30,7 @@ pub enum WebhookFormat {
 /// A URL with the format that it expects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Webhook {
-    url: WebhookUrl,
+    url: HttpUrl,
     format: WebhookFormat,
 }
 
@@ -59,7 +49,7 @@ pub enum Payload {
 
 impl Webhook {
     /// Posts to this URL, which the owner of the relay configured: its host may be in a private network.
-    pub fn new(url: WebhookUrl, format: WebhookFormat) -> Self {
+    pub fn new(url: HttpUrl, format: WebhookFormat) -> Self {
         Self { url, format }
     }
 
@@ -75,24 +65,24 @@ impl Webhook {
 
     /// The chat that receives messages.
     pub fn chat(&self) -> Chat {
-        if self.url.is_slack() { Chat::Slack } else { Chat::Mattermost }
+        if is_slack(&self.url) { Chat::Slack } else { Chat::Mattermost }
     }
 
     /// Resolves the host and checks whether each of its addresses may be contacted, without contacting any.
     ///
     /// # Errors
-    /// [`WebhookError`].
-    pub async fn resolve(&self) -> Result<Vec<IpAddr>, WebhookError> {
-        let addresses = destination::resolve(&self.url).await?;
+    /// [`HttpError`].
+    pub async fn resolve(&self) -> Result<Vec<IpAddr>, HttpError> {
+        let addresses = nodeglass_http_client::resolve(&self.url).await?;
         Ok(addresses.iter().map(SocketAddr::ip).collect())
     }
 
     /// Posts, a few times if that may help.
     ///
     /// # Errors
-    /// [`WebhookError`] of the last attempt.
-    pub async fn post(&self, payload: &Payload) -> Result<(), WebhookError> {
-        self.post_by(&Client::new(), Retries::default(), payload).await
+    /// [`HttpError`] of the last attempt.
+    pub async fn post(&self, payload: &Payload) -> Result<(), HttpError> {
+        self.post_by(&Client::default(), Retries::default(), payload).await
     }
 
     async fn post_by(
@@ -100,8 +90,8 @@ impl Webhook {
         client: &Client,
         mut retries: Retries,
         payload: &Payload,
-    ) -> Result<(), WebhookError> {
-        let body = serde_json::to_vec(payload).map_err(|error| WebhookError::Encode(error.to_string()))?;
+    ) -> Result<(), HttpError> {
+        let body = serde_json::to_vec(payload).map_err(|error| HttpError::Encode(error.to_string()))?;
         let (body, headers) = (Bytes::from(body), json_headers());
         let deadline = Instant::now() + TOTAL_LIMIT;
         let remaining = || deadline.saturating_duration_since(Instant::now());
@@ -124,17 +114,12 @@ fn json_headers() -> HeaderMap {
     HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))])
 }
 
-/// Posts once to a URL of the owner. Returns the beginning of the answer, at most `max_answer` bytes.
-///
-/// # Errors
-/// [`WebhookError`].
-pub async fn post_once(
-    url: &WebhookUrl,
-    headers: HeaderMap,
-    body: Bytes,
-    max_answer: usize,
-) -> Result<Vec<u8>, WebhookError> {
-    Client::new().post(url, headers, body, max_answer, TOTAL_LIMIT).await
+/// Returns whether Slack itself receives what is posted.
+fn is_slack(url: &HttpUrl) -> bool {
+    let Host::Name(name) = url.host() else { return false };
+    ["slack.com", "slack-gov.com"]
+        .iter()
+        .any(|domain| name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
 }
 
 #[cfg(test)]

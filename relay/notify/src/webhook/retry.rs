@@ -1,6 +1,6 @@
 //! Decides when an attempt is repeated: twice at most, each time after a longer pause. Pure.
 
-use super::error::WebhookError;
+use nodeglass_http_client::HttpError;
 use std::time::Duration;
 
 /// Maximum number of attempts.
@@ -40,10 +40,10 @@ impl Retries {
     }
 
     /// Decides after a failure.
-    pub(super) fn decide(&mut self, error: &WebhookError) -> Decision {
+    pub(super) fn decide(&mut self, error: &HttpError) -> Decision {
         self.failures += 1;
         // What timed out may have been accepted; a message must not appear twice.
-        let is_unknown = matches!(error, WebhookError::TimedOut(..));
+        let is_unknown = matches!(error, HttpError::TimedOut(..));
         if !error.is_transient() || is_unknown || self.failures >= ATTEMPTS {
             return Decision::GiveUp;
         }
@@ -61,12 +61,12 @@ impl Retries {
 mod tests {
     use super::*;
 
-    fn status(status: u16, retry_after_s: Option<u64>) -> WebhookError {
+    fn status(status: u16, retry_after_s: Option<u64>) -> HttpError {
         let retry_after = retry_after_s.map(Duration::from_secs);
-        WebhookError::Status { host: "h".into(), status, text: String::new(), retry_after }
+        HttpError::Status { host: "h".into(), status, text: String::new(), retry_after }
     }
 
-    fn pauses(error: &WebhookError) -> Vec<u64> {
+    fn pauses(error: &HttpError) -> Vec<u64> {
         let mut retries = Retries::default();
         std::iter::from_fn(|| match retries.decide(error) {
             Decision::RetryAfter(pause) => Some(pause.as_secs()),
@@ -86,10 +86,10 @@ mod tests {
         for error in [
             status(404, None),
             status(429, Some(3_600)),
-            WebhookError::TimedOut("h".into(), 10),
-            WebhookError::Redirect("h".into(), 302),
-            WebhookError::Destination("h".into(), "leads nowhere"),
-            WebhookError::Tls("h".into(), "unknown issuer".into()),
+            HttpError::TimedOut("h".into(), 10),
+            HttpError::Redirect("h".into(), 302),
+            HttpError::Destination("h".into(), "leads nowhere"),
+            HttpError::Tls("h".into(), "unknown issuer".into()),
         ] {
             assert!(pauses(&error).is_empty(), "{error}");
         }

@@ -1,7 +1,7 @@
-//! TLS to a webhook's host, with the certificate authorities of this machine.
+//! TLS to a host, with the certificate authorities of this machine.
 
-use super::error::WebhookError;
-use super::url::Host;
+use crate::error::HttpError;
+use crate::url::Host;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -12,11 +12,11 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// A certificate.
 #[cfg(test)]
-pub(super) type Certificate = tokio_rustls::rustls::pki_types::CertificateDer<'static>;
+pub(crate) type Certificate = tokio_rustls::rustls::pki_types::CertificateDer<'static>;
 
 /// Trusted certificate authorities.
 #[derive(Clone, Debug)]
-pub(super) enum Trust {
+pub(crate) enum Trust {
     /// Those that this machine trusts, or those in the file of `SSL_CERT_FILE`.
     Machine,
     /// Only this one.
@@ -27,13 +27,13 @@ pub(super) enum Trust {
 /// Performs the handshake; the certificate must belong to the host.
 ///
 /// # Errors
-/// [`WebhookError::Tls`].
-pub(super) async fn connect(
+/// [`HttpError::Tls`].
+pub(crate) async fn connect(
     host: &Host,
     trust: &Trust,
     stream: TcpStream,
-) -> Result<TlsStream<TcpStream>, WebhookError> {
-    let fail = |why: String| WebhookError::Tls(host.to_string(), why);
+) -> Result<TlsStream<TcpStream>, HttpError> {
+    let fail = |why: String| HttpError::Tls(host.to_string(), why);
     let trust = trust.clone();
     let config = tokio::task::spawn_blocking(move || config(trust)).await;
     let config = config.map_err(|error| fail(error.to_string()))?;

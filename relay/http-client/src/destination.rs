@@ -4,8 +4,8 @@
 //! loopback, devices in private networks. The owner may name such a host, but a name must not resolve there unless
 //! the URL says so, or the certificate of the host proves its name.
 
-use super::error::WebhookError;
-use super::url::{Host, WebhookUrl};
+use crate::error::HttpError;
+use crate::url::{Host, HttpUrl};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Maximum number of addresses that are tried.
@@ -13,27 +13,27 @@ const MAX_ADDRESSES: usize = 4;
 
 /// The network to which an address leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(crate) enum Reach {
     /// This machine.
     Loopback,
     /// A private network.
     Private,
     /// The internet.
     Public,
-    /// Nothing that a webhook may contact: link-local, with the metadata services of clouds, multicast, unspecified.
+    /// Nothing that may be contacted: link-local, with the metadata services of clouds, multicast, unspecified.
     Never,
 }
 
-/// Resolves the host of a URL, and returns the addresses to try.
+/// Resolves the host of a URL, and returns the addresses to try, at most four, without contacting any.
 ///
 /// # Errors
-/// [`WebhookError`] if there is none, or if one of them may not be contacted.
-pub(super) async fn resolve(url: &WebhookUrl) -> Result<Vec<SocketAddr>, WebhookError> {
+/// [`HttpError`] if there is none, or if one of them may not be contacted.
+pub async fn resolve(url: &HttpUrl) -> Result<Vec<SocketAddr>, HttpError> {
     let found: Vec<IpAddr> = match url.host() {
         Host::Address(address) => vec![*address],
         Host::Name(name) => {
             let found = tokio::net::lookup_host((name.as_str(), url.port())).await;
-            let found = found.map_err(|error| WebhookError::Resolve(name.clone(), error.to_string()))?;
+            let found = found.map_err(|error| HttpError::Resolve(name.clone(), error.to_string()))?;
             found.map(|address| address.ip()).collect()
         }
     };
@@ -42,14 +42,14 @@ pub(super) async fn resolve(url: &WebhookUrl) -> Result<Vec<SocketAddr>, Webhook
 }
 
 /// Checks every address of a host.
-fn check(url: &WebhookUrl, found: &[IpAddr]) -> Result<(), WebhookError> {
-    let refuse = |why| Err(WebhookError::Destination(url.host().to_string(), why));
+fn check(url: &HttpUrl, found: &[IpAddr]) -> Result<(), HttpError> {
+    let refuse = |why| Err(HttpError::Destination(url.host().to_string(), why));
     if found.is_empty() {
-        return Err(WebhookError::Resolve(url.host().to_string(), "it has no address".to_owned()));
+        return Err(HttpError::Resolve(url.host().to_string(), "it has no address".to_owned()));
     }
     for address in found {
         match reach(*address) {
-            Reach::Never => return refuse("leads to an address that no webhook may contact"),
+            Reach::Never => return refuse("leads to an address that the relay never contacts"),
             Reach::Loopback if !names_loopback(url.host()) => {
                 return refuse("leads to this machine; write 127.0.0.1 or localhost if that is meant");
             }
@@ -76,7 +76,7 @@ fn names_loopback(host: &Host) -> bool {
 }
 
 /// Returns whether the owner wrote that a host of the private network is meant. A name without a dot is not in the public DNS.
-fn names_private(url: &WebhookUrl) -> bool {
+fn names_private(url: &HttpUrl) -> bool {
     match url.host() {
         Host::Address(_) => true,
         Host::Name(name) => url.is_private() || !name.contains('.'),
@@ -84,7 +84,7 @@ fn names_private(url: &WebhookUrl) -> bool {
 }
 
 /// Returns the network to which an address leads; also for an IPv4 address in the form of an IPv6 one.
-pub(super) fn reach(address: IpAddr) -> Reach {
+pub(crate) fn reach(address: IpAddr) -> Reach {
     match address {
         IpAddr::V4(address) => reach_v4(address),
         IpAddr::V6(address) => match embedded(address) {

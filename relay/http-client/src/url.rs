@@ -1,4 +1,4 @@
-//! The URL of a webhook: validated when it is configured, and never printed in full.
+//! The URL of a server: validated when it is configured, and never printed in full.
 
 use hyper::Uri;
 use std::fmt;
@@ -10,7 +10,7 @@ const MAX_BYTES: usize = 2_048;
 
 /// An `http` or `https` URL. Its path and query often are a secret, so `Display` and `Debug` leave them out.
 #[derive(Clone, PartialEq, Eq)]
-pub struct WebhookUrl {
+pub struct HttpUrl {
     is_tls: bool,
     host: Host,
     port: u16,
@@ -20,7 +20,7 @@ pub struct WebhookUrl {
 
 /// The host as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Host {
+pub enum Host {
     /// An address.
     Address(IpAddr),
     /// A name.
@@ -29,7 +29,7 @@ pub(super) enum Host {
 
 /// Error of parsing a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WebhookUrlError {
+pub enum HttpUrlError {
     /// It cannot be parsed.
     #[error("it is not a URL such as https://example.org/path")]
     NotAUrl,
@@ -44,34 +44,27 @@ pub enum WebhookUrlError {
     TooLong,
 }
 
-impl WebhookUrl {
-    pub(super) fn is_tls(&self) -> bool {
+impl HttpUrl {
+    pub(crate) fn is_tls(&self) -> bool {
         self.is_tls
     }
 
-    pub(super) fn host(&self) -> &Host {
+    /// The host.
+    pub fn host(&self) -> &Host {
         &self.host
     }
 
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// Returns whether the owner wrote `#private`: the host may be in a private network.
-    pub(super) fn is_private(&self) -> bool {
+    pub(crate) fn is_private(&self) -> bool {
         self.is_private
     }
 
-    /// Returns whether Slack itself receives what is posted.
-    pub(super) fn is_slack(&self) -> bool {
-        let Host::Name(name) = &self.host else { return false };
-        ["slack.com", "slack-gov.com"].iter().any(|domain| {
-            name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-        })
-    }
-
     /// Path and query.
-    pub(super) fn target(&self) -> &str {
+    pub(crate) fn target(&self) -> &str {
         &self.target
     }
 
@@ -83,41 +76,41 @@ impl WebhookUrl {
     }
 
     /// The value of `Host`.
-    pub(super) fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         let default = if self.is_tls { 443 } else { 80 };
         if self.port == default { self.host.to_string() } else { format!("{}:{}", self.host, self.port) }
     }
 }
 
-impl FromStr for WebhookUrl {
-    type Err = WebhookUrlError;
+impl FromStr for HttpUrl {
+    type Err = HttpUrlError;
 
-    fn from_str(raw: &str) -> Result<Self, WebhookUrlError> {
+    fn from_str(raw: &str) -> Result<Self, HttpUrlError> {
         if raw.len() > MAX_BYTES {
-            return Err(WebhookUrlError::TooLong);
+            return Err(HttpUrlError::TooLong);
         }
         // `Uri` accepts a fragment and drops it.
         let (raw, fragment) = raw.split_once('#').unwrap_or((raw, ""));
-        let uri: Uri = raw.parse().map_err(|_| WebhookUrlError::NotAUrl)?;
+        let uri: Uri = raw.parse().map_err(|_| HttpUrlError::NotAUrl)?;
         let is_tls = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
-            _ => return Err(WebhookUrlError::Scheme),
+            _ => return Err(HttpUrlError::Scheme),
         };
-        let authority = uri.authority().ok_or(WebhookUrlError::NotAUrl)?;
+        let authority = uri.authority().ok_or(HttpUrlError::NotAUrl)?;
         if authority.as_str().contains('@') {
-            return Err(WebhookUrlError::UserInfo);
+            return Err(HttpUrlError::UserInfo);
         }
         let name = authority.host().trim_end_matches('.').to_ascii_lowercase();
         if name.is_empty() {
-            return Err(WebhookUrlError::NotAUrl);
+            return Err(HttpUrlError::NotAUrl);
         }
         let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
         let host = bare.parse().map_or_else(|_| Host::Name(name.clone()), Host::Address);
         // `Uri` ignores a port that is not a number.
         let port =
             match authority.as_str().strip_prefix(authority.host()).and_then(|rest| rest.strip_prefix(':')) {
-                Some(port) => port.parse().map_err(|_| WebhookUrlError::NotAUrl)?,
+                Some(port) => port.parse().map_err(|_| HttpUrlError::NotAUrl)?,
                 None if is_tls => 443,
                 None => 80,
             };
@@ -136,15 +129,15 @@ impl fmt::Display for Host {
     }
 }
 
-impl fmt::Display for WebhookUrl {
+impl fmt::Display for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}/…", if self.is_tls { "https" } else { "http" }, self.authority())
     }
 }
 
-impl fmt::Debug for WebhookUrl {
+impl fmt::Debug for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "WebhookUrl({self})")
+        write!(f, "HttpUrl({self})")
     }
 }
 
@@ -152,7 +145,7 @@ impl fmt::Debug for WebhookUrl {
 mod tests {
     use super::*;
 
-    fn parse(raw: &str) -> WebhookUrl {
+    fn parse(raw: &str) -> HttpUrl {
         raw.parse().unwrap_or_else(|error| panic!("{raw}: {error}"))
     }
 
@@ -172,19 +165,6 @@ mod tests {
     }
 
     #[test]
-    fn slack_is_known_by_its_domain() {
-        for (url, expected) in [
-            ("https://hooks.slack.com/services/T0/B0/x", true),
-            ("https://hooks.slack-gov.com/services/T0/B0/x", true),
-            ("https://hooks.notslack.com/x", false),
-            ("https://slack.com.example.org/x", false),
-            ("https://chat.example.org/slack.com", false),
-        ] {
-            assert_eq!(parse(url).is_slack(), expected, "{url}");
-        }
-    }
-
-    #[test]
     fn neither_form_of_output_contains_the_secret() {
         let url = parse("https://hooks.example.org:8443/services/T0/B0/s3cret?token=s3cret");
         assert_eq!(url.to_string(), "https://hooks.example.org:8443/…");
@@ -192,22 +172,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_of_a_webhook_is_refused() {
+    fn what_is_no_http_url_is_refused() {
         for (raw, why) in [
-            ("", WebhookUrlError::NotAUrl),
-            ("example.org/hooks", WebhookUrlError::NotAUrl),
-            ("/hooks", WebhookUrlError::Scheme),
-            ("ftp://example.org/", WebhookUrlError::Scheme),
-            ("file:///etc/passwd", WebhookUrlError::NotAUrl),
-            ("https://alice:pw@example.org/", WebhookUrlError::UserInfo),
-            ("https://example.org:x/", WebhookUrlError::NotAUrl),
-            ("https://example.org:99999/", WebhookUrlError::NotAUrl),
-            ("https://exa mple.org/", WebhookUrlError::NotAUrl),
-            ("https://example.org/\r\nX: 1", WebhookUrlError::NotAUrl),
+            ("", HttpUrlError::NotAUrl),
+            ("example.org/hooks", HttpUrlError::NotAUrl),
+            ("/hooks", HttpUrlError::Scheme),
+            ("ftp://example.org/", HttpUrlError::Scheme),
+            ("file:///etc/passwd", HttpUrlError::NotAUrl),
+            ("https://alice:pw@example.org/", HttpUrlError::UserInfo),
+            ("https://example.org:x/", HttpUrlError::NotAUrl),
+            ("https://example.org:99999/", HttpUrlError::NotAUrl),
+            ("https://exa mple.org/", HttpUrlError::NotAUrl),
+            ("https://example.org/\r\nX: 1", HttpUrlError::NotAUrl),
         ] {
-            assert_eq!(raw.parse::<WebhookUrl>(), Err(why), "{raw}");
+            assert_eq!(raw.parse::<HttpUrl>(), Err(why), "{raw}");
         }
         let long = format!("https://example.org/{}", "x".repeat(MAX_BYTES));
-        assert_eq!(long.parse::<WebhookUrl>(), Err(WebhookUrlError::TooLong));
+        assert_eq!(long.parse::<HttpUrl>(), Err(HttpUrlError::TooLong));
     }
 }

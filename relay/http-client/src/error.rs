@@ -1,10 +1,10 @@
-//! Errors of webhooks, and whether another attempt may help.
+//! Errors of requests, and whether another attempt may help.
 
 use std::time::Duration;
 
-/// Error of a webhook. Messages read well after "failed to" and contain no part of the URL but its host.
+/// Error of a request. Messages read well after "failed to" and contain no part of the URL but its host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WebhookError {
+pub enum HttpError {
     /// The data cannot be encoded.
     #[error("encode the data: {0}")]
     Encode(String),
@@ -45,7 +45,7 @@ pub enum WebhookError {
     },
 }
 
-impl WebhookError {
+impl HttpError {
     /// Returns whether another attempt may succeed.
     pub fn is_transient(&self) -> bool {
         match self {

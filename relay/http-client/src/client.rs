@@ -1,9 +1,9 @@
 //! One POST request on one connection: limited in time, and in what it reads.
 
-use super::destination;
-use super::error::WebhookError;
-use super::tls::{self, Trust};
-use super::url::WebhookUrl;
+use crate::destination;
+use crate::error::HttpError;
+use crate::tls::{self, Trust};
+use crate::url::HttpUrl;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -30,42 +30,44 @@ const TEXT_LIMIT: Duration = Duration::from_secs(1);
 /// Maximum length of the shown text, in characters.
 const SHOWN: usize = 200;
 
-/// Posts.
+/// Posts, each time on a connection of its own.
 #[derive(Debug)]
-pub(super) struct Client {
+pub struct Client {
     time_limit: Duration,
     trust: Trust,
 }
 
-impl Client {
-    pub(super) fn new() -> Self {
+impl Default for Client {
+    fn default() -> Self {
         Self { time_limit: TIME_LIMIT, trust: Trust::Machine }
     }
+}
 
+impl Client {
     /// One with another time limit.
-    #[cfg(test)]
-    pub(super) fn within(time_limit: Duration) -> Self {
-        Self { time_limit, ..Self::new() }
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn within(time_limit: Duration) -> Self {
+        Self { time_limit, ..Self::default() }
     }
 
     /// One that trusts only this certificate.
     #[cfg(test)]
-    pub(super) fn trusting(certificate: tls::Certificate) -> Self {
-        Self { trust: Trust::Only(certificate), ..Self::new() }
+    pub(crate) fn trusting(certificate: tls::Certificate) -> Self {
+        Self { trust: Trust::Only(certificate), ..Self::default() }
     }
 
-    /// Makes one attempt. Success is a status 2xx. Returns the beginning of the answer, at most `max_answer` bytes.
+    /// Makes one attempt, of at most 10 s and at most `remaining`. Success is a status 2xx. Returns the beginning of the answer, at most `max_answer` bytes.
     ///
     /// # Errors
-    /// [`WebhookError`].
-    pub(super) async fn post(
+    /// [`HttpError`].
+    pub async fn post(
         &self,
-        url: &WebhookUrl,
+        url: &HttpUrl,
         headers: HeaderMap,
         body: Bytes,
         max_answer: usize,
         remaining: Duration,
-    ) -> Result<Vec<u8>, WebhookError> {
+    ) -> Result<Vec<u8>, HttpError> {
         let limit = self.time_limit.min(remaining);
         let attempt = async {
             let stream = connect(url, &destination::resolve(url).await?).await?;
@@ -77,13 +79,13 @@ impl Client {
                 exchange(stream, url, request, max_answer).await
             }
         };
-        let late = || WebhookError::TimedOut(url.host().to_string(), limit.as_secs());
+        let late = || HttpError::TimedOut(url.host().to_string(), limit.as_secs());
         timeout(limit, attempt).await.unwrap_or_else(|_| Err(late()))
     }
 }
 
 /// Connects to the first address that responds.
-async fn connect(url: &WebhookUrl, addresses: &[SocketAddr]) -> Result<TcpStream, WebhookError> {
+async fn connect(url: &HttpUrl, addresses: &[SocketAddr]) -> Result<TcpStream, HttpError> {
     let mut why = "it has no address".to_owned();
     for address in addresses {
         match timeout(CONNECT_LIMIT, TcpStream::connect(address)).await {
@@ -92,27 +94,27 @@ async fn connect(url: &WebhookUrl, addresses: &[SocketAddr]) -> Result<TcpStream
             Err(_) => why = format!("{address} does not respond"),
         }
     }
-    Err(WebhookError::Connect(url.host().to_string(), why))
+    Err(HttpError::Connect(url.host().to_string(), why))
 }
 
-fn request(url: &WebhookUrl, headers: HeaderMap, body: Bytes) -> Result<Request<Full<Bytes>>, WebhookError> {
+fn request(url: &HttpUrl, headers: HeaderMap, body: Bytes) -> Result<Request<Full<Bytes>>, HttpError> {
     let mut request = Request::post(url.target())
         .header(HOST, url.authority())
         .header(USER_AGENT, concat!("nodeglass/", env!("CARGO_PKG_VERSION")))
         .header(CONTENT_LENGTH, body.len())
         .body(Full::new(body))
-        .map_err(|error| WebhookError::Encode(error.to_string()))?;
+        .map_err(|error| HttpError::Encode(error.to_string()))?;
     request.headers_mut().extend(headers);
     Ok(request)
 }
 
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    url: &WebhookUrl,
+    url: &HttpUrl,
     request: Request<Full<Bytes>>,
     max_answer: usize,
-) -> Result<Vec<u8>, WebhookError> {
-    let unreadable = |error: hyper::Error| WebhookError::Answer(url.host().to_string(), error.to_string());
+) -> Result<Vec<u8>, HttpError> {
+    let unreadable = |error: hyper::Error| HttpError::Answer(url.host().to_string(), error.to_string());
     let mut builder = http1::Builder::new();
     builder.max_buf_size(MAX_HEAD);
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(unreadable)?;
@@ -134,27 +136,27 @@ async fn exchange(
         judged = &mut answer => judged,
         // The connection is over, perhaps with an error after the answer: some servers close without close_notify.
         ended = &mut connection => match (answer.await, ended) {
-            (Err(WebhookError::Answer(..)), Err(error)) => Err(unreadable(error)),
+            (Err(HttpError::Answer(..)), Err(error)) => Err(unreadable(error)),
             (judged, _) => judged,
         },
     }
 }
 
 /// Converts the status to a result, with the body of a success.
-async fn check_status(url: &WebhookUrl, response: Response<Incoming>) -> Result<Incoming, WebhookError> {
+async fn check_status(url: &HttpUrl, response: Response<Incoming>) -> Result<Incoming, HttpError> {
     let (host, status) = (url.host().to_string(), response.status());
     if status.is_success() {
         return Ok(response.into_body());
     }
     if status.is_redirection() {
-        return Err(WebhookError::Redirect(host, status.as_u16()));
+        return Err(HttpError::Redirect(host, status.as_u16()));
     }
     let retry_after = retry_after(response.headers(), SystemTime::now());
     let mut text = Vec::new();
     // What has arrived until then, or until it fails, is shown.
     let _ = timeout(TEXT_LIMIT, read_up_to(response.into_body(), MAX_TEXT, &mut text)).await;
     let text = Text::from_bytes(&text).as_str().chars().take(SHOWN).collect();
-    Err(WebhookError::Status { host, status: status.as_u16(), text, retry_after })
+    Err(HttpError::Status { host, status: status.as_u16(), text, retry_after })
 }
 
 /// The pause that a response requests: a number of seconds, or a date, which is compared with the response's own where it has one,
