@@ -258,14 +258,21 @@ impl Terminal {
     fn request(&mut self, request: Request) {
         self.requests = self.requests.wrapping_add(1);
         let number = self.requests;
-        if let Request::Process { node, process, environment } = &request {
-            let what = if *environment { "Environment of pid" } else { "Process" };
-            self.awaited = Some((number, format!("{what} {} on {node}", process.pid)));
-        }
+        let details = match &request {
+            Request::Process { node, process, environment } => {
+                let what = if *environment { "Environment of pid" } else { "Process" };
+                Some((number, format!("{what} {} on {node}", process.pid)))
+            }
+            _ => None,
+        };
         let is_live = self.model.connection == Connection::Live;
         if !is_live || !self.source.send(Order::Request { number, request }) {
             let at_ms = self.at_ms();
             self.view.notify("not sent: there is no connection to the relay", Severity::Warning, at_ms);
+        } else if details.is_some() {
+            self.awaited = details;
+        } else {
+            self.model.expect_response(number);
         }
     }
 
@@ -285,6 +292,11 @@ impl Terminal {
                 if !self.source.send(Order::Resync(topic.clone())) {
                     self.model.resync_was_refused(&topic);
                 }
+            }
+            Effect::Unanswered => {
+                let text = "the connection was lost; it is not known whether the action was carried out";
+                self.view.notify(text, Severity::Warning, at_ms);
+                self.is_dirty = true;
             }
             Effect::Answer(number, response) => self.answer(number, response, at_ms),
             Effect::Nothing => {}

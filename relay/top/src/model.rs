@@ -44,6 +44,8 @@ pub struct Model {
     known: Vec<Known>,
     /// When the welcome arrived, in ms of the terminal's clock.
     welcomed_ms: u64,
+    /// Actions without a response.
+    unanswered: Vec<u32>,
 }
 
 /// Effect of an update.
@@ -53,6 +55,8 @@ pub enum Effect {
     Redraw,
     /// A topic needs a new snapshot.
     Resync(Topic),
+    /// The connection was lost before the response to an action.
+    Unanswered,
     /// A request was answered.
     Answer(u32, Response),
     /// Nothing visible changed.
@@ -77,11 +81,20 @@ impl Model {
                     _ => at_ms,
                 };
                 self.connection = Connection::Lost { since_ms, why };
-                Effect::Redraw
+                if std::mem::take(&mut self.unanswered).is_empty() {
+                    Effect::Redraw
+                } else {
+                    Effect::Unanswered
+                }
             }
             Update::Message(message) => self.message(*message),
             Update::Ended(_) => Effect::Nothing,
         }
+    }
+
+    /// Notes that an action was sent, whose response is then expected.
+    pub fn expect_response(&mut self, number: u32) {
+        self.unanswered.push(number);
     }
 
     fn message(&mut self, message: ServerMessage) -> Effect {
@@ -106,7 +119,10 @@ impl Model {
                 self.known.iter_mut().for_each(|known| known.is_behind = true);
                 Effect::Nothing
             }
-            ServerMessage::Response { number, response } => Effect::Answer(number, response),
+            ServerMessage::Response { number, response } => {
+                self.unanswered.retain(|unanswered| *unanswered != number);
+                Effect::Answer(number, response)
+            }
             _ => Effect::Nothing,
         }
     }

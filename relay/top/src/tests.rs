@@ -20,7 +20,7 @@ use nodeglass_protocol::picture::{
     ProcessPicture, RelayStatus,
 };
 use nodeglass_protocol::process::{ProcessKind, Rank};
-use nodeglass_protocol::request::{ProcessRef, Request, Signal};
+use nodeglass_protocol::request::{ProcessRef, Request, Response, Signal};
 use nodeglass_protocol::{Cell, GpuField, GpuUuid, HostField, JobId, Picture, ProcessField, Reading};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -396,6 +396,18 @@ fn a_lost_connection_is_named_and_values_age() {
     let screen = shown.screen(120, 40);
     assert!(screen.contains("▲ the relay (pid 7) was stopped; retrying for 30 s"), "{screen}");
     assert!(screen.contains("stale 31 s"), "{screen}");
+}
+
+#[test]
+fn an_action_whose_response_is_lost_with_the_connection_is_mentioned_once() {
+    let mut model = shown().model;
+    let lost = || Update::Lost("the relay (pid 7) was stopped".to_owned());
+    model.expect_response(1);
+    model.expect_response(2);
+    let response = ServerMessage::Response { number: 1, response: Response::Done("sent".into()) };
+    assert!(matches!(model.apply(Update::Message(Box::new(response)), 0), Effect::Answer(1, _)));
+    assert_eq!(model.apply(lost(), 1_000), Effect::Unanswered);
+    assert_eq!(model.apply(lost(), 2_000), Effect::Redraw);
 }
 
 #[test]
