@@ -116,7 +116,7 @@ impl Finding {
     }
 
     /// The finding as the page receives it, without its capture: what the rules of page and terminal are about.
-    pub fn of_picture(&self) -> finding::Finding {
+    pub fn to_protocol(&self) -> finding::Finding {
         let node = |name: &String| NodeName::new(name.as_str()).ok();
         let gpus = self.gpus.iter().filter_map(|gpu| {
             let (node, uuid) = (node(&gpu.node)?, GpuUuid::new(gpu.uuid.as_str()));
@@ -158,6 +158,6 @@ mod tests {
         let wasted_before = Some(finding::WastedBefore { gpu_ms: 12_345_678, until_ms: 90_000 });
         let finding =
             finding::Finding { wasted_gpus: 3, wasted_before, ..crate::fixtures::finding("thermal/17") };
-        assert_eq!(Finding::new(&finding).of_picture(), finding);
+        assert_eq!(Finding::new(&finding).to_protocol(), finding);
     }
 }

@@ -43,11 +43,11 @@ pub fn write(out: &mut dyn Sink, snapshot: &Snapshot, users: &HashMap<u32, &str>
     };
     out.family(
         "nodeglass_finding",
-        "A finding that lasts, by GPU, node or job, always 1; the text is in the API.",
+        "An active finding by GPU, node or job; always 1. The API has its text.",
         Kind::Gauge,
     );
     all.keys().for_each(|key| out.sample(&labels(key), Some(1.0)));
-    out.family("nodeglass_finding_silenced", "A finding that lasts and is silenced, always 1.", Kind::Gauge);
+    out.family("nodeglass_finding_silenced", "An active finding that is silenced; always 1.", Kind::Gauge);
     let silenced = all.iter().filter(|(_, is_silenced)| **is_silenced);
     silenced.for_each(|(key, _)| out.sample(&labels(key), Some(1.0)));
 }

@@ -143,11 +143,11 @@ pub struct FieldSeries {
 pub fn gpu_series(field: GpuField) -> Vec<FieldSeries> {
     let dcgm =
         dcgm::of(field).map(|dcgm| FieldSeries { name: dcgm.name.to_owned(), per_unit: dcgm.value(1) });
-    dcgm.into_iter().chain(host_series(field)).collect()
+    dcgm.into_iter().chain(base_series(field)).collect()
 }
 
-/// The series in which the values of a field of another kind of row are.
-pub fn host_series<F: Field>(field: F) -> Vec<FieldSeries> {
+/// The series of nodeglass itself in which the values of a field are.
+pub fn base_series<F: Field>(field: F) -> Vec<FieldSeries> {
     let metric = field.metric();
     vec![FieldSeries { name: metric.prometheus_name(F::ROW_KIND), per_unit: metric.prometheus_value(1) }]
 }
@@ -223,7 +223,7 @@ fn last_xids(out: &mut dyn Sink, snapshot: &Snapshot, current: &[&LabelledGpu<'_
 fn nodes<'a>(out: &mut dyn Sink, nodes: &'a [Node]) {
     let labelled = |node: &'a Node| (node, Labels::new(&[("node", &node.name)]).taken_at(current_time(node)));
     let all: Vec<(&'a Node, Labels)> = nodes.iter().map(labelled).collect();
-    out.family("nodeglass_node_up", "Whether samples of the node arrive.", Kind::Gauge);
+    out.family("nodeglass_node_up", "Whether samples from the node are arriving.", Kind::Gauge);
     for (node, labels) in &all {
         out.sample(labels, Some(f64::from(u8::from(node.connection.is_current()))));
     }
@@ -270,12 +270,12 @@ fn jobs(out: &mut dyn Sink, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
         ("nodeglass_job_time_limit_seconds", "Time limit.", |job| job.time_limit_s.map(|s| s as f64)),
         (
             "nodeglass_job_progress_ratio",
-            "How far the program is by its logs, from 0 to 1; of a bar that counts only a part of the run, that part.",
+            "Progress of the program according to its logs, from 0 to 1; of the current part if the progress bar covers only a part of the run.",
             |job| Some((job.progress.as_ref()?.pct? * 10.0).round() / 1_000.0),
         ),
         (
             "nodeglass_job_expected_end_timestamp_seconds",
-            "Latest time at which the program will be done, by its logs.",
+            "Latest expected end of the program according to its logs.",
             |job| job.progress.as_ref()?.latest_end_at.map(seconds),
         ),
     ];

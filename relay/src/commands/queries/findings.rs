@@ -85,7 +85,7 @@ fn listed(snapshot: &Snapshot, observed: Observed, args: &FindingsArgs) -> anyho
         return Ok(Answer { notice: Some(notice), ..Answer::default() });
     }
     let named = Named::new(snapshot);
-    let found: Vec<finding::Finding> = found.into_iter().map(Finding::of_picture).collect();
+    let found: Vec<finding::Finding> = found.into_iter().map(Finding::to_protocol).collect();
     let entries: Vec<String> = named.folded(&found).iter().map(|entry| named.entry(entry)).collect();
     Ok(Answer::text(entries.join("\n")))
 }
@@ -171,7 +171,7 @@ fn reported(snapshot: &Snapshot, news: Vec<&Finding>, json: bool) -> anyhow::Res
     let named = Named::new(snapshot);
     let time = LocalTime::of(named.now_ms / 1_000);
     let clock = time.seen_from(&time);
-    let news: Vec<finding::Finding> = news.into_iter().map(Finding::of_picture).collect();
+    let news: Vec<finding::Finding> = news.into_iter().map(Finding::to_protocol).collect();
     for entry in named.folded(&news) {
         // The evidence dates from its beginning.
         let text = if entry.finding.is_active() { named.entry(&entry) } else { named.heading(&entry) };

@@ -2,7 +2,7 @@
 
 use super::Problem;
 use axum::http::StatusCode;
-use nodeglass_api::metrics::{FieldSeries, gpu_series, host_series};
+use nodeglass_api::metrics::{FieldSeries, base_series, gpu_series};
 use nodeglass_api::{History, Series, Timestamp};
 use nodeglass_protocol::field::ValueKind;
 use nodeglass_protocol::live::Topic;
@@ -178,7 +178,7 @@ async fn series(
             }
         }
         for field in host_fields {
-            reader.add(field.name(), host_series(*field)).await?;
+            reader.add(field.name(), base_series(*field)).await?;
         }
         Ok(reader.series)
     };
