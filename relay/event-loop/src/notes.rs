@@ -4,6 +4,7 @@ use super::EventLoop;
 use nodeglass_fleet::Event;
 use nodeglass_live::ChangedNote;
 use nodeglass_platform::clock::Clock;
+use nodeglass_platform::random::random_u64;
 use nodeglass_protocol::note::{Note, NoteId, NoteRequest};
 use nodeglass_protocol::{JobId, Text};
 use nodeglass_share::Viewer;
@@ -41,7 +42,7 @@ impl EventLoop {
     ) -> Result<ChangedNote, Text> {
         self.merge_read_notes();
         stored.into_iter().for_each(|stored| self.merge_notes(stored));
-        let new_id = NoteId::from_bits(random());
+        let new_id = NoteId::from_bits(random_u64());
         let requested = self.fleet.requested_note(request, new_id, Clock::wall_ms());
         let change = requested.map_err(|error| Text::new(error.to_string()))?;
         self.apply(Event::Note(change.clone()), self.clock.now_ms());
@@ -90,9 +91,4 @@ impl EventLoop {
             self.apply(Event::RestoredNotes(news), self.clock.now_ms());
         }
     }
-}
-
-/// Any number, different each time.
-fn random() -> u64 {
-    getrandom::u64().unwrap_or_else(|_| Clock::wall_ms().wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

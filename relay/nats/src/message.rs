@@ -1,5 +1,6 @@
 //! Subjects and messages between relays; pure.
 
+use nodeglass_platform::random::random_u64;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{NodeName, Text};
 use serde::{Deserialize, Serialize};
@@ -59,7 +60,7 @@ pub(crate) struct RelayId(u64);
 
 impl RelayId {
     pub(crate) fn random() -> Self {
-        Self(random())
+        Self(random_u64())
     }
 }
 
@@ -89,11 +90,6 @@ impl From<RelayId> for String {
     fn from(id: RelayId) -> Self {
         id.to_string()
     }
-}
-
-/// Any number; identifies a run.
-pub(crate) fn random() -> u64 {
-    getrandom::u64().unwrap_or_else(|_| nodeglass_platform::clock::Clock::wall_ms())
 }
 
 /// Subjects of a cluster.

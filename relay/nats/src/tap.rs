@@ -2,10 +2,11 @@
 
 use super::connection::Bus;
 use super::lines::{Lines, payloads};
-use super::message::{END, LINK, NodeRequest, Position, RELAY, RelayId, SEQ, Sampling, random};
+use super::message::{END, LINK, NodeRequest, Position, RELAY, RelayId, SEQ, Sampling};
 use async_nats::HeaderMap;
 use bytes::Bytes;
 use nodeglass_launch::{NodeStream, StreamEnd};
+use nodeglass_platform::random::random_u64;
 use nodeglass_protocol::probe::Control;
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::BTreeMap;
@@ -67,7 +68,7 @@ pub(crate) struct Tap {
 
 impl Tap {
     pub(crate) fn new(bus: Bus, node: NodeName, stdin: mpsc::Sender<Bytes>) -> Self {
-        let link = format!("{}-{:016x}", bus.id, random());
+        let link = format!("{}-{:016x}", bus.id, random_u64());
         Self {
             bus,
             node,

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use nodeglass_fleet::SessionEvent;
 use nodeglass_launch::{LaunchError, Launcher, LoginState, NodeStream};
 use nodeglass_platform::clock::Clock;
+use nodeglass_platform::random::random_u64;
 use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::probe::{Control, ProbeLine};
 use nodeglass_protocol::{JobId, NodeName, Text};
@@ -125,7 +126,7 @@ impl Session {
                         let trouble = if self.job.is_some() { RetryClass::Harmful } else { trouble };
                         self.wait_before_retry(
                             why,
-                            backoff.wait(trouble, random()),
+                            backoff.wait(trouble, random_u64()),
                             &backoff,
                             job_may_have_ended,
                         )
@@ -218,7 +219,7 @@ impl Session {
             };
             return self.wait_after_auth_failure(failure).await;
         }
-        let wait = backoff.wait(RetryClass::Denied, random());
+        let wait = backoff.wait(RetryClass::Denied, random_u64());
         self.wait_before_retry(why, wait, backoff, true).await
     }
 
@@ -580,9 +581,4 @@ enum NotLaunched {
 async fn stopped(wanted: &mut watch::Receiver<Target>) {
     // An error means that the supervisor is gone, which is equivalent.
     let _ = wanted.wait_for(|wanted| wanted.stop).await;
-}
-
-/// Any number; only spreads retries.
-fn random() -> u64 {
-    getrandom::u64().unwrap_or_else(|_| Clock::wall_ms().wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

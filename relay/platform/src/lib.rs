@@ -17,6 +17,7 @@ pub mod own_cgroup;
 pub mod priority;
 pub mod private_file;
 pub mod program;
+pub mod random;
 pub mod regular_file;
 pub mod state_dir;
 pub mod token_bucket;
