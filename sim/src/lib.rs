@@ -23,7 +23,7 @@ pub use scenario::{Scenario, ScenarioError, ScenarioFault, ScenarioTime};
 use gpu::{facts, health, readings};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::probe::{HealthReport, Hello, ProcessList, Sample};
-use nodeglass_protocol::request::{JobAction, ProbeRequest, Response};
+use nodeglass_protocol::request::{JobAction, ProbeRequest, Response, Tail};
 use nodeglass_protocol::{NodeName, Text};
 
 /// The scenario of `relay --demo`: 16 nodes with 8 GPUs each, some of other kinds, and something of
@@ -66,6 +66,11 @@ impl Scenario {
     /// node.
     pub fn respond(&self, node: &NodeName, at: ScenarioTime, request: &ProbeRequest) -> Option<Response> {
         Some(responses::respond(self, *self.by_name.get(node)?, at, request))
+    }
+
+    /// Returns what is new in a log of the owner's jobs after an offset; `None` if there is no such file.
+    pub fn log_tail(&self, at: ScenarioTime, path: &str, after: u64) -> Option<Tail> {
+        logs::tail(self, at, path, after)
     }
 
     /// Performs a job control operation on one of the owner's jobs, as `scancel` and `scontrol` do.

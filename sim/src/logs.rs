@@ -17,15 +17,11 @@ const LONGEST_ROUND_S: i64 = 1_200;
 /// Items of a progress bar.
 const ITEMS: i64 = 1_251;
 
-/// Returns the tail of a file after an offset.
-pub(crate) fn tail(scenario: &Scenario, node: usize, at: ScenarioTime, path: &str, after: u64) -> Tail {
-    let name = &scenario.nodes[node].name;
-    let Some(log) = Log::find(scenario, at, path) else {
-        return Tail { error: Some(format!("no such file on {name}").into()), ..Tail::default() };
-    };
-    let size = log.size();
-    let window = Window::of(after, size, true);
-    window.tail(&log.bytes(window.from, window.from + window.length))
+/// Returns the tail of a file after an offset; `None` if there is no such file.
+pub(crate) fn tail(scenario: &Scenario, at: ScenarioTime, path: &str, after: u64) -> Option<Tail> {
+    let log = Log::find(scenario, at, path)?;
+    let window = Window::of(after, log.size(), true);
+    Some(window.tail(&log.bytes(window.from, window.from + window.length)))
 }
 
 /// One of a job's logs at one time.

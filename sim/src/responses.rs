@@ -6,7 +6,7 @@ use crate::scenario::interventions::ProcessKey;
 use crate::scenario::{Scenario, ScenarioTime};
 use crate::{captures, logs};
 use nodeglass_protocol::process::{ProcessDetail, ProcessState, RelatedProcess, Variable};
-use nodeglass_protocol::request::{ProbeRequest, ProcessRef, Response, Signal};
+use nodeglass_protocol::request::{ProbeRequest, ProcessRef, Response, Signal, Tail};
 use nodeglass_protocol::{LongText, Reading, Text};
 
 /// Mask for secrets.
@@ -28,7 +28,11 @@ pub(crate) fn respond(
         },
         ProbeRequest::Signal { process, signal } => send_signal(scenario, node, at, *process, *signal),
         ProbeRequest::Tail { path, after, .. } => {
-            Response::Tail(logs::tail(scenario, node, at, path, *after))
+            let missing = || Tail {
+                error: Some(format!("no such file on {}", scenario.nodes[node].name).into()),
+                ..Tail::default()
+            };
+            Response::Tail(logs::tail(scenario, at, path, *after).unwrap_or_else(missing))
         }
         ProbeRequest::Capture(request) => {
             Response::Capture(Box::new(captures::capture(scenario, node, at, request)))

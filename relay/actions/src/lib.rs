@@ -8,7 +8,7 @@ mod log_reader;
 mod logs;
 mod silences;
 
-pub use logs::{FollowedLog, LogWatch, Logs, Recipient};
+pub use logs::{FollowedLog, LogFiles, LogWatch, Logs, Recipient, SimulatedFiles};
 use nodeglass_findings::job_log::LogPatterns;
 use nodeglass_fleet::{Event, NoteChange};
 use nodeglass_live::Hub;
@@ -78,8 +78,8 @@ pub struct Deps {
     pub plan: watch::Receiver<Plan>,
     /// The user whose jobs may be controlled.
     pub user: Text,
-    /// Hostname of this machine, if job logs may be local.
-    pub local_host: Option<Text>,
+    /// Locations of job logs besides the nodes.
+    pub log_files: LogFiles,
     /// Whether actions are rejected.
     pub read_only: bool,
     /// The shares.
@@ -107,7 +107,7 @@ impl ActionService {
     /// Creates an action service from its dependencies.
     pub fn new(deps: Deps) -> Self {
         let logs =
-            Logs::new(deps.hub.clone(), deps.probes.clone(), deps.local_host.clone(), deps.user.clone());
+            Logs::new(deps.hub.clone(), deps.probes.clone(), deps.log_files.clone(), deps.user.clone());
         Self { deps: Arc::new(deps), logs }
     }
 

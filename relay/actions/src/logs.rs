@@ -8,11 +8,12 @@ pub use log_watch::LogWatch;
 use nodeglass_access::user;
 use nodeglass_live::Hub;
 use nodeglass_logfile::FileId;
-use nodeglass_nodes::Probes;
+use nodeglass_nodes::{Probes, unwatched};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::request::{Audience, LogRef, LogStream, ProbeRequest, Response, Tail};
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -31,14 +32,30 @@ pub struct Logs(Arc<Inner>);
 struct Inner {
     hub: Hub,
     probes: Probes,
-    /// Hostname of this machine, if logs may be local.
-    local_host: Option<Text>,
+    files: LogFiles,
     /// The owner's login name.
     owner: Text,
     reader: LogReader,
     /// For logs that nobody looks at: a file system that hangs must not use up what followers need.
     background_reader: LogReader,
     shared: Mutex<HashMap<(LogRef, Recipient), Arc<SharedLog>>>,
+}
+
+/// Locations of logs besides the nodes of their jobs.
+#[derive(Clone, Debug)]
+pub enum LogFiles {
+    /// Nowhere.
+    OnNodes,
+    /// Also on this machine, whose hostname it is: shared file systems, and jobs that run here.
+    Here(Text),
+    /// On the shared file system of a simulated cluster.
+    Simulated(Arc<dyn SimulatedFiles>),
+}
+
+/// The shared file system of a simulated cluster.
+pub trait SimulatedFiles: fmt::Debug + Send + Sync {
+    /// Returns what is new in the log of an ended job after an offset; `None` if there is no such file.
+    fn tail(&self, job: &Job, path: &str, after: u64) -> Option<Tail>;
 }
 
 /// The reader of a log. Guests may not read everything that the owner may, so each kind of recipient has its own
@@ -89,11 +106,11 @@ impl FollowedLog {
 }
 
 impl Logs {
-    /// No logs yet; `here` is the hostname if logs may be local, `owner` the owner's login name.
-    pub fn new(hub: Hub, probes: Probes, local_host: Option<Text>, owner: Text) -> Self {
+    /// No logs yet; `owner` is the owner's login name.
+    pub fn new(hub: Hub, probes: Probes, files: LogFiles, owner: Text) -> Self {
         let (reader, background_reader) = (LogReader::default(), LogReader::default());
         let shared = Mutex::default();
-        Self(Arc::new(Inner { hub, probes, local_host, owner, reader, background_reader, shared }))
+        Self(Arc::new(Inner { hub, probes, files, owner, reader, background_reader, shared }))
     }
 
     /// Follows a log. The caller checks that a guest may see its job.
@@ -133,7 +150,7 @@ impl Inner {
     /// Returns whether a job belongs to the owner; `None` if the lookup fails. Compares uids, as the
     /// owner's name comes from the environment; scripted jobs only have names.
     async fn is_owners(&self, job: &Job) -> Option<bool> {
-        if self.local_host.is_none() {
+        if !matches!(self.files, LogFiles::Here(_)) {
             return Some(job.user == self.owner);
         }
         let user = job.user.clone();
@@ -288,7 +305,11 @@ impl TailReader {
         job: &Job,
         audience: Audience,
     ) -> Result<Tail, LocalMiss> {
-        let Some(local_host) = &inner.local_host else { return Err(LocalMiss::default()) };
+        let local_host = match &inner.files {
+            LogFiles::OnNodes => return Err(LocalMiss::default()),
+            LogFiles::Here(host) => host,
+            LogFiles::Simulated(files) => return self.read_simulated(files.as_ref(), path, job),
+        };
         // Once its node has served the log, a local file of the same name is ignored.
         if self.location == Location::Node && job.is_active() {
             return Err(LocalMiss::default());
@@ -311,6 +332,20 @@ impl TailReader {
                 Err(LocalMiss { older: None, why: Some(format!("on {local_host} {why}")) })
             }
         }
+    }
+
+    /// Reads the log of an ended job; while it runs, its node serves the same bytes.
+    fn read_simulated(
+        &mut self,
+        files: &dyn SimulatedFiles,
+        path: &str,
+        job: &Job,
+    ) -> Result<Tail, LocalMiss> {
+        let is_over = job.ended.is_some();
+        let tail =
+            is_over.then(|| files.tail(job, path, self.after)).flatten().ok_or_else(LocalMiss::default)?;
+        (self.location, self.after) = (Location::Node, tail.end);
+        Ok(tail)
     }
 
     async fn read_remote(
@@ -348,6 +383,16 @@ impl TailReader {
         };
         match local_miss.older {
             Some(read) => Ok(self.found(read)),
+            None if !job.is_active() && why == unwatched(node) => Err(sentence(
+                &path,
+                &[
+                    &why_not,
+                    &format!(
+                        "{node} is not watched any more, because the job has ended: read it there, or let jobs write \
+                         to a shared file system"
+                    ),
+                ],
+            )),
             None => Err(sentence(&path, &[&why_not, &format!("on {node}: {why}")])),
         }
     }

@@ -135,7 +135,7 @@ impl Relay {
         let (probes, requests) = Probes::new();
 
         let whose = watched.jobs_description().unwrap_or_default();
-        let sources = Sources::new(config, watched, hosts, nats.as_ref())?;
+        let sources = Sources::new(config, watched, hosts, nats.as_ref(), &about.host)?;
         // What is simulated or recorded does not outlive the relay.
         let is_stored = stores && about.mode != Mode::Demo && !sources.is_recording();
         let Stored { silences, history, shares, jobs: store, audit, tokens } =
@@ -285,7 +285,7 @@ fn actions(
         poll_trigger: common.poll_trigger.clone(),
         plan,
         user: about.user.clone(),
-        local_host: sources.has_local_logs.then(|| about.host.clone()),
+        log_files: sources.log_files.clone(),
         read_only: about.read_only,
         shares: common.shares.clone(),
         audit,

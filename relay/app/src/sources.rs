@@ -5,7 +5,7 @@ use super::polling::{account, follow_others, poll};
 use super::site;
 use super::terminal::Terminal;
 use super::watched::{Watched, fleet_settings};
-use nodeglass_actions::JobControl;
+use nodeglass_actions::{JobControl, LogFiles};
 use nodeglass_config::Config;
 use nodeglass_fleet::{Event, Fleet};
 use nodeglass_launch::Launcher;
@@ -14,6 +14,7 @@ use nodeglass_launch::target::Targets;
 use nodeglass_live::Hub;
 use nodeglass_nats::{Publishing, RemoteJobs};
 use nodeglass_nodes::{FromNode, Supervisor};
+use nodeglass_protocol::Text;
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_recording::{Outputs, Player, PlayerControl};
 use nodeglass_share::Shares;
@@ -55,8 +56,8 @@ pub(super) struct Sources {
     others: Option<watch::Receiver<RemoteJobs>>,
     /// Controls jobs.
     pub(super) job_control: JobControl,
-    /// Whether job logs may be on this machine.
-    pub(super) has_local_logs: bool,
+    /// Locations of job logs besides the nodes.
+    pub(super) log_files: LogFiles,
 }
 
 impl Sources {
@@ -69,6 +70,7 @@ impl Sources {
         watched: Watched,
         hosts: Option<ListedHosts>,
         nats: Option<&Publishing>,
+        host: &Text,
     ) -> anyhow::Result<Self> {
         let targets = Targets::default();
         let (jobs_by_node, jobs_of_nodes) = watch::channel(Arc::default());
@@ -84,7 +86,7 @@ impl Sources {
             Watched::Others(viewing, _) => Some(viewing.jobs()),
             _ => None,
         };
-        let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
+        let (job_control, log_files) = (watched.job_control(), watched.log_files(host));
         let commands = watched.commands();
         let (player, jobs) = match watched {
             Watched::Replay(player, control) => (Some((player, control)), None),
@@ -104,7 +106,7 @@ impl Sources {
             player,
             others,
             job_control,
-            has_local_logs,
+            log_files,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use nodeglass_access::user;
-use nodeglass_actions::JobControl;
+use nodeglass_actions::{JobControl, LogFiles, SimulatedFiles};
 use nodeglass_config::{Config, LauncherChoice, Script, Watch, Who, whose};
 use nodeglass_fleet::FleetSettings;
 use nodeglass_launch::auto::AutoLauncher;
@@ -17,7 +17,9 @@ use nodeglass_launch::upload::ProbeBinary;
 use nodeglass_launch::{Launcher, SshOptions};
 use nodeglass_nats::Viewing;
 use nodeglass_protocol::Text;
+use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Mode;
+use nodeglass_protocol::request::Tail;
 use nodeglass_recording::{Player, PlayerControl};
 use nodeglass_report::Factors;
 use nodeglass_slurm::command::Commands;
@@ -190,9 +192,13 @@ impl Watched {
         }
     }
 
-    /// Returns whether job logs may be on this machine; the logs of a scripted cluster exist only there.
-    pub fn has_logs_here(&self) -> bool {
-        !matches!(self, Self::Demo(_) | Self::Replay(..) | Self::Others(..))
+    /// Returns where job logs are besides the nodes; `host` is the name of this machine.
+    pub fn log_files(&self, host: &Text) -> LogFiles {
+        match self {
+            Self::Jobs(..) | Self::ThisMachine(_) | Self::Hosts(_) => LogFiles::Here(host.clone()),
+            Self::Demo(cluster) => LogFiles::Simulated(Arc::new(ScriptedFiles(cluster.clone()))),
+            Self::Replay(..) | Self::Others(..) => LogFiles::OnNodes,
+        }
     }
 
     /// Its job source; `None` if only machines are watched.
@@ -202,6 +208,16 @@ impl Watched {
             Self::ThisMachine(_) | Self::Hosts(_) | Self::Replay(..) | Self::Others(..) => None,
             Self::Demo(cluster) => Some(Box::new(cluster.jobs())),
         }
+    }
+}
+
+/// The shared file system of a scripted cluster.
+#[derive(Debug)]
+struct ScriptedFiles(ScriptedCluster);
+
+impl SimulatedFiles for ScriptedFiles {
+    fn tail(&self, job: &Job, path: &str, after: u64) -> Option<Tail> {
+        self.0.log_tail(job, path, after)
     }
 }
 

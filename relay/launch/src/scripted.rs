@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use clock::ScenarioClock;
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::request::JobAction;
+use nodeglass_protocol::request::{JobAction, Tail};
 use nodeglass_protocol::{NodeName, Text};
 use nodeglass_sim::{Cluster, ConnectError, ProbeEnd, Scenario, ScenarioError, ScenarioTime, SimulatedProbe};
 use nodeglass_slurm::{JobController, JobSource, JobsError};
@@ -44,6 +44,15 @@ impl ScriptedCluster {
     /// Returns the current time of the scenario.
     pub fn now(&self) -> ScenarioTime {
         self.clock.now()
+    }
+
+    /// Returns what is new in the log of an ended job after an offset; `None` if there is no such file.
+    pub fn log_tail(&self, job: &Job, path: &str, after: u64) -> Option<Tail> {
+        // SLURM forgets the job soon, but the file stays as it was at its end.
+        let ended_ms = job.ended?.saturating_add(1).saturating_mul(1_000);
+        let mut at = self.now();
+        at.t_ms = at.t_ms.min(ended_ms.saturating_sub(at.start_wall_ms));
+        self.scenario().log_tail(at, path, after)
     }
 
     /// Returns the launcher of its probes.

@@ -17,7 +17,7 @@ mod supervisor;
 
 use nodeglass_fleet::SessionEvent;
 use nodeglass_protocol::{JobId, NodeName};
-pub use probe_requests::{Probes, QueuedRequest, RESPONSE_TIMEOUT, SupervisorRequest};
+pub use probe_requests::{Probes, QueuedRequest, RESPONSE_TIMEOUT, SupervisorRequest, unwatched};
 use std::collections::BTreeMap;
 pub use supervisor::Supervisor;
 

@@ -43,6 +43,11 @@ impl QueuedRequest {
     }
 }
 
+/// Returns the reason for refusing a request to a node without a probe.
+pub fn unwatched(node: &NodeName) -> String {
+    format!("this relay does not watch node {node}")
+}
+
 /// Requests to the supervisor.
 #[derive(Debug)]
 pub enum SupervisorRequest {

@@ -3,7 +3,7 @@
 use super::auth_failures::{AuthFailureCache, CredentialSnapshot};
 use super::connect_budget::ConnectBudget;
 use super::link_log::LinkLog;
-use super::probe_requests::NODE_QUEUE_CAPACITY;
+use super::probe_requests::{NODE_QUEUE_CAPACITY, unwatched};
 use super::session::{Session, Target};
 use super::{FromNode, JobListVersion, Plan, QueuedRequest, SampleSchedule, SupervisorRequest};
 use async_trait::async_trait;
@@ -182,7 +182,7 @@ impl Supervisor {
     /// Forwards a request to the node's session, or refuses it.
     pub(super) fn request(&self, queued: QueuedRequest) {
         let Some(running) = self.running.get(&(queued.node.clone(), None)) else {
-            let why = format!("this relay does not watch node {}", queued.node);
+            let why = unwatched(&queued.node);
             return queued.refuse(why);
         };
         match running.requests.try_send(queued) {

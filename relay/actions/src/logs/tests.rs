@@ -21,6 +21,10 @@ pub(super) struct Harness {
 }
 
 pub(super) fn harness(jobs: Vec<Job>) -> Harness {
+    harness_with(jobs, LogFiles::Here("login1".into()))
+}
+
+fn harness_with(jobs: Vec<Job>, files: LogFiles) -> Harness {
     let ((lines, nodes), (is_new, event_rx)) = (mpsc::channel(8), mpsc::channel(8));
     let (shutdown, ending) = watch::channel(false);
     let mut fleet = Fleet::new();
@@ -31,7 +35,7 @@ pub(super) fn harness(jobs: Vec<Job>) -> Harness {
     tokio::spawn(core.run(ending));
     let (probes, requests) = Probes::new();
     Harness {
-        logs: Logs::new(hub, probes, Some("login1".into()), "alice".into()),
+        logs: Logs::new(hub, probes, files, "alice".into()),
         requests,
         _inputs: (lines, is_new, shutdown),
     }
@@ -149,6 +153,46 @@ async fn the_reason_why_a_log_cannot_be_read_is_reported() {
         next_request(&mut harness).await.respond(Response::Refused("no such file".into()));
     });
     assert_eq!(tail.error.unwrap().as_str(), "/nowhere/x.out: no such file on login1; on n1: no such file");
+}
+
+/// The file system of a simulated cluster, which has one log.
+#[derive(Debug)]
+struct OneFile(&'static str);
+
+impl SimulatedFiles for OneFile {
+    fn tail(&self, _job: &Job, path: &str, after: u64) -> Option<Tail> {
+        (path == self.0).then(|| Tail {
+            lines: vec![format!("after {after}").into()],
+            end: 9,
+            ..Tail::default()
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_log_of_an_ended_job_of_a_simulated_cluster_needs_no_watched_node() {
+    let path = "/home/alice/slurm-1.out";
+    let ended = Job { state: JobState::Ended("FAILED".into()), ended: Some(now_s()), ..job(path) };
+    let mut harness = harness_with(vec![ended], LogFiles::Simulated(Arc::new(OneFile(path))));
+    assert_eq!(lines(&next(&mut harness.logs.follow(LOG, Recipient::Owner)).await), ["after 0"]);
+    assert!(harness.requests.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn what_to_do_is_said_if_only_the_node_of_an_ended_job_may_have_the_log() {
+    let ended = Job { state: JobState::Ended("FAILED".into()), ..job("/nowhere/x.out") };
+    let mut harness = harness(vec![ended]);
+    let mut followed = harness.logs.follow(LOG, Recipient::Owner);
+    let (tail, ()) = tokio::join!(next(&mut followed), async {
+        let queued = next_request(&mut harness).await;
+        let why = unwatched(queued.parts().0);
+        queued.respond(Response::Refused(why.into()));
+    });
+    assert_eq!(
+        tail.error.unwrap().as_str(),
+        "/nowhere/x.out: no such file on login1; n1 is not watched any more, because the job has ended: read it there, \
+         or let jobs write to a shared file system"
+    );
 }
 
 #[tokio::test]

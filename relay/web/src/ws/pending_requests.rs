@@ -193,7 +193,7 @@ mod tests {
         let (_core, hub, plan) = EventLoop::new(fleet, clock, options, inputs, Sinks::default());
         let (probes, probe_requests) = Probes::new();
         let (job_control, poll_trigger) = (JobControl::Disabled("no SLURM in this test"), Default::default());
-        let (user, local_host) = ("alice".into(), None);
+        let (user, log_files) = ("alice".into(), nodeglass_actions::LogFiles::OnNodes);
         let shares =
             Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), ShareEndpoint::default(), None));
         let (hub2, store) = (hub.clone(), JobStore::in_memory().unwrap());
@@ -205,7 +205,7 @@ mod tests {
             poll_trigger,
             plan,
             user,
-            local_host,
+            log_files,
             read_only: false,
             shares,
             audit: store.audit(),

@@ -205,7 +205,7 @@ impl TestRelay {
             poll_trigger: polls.clone(),
             plan: plan.clone(),
             user: "alice".into(),
-            local_host: Some("login1".into()),
+            log_files: nodeglass_actions::LogFiles::Here("login1".into()),
             read_only,
             shares: shares.clone(),
             audit: audit.clone(),

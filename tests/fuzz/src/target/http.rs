@@ -129,7 +129,7 @@ impl Relay {
                 poll_trigger: Default::default(),
                 plan: wanted.clone(),
                 user: "alice".into(),
-                local_host: None,
+                log_files: nodeglass_actions::LogFiles::OnNodes,
                 read_only: false,
                 shares: shares.clone(),
                 audit: store.audit(),
