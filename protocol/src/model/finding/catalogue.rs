@@ -120,7 +120,8 @@ kinds! {
     UnusedGpus { name: "unused_gpus", label: "unused GPUs", severity: Warning, is: [OfWork],
         confirm_s: 0, clear_s: 60, found_within_s: 660,
         condition: "utilisation of at most 5 % in every ten seconds of ten minutes, on all GPUs of the job since its \
-            start, or on some while half of the others have 20 % or more on average",
+            start, or on some while half of the others have 20 % or more on average; on some since the start, for half an \
+            hour in which half of the others were in use; or on some for an hour in which others were used",
         meaning: "The program uses fewer GPUs than the job has, or has not begun to use them.",
         advice: "Request only as many GPUs as the program uses, or start one process for each of them" }
     IdleGpus { name: "idle_gpus", label: "idle GPUs", severity: Warning, is: [OfWork, Captured],

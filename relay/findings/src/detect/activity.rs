@@ -3,7 +3,7 @@
 use super::{activity_name, bottleneck, held, mostly_idle, of_job, whose};
 use crate::input::{DetectorInput, JobGpu, JobGpus, locations};
 use crate::job_log::JobLog;
-use crate::series::{NodeSeries, STEP_MS, WAITING_SM_PCT, activity, waiting_power};
+use crate::series::{LONG_STEP_MS, NodeSeries, STEP_MS, WAITING_SM_PCT, activity, waiting_power};
 use crate::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::FindingKind;
@@ -70,6 +70,7 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut D
     // One of them states what an hour costs: the one that is listed already.
     let is_listed = input.lasted_until_ms(&[FindingKind::MostlyIdle], job.job.id) == Some(u64::MAX);
     let idle = if is_listed { mostly.or(idle) } else { idle.or(mostly) };
+    let idle = if stopped.is_some() { idle } else { idle.or_else(|| never_used(input, job)) };
     found.seen.extend(stopped.into_iter().chain(idle));
 }
 
@@ -264,25 +265,34 @@ fn idle(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     let is_idle = |unit: &JobGpu<'_>| is_idle(unit, idle_pct, now_ms);
     let idle: Vec<JobGpu<'_>> = job.units.iter().copied().filter(is_idle).collect();
     let (count, all) = (idle.len(), job.units.len());
-    // An interactive job uses its GPUs now and then; which of them it needs is not known.
-    let is_used = |unit: &&JobGpu<'_>| {
-        unit.series.mean(activity(unit.gpu), IDLE_STEPS, now_ms).is_some_and(|active| active >= OTHERS_PCT)
-    };
-    let used = job.units.iter().filter(is_used).count();
-    if count == 0 || count < all && 2 * used < all - count {
-        return None;
-    }
     let has_used = |unit: &JobGpu<'_>| unit.series.used_ms().is_some_and(|used_ms| used_ms > job.started_ms);
     // A job that was not read from its start on has usually worked.
     let is_read_from_start = |unit: &JobGpu<'_>| {
         let first_ms = input.series.get(&unit.node.name).and_then(NodeSeries::first_ms);
         first_ms.is_some_and(|first_ms| first_ms <= job.started_ms + window_ms)
     };
-    let has_worked = job.units.iter().any(has_used) || !job.units.iter().all(is_read_from_start);
+    let is_whole_run = job.units.iter().all(is_read_from_start);
+    // An interactive job uses its GPUs now and then; which of them it needs is not known. A program that keeps some of them
+    // busy, however little, does not need those that it never used.
+    let is_program = is_whole_run && job.started_ms + 3 * window_ms <= now_ms && !idle.iter().any(has_used);
+    let is_used = |unit: &&JobGpu<'_>| {
+        let mean = unit.series.mean(activity(unit.gpu), IDLE_STEPS, now_ms);
+        let busy =
+            unit.series.of(activity(unit.gpu), IDLE_STEPS, now_ms).filter(|(_, active)| *active > idle_pct);
+        mean.is_some_and(|active| active >= OTHERS_PCT) || is_program && 2 * busy.count() >= IDLE_STEPS
+    };
+    let used = job.units.iter().filter(is_used).count();
+    if count == 0 || count < all && 2 * used < all - count {
+        return None;
+    }
+    let has_worked = job.units.iter().any(has_used) || !is_whole_run;
     let kind = if has_worked && count == all { FindingKind::IdleGpus } else { FindingKind::UnusedGpus };
     let title = match count == all {
         true => format!("{} idle", whose(count, all)),
-        false => format!("{} idle while the others work: {}", whose(count, all), locations(&idle)),
+        false => {
+            let others = if all - count == 1 { "other works" } else { "others work" };
+            format!("{} idle while the {others}: {}", whose(count, all), locations(&idle))
+        }
     };
     let mut detection = of_job(kind, job, &idle, GpuField::Util, title);
     detection.reason = if count == all { "idle".to_owned() } else { format!("{count} of {all} GPUs idle") };
@@ -297,6 +307,47 @@ fn idle(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     // Of several that idle, the last to become idle counts.
     let since = idle.iter().filter_map(|unit| idle_since(unit, idle_pct, now_ms)).max_by_key(|since| since.0);
     detection.since = Some(since.unwrap_or((now_ms.saturating_sub(window_ms), true)));
+    detection.wasted_gpus = count;
+    Some(detection)
+}
+
+/// GPUs that are not used for the time of the mean of [`mostly_idle`] while others of the job are, however little: a
+/// notebook that needs one of its two GPUs.
+fn never_used(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
+    let now_ms = input.now.relay_ms;
+    let minutes = u64::from(input.thresholds.mostly_idle_minutes);
+    let from_ms = (now_ms / LONG_STEP_MS * LONG_STEP_MS).checked_sub(minutes * LONG_STEP_MS)?;
+    if job.started_ms > from_ms {
+        return None;
+    }
+    let is_unused = |unit: &JobGpu<'_>| {
+        unit.series.used_ms().is_none_or(|used_ms| used_ms <= from_ms)
+            && unit.series.active_minutes(from_ms, now_ms).count() as u64 * 5 >= minutes * 4
+            && mostly_idle::is_idle(input, unit, from_ms)
+    };
+    let (unused, others): (Vec<JobGpu<'_>>, Vec<JobGpu<'_>>) =
+        job.units.iter().partition(|unit| is_unused(unit));
+    let is_used = |unit: &JobGpu<'_>| unit.series.used_ms().is_some_and(|used_ms| used_ms > from_ms);
+    if unused.is_empty() || !others.iter().any(is_used) {
+        return None;
+    }
+    let (count, all) = (unused.len(), job.units.len());
+    let title = format!("{} not used while others are: {}", whose(count, all), locations(&unused));
+    let mut detection = of_job(FindingKind::UnusedGpus, job, &unused, GpuField::Util, title);
+    detection.reason = format!("{count} of {all} GPUs not used");
+    let name = unused.first().map_or("utilisation", activity_name);
+    let window = nodeglass_rules::text::span(minutes * LONG_STEP_MS / 1_000);
+    detection
+        .evidence
+        .push(format!("{name} of at most {} % in each minute of {window}", input.thresholds.idle_pct));
+    detection.evidence.extend(held(&unused));
+    // Of several, the last to be used counts.
+    let since = |unit: &JobGpu<'_>| {
+        let first_ms = unit.series.active_minutes(0, now_ms).last().map_or(from_ms, |(at_ms, _)| at_ms);
+        let is_start = first_ms <= job.started_ms + 2 * LONG_STEP_MS;
+        unit.series.used_ms().map_or((first_ms.max(job.started_ms), !is_start), |used_ms| (used_ms, false))
+    };
+    detection.since = unused.iter().map(since).max_by_key(|since| since.0);
     detection.wasted_gpus = count;
     Some(detection)
 }

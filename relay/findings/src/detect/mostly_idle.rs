@@ -1,7 +1,7 @@
 //! Jobs whose GPUs work now and then, but do next to nothing on average over an hour.
 
 use super::{activity_name, held, of_job, whose};
-use crate::input::{DetectorInput, JobGpus};
+use crate::input::{DetectorInput, JobGpu, JobGpus, locations};
 use crate::series::LONG_STEP_MS;
 use crate::tracker::Detection;
 use nodeglass_protocol::GpuField;
@@ -40,11 +40,28 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Det
     let name = job.units.first().map_or("utilisation", activity_name);
     let window = text::span(window_ms / 1_000);
     detection.evidence.push(format!("{name} {mean_pct:.1} % on average over {window}"));
+    detection.evidence.extend(unused(input, job, from_ms));
     detection.evidence.extend(held(&job.units));
     detection.since = Some((since_ms, since_ms == from_ms && !was_read && !is_whole_run));
     let since_pct = mean(job, since_ms, now_ms).unwrap_or(mean_pct);
     detection.set_lost_gpus(count as f64 * (1.0 - f64::from(since_pct) / 100.0));
     Some(detection)
+}
+
+/// Names the GPUs that were not used at all since `from_ms`, if others were.
+fn unused(input: &DetectorInput<'_>, job: &JobGpus<'_>, from_ms: u64) -> Option<String> {
+    let is_unused = |unit: &&JobGpu<'_>| {
+        unit.series.used_ms().is_none_or(|used_ms| used_ms <= from_ms) && is_idle(input, unit, from_ms)
+    };
+    let unused: Vec<_> = job.units.iter().filter(is_unused).copied().collect();
+    (!unused.is_empty() && unused.len() < job.units.len())
+        .then(|| format!("not used at all: {}", locations(&unused)))
+}
+
+/// Returns whether a GPU did nothing in each known minute since `from_ms`.
+pub(super) fn is_idle(input: &DetectorInput<'_>, unit: &JobGpu<'_>, from_ms: u64) -> bool {
+    let idle_pct = input.thresholds.idle_pct as f32;
+    unit.series.active_minutes(from_ms, input.now.relay_ms).all(|(_, active)| active <= idle_pct)
 }
 
 /// Returns the mean activity of all GPUs of a job in %, if it is known for four fifths of the minutes of each.

@@ -108,3 +108,56 @@ fn an_hour_of_another_job_or_of_a_suspended_one_is_not_evidence() {
     script.run(600, cells(120));
     assert_eq!(kinds(&script), [], "it was suspended");
 }
+
+/// Cells of 40 s of each four minutes on all of four GPUs but one.
+fn all_but(unused: impl Fn(u64) -> usize) -> impl Fn(usize, u64) -> Option<(u64, u64, u64, f64)> {
+    move |gpu, second| if gpu != unused(second) && second % 240 < 40 { WORK } else { IDLE }
+}
+
+#[test]
+fn a_gpu_that_is_never_used_is_named_after_an_hour_although_the_others_work_seldom() {
+    let mut script = Script::new(1, 4);
+    script.run(3_500, all_but(|_| 3));
+    assert_eq!(kinds(&script), [], "an hour has not passed");
+    script.run(220, all_but(|_| 3));
+    assert_eq!(script.active(), [FindingKind::UnusedGpus]);
+    let found = script.only();
+    assert_eq!(found.title.as_str(), "1 of 4 GPUs is not used while others are: n1 GPU 3");
+    let started_ms = wall_s(START_MS).unsigned_abs() * 1_000;
+    assert!(found.since_ms.abs_diff(started_ms) <= 60_000 && !found.or_earlier, "{found:?}");
+    assert_eq!(found.wasted_gpus, 1);
+    // A cell that uses it ends that.
+    script.run(1_200, all_but(|_| 4));
+    assert_eq!(script.active(), []);
+}
+
+#[test]
+fn gpus_that_a_job_uses_in_turn_are_all_used() {
+    let mut script = Script::new(1, 4);
+    script.run(10_800, all_but(|second| (second / 1_800 % 4) as usize));
+    assert_eq!(kinds(&script), [], "{:#?}", script.findings.list());
+}
+
+#[test]
+fn a_gpu_that_a_small_program_never_uses_is_named_after_half_an_hour() {
+    const LITTLE: Option<(u64, u64, u64, f64)> = Some((12, 160, 1_980, 4.0));
+    let mut script = Script::new(1, 2);
+    let read = |gpu: usize, _: u64| if gpu == 0 { LITTLE } else { IDLE };
+    script.run(1_700, read);
+    assert_eq!(kinds(&script), [], "it may begin to use it");
+    script.run(220, read);
+    assert_eq!(script.active(), [FindingKind::UnusedGpus]);
+    assert_eq!(script.only().title.as_str(), "1 of 2 GPUs is idle while the other works: n1 GPU 1");
+
+    // What did use both is in use, and a notebook may need either.
+    let mut both = Script::new(1, 2);
+    both.run(300, |_, _| WORK).run(3_000, read);
+    assert_eq!(kinds(&both), []);
+    let mut notebook = Script::new(1, 2);
+    notebook.run(3_500, |gpu, second| if gpu == 0 && second % 240 < 40 { WORK } else { IDLE });
+    assert_eq!(kinds(&notebook), []);
+    notebook.run(220, |gpu, second| if gpu == 0 && second % 240 < 40 { WORK } else { IDLE });
+    assert_eq!(notebook.active(), [FindingKind::MostlyIdle]);
+    let evidence: Vec<_> = notebook.only().evidence.iter().map(|line| line.as_str()).collect();
+    assert!(evidence.contains(&"not used at all: n1 GPU 1"), "{evidence:?}");
+}
