@@ -96,7 +96,8 @@ fn faults(args: &FaultsArgs) -> anyhow::Result<String> {
 pub async fn me(ListJobsArgs { days, json, which }: ListJobsArgs) -> anyhow::Result<String> {
     let days = days.days;
     let stored = stored_reports(days, Some(&own_login()))?;
-    let usage = match (stored.is_empty() || which.relay.is_some(), only_relay(which.relay)?) {
+    let is_empty = stored.is_empty();
+    let usage = match (is_empty || which.relay.is_some(), only_relay(which.relay, is_empty)?) {
         // It has its jobs in memory until they are stored, and the jobs of a simulated cluster forever.
         (true, Some(relay)) => {
             let days = days.min(MAX_DAYS);
@@ -240,7 +241,7 @@ fn now() -> LocalTime {
 /// before any is stored, and of a relay that the user names.
 async fn reports(days: u32, relay: Option<u32>) -> anyhow::Result<Vec<Report>> {
     let stored = stored_reports(days, None)?;
-    match only_relay(relay)? {
+    match only_relay(relay, stored.is_empty())? {
         Some(running) if stored.is_empty() || relay.is_some() => {
             let since_s =
                 i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - i64::from(days) * 86_400;
@@ -271,9 +272,17 @@ fn relays(pid: Option<u32>) -> anyhow::Result<Vec<Remote>> {
 }
 
 /// The relay with this process id, or the running one, if there is one and only one.
-fn only_relay(pid: Option<u32>) -> anyhow::Result<Option<Remote>> {
+///
+/// # Errors
+/// A complete sentence for the user: no relay has this process id; or several run, and one `is_needed`.
+fn only_relay(pid: Option<u32>, is_needed: bool) -> anyhow::Result<Option<Remote>> {
     let mut relays = relays(pid)?;
-    Ok(if relays.len() == 1 { relays.pop() } else { None })
+    match relays.len() {
+        1 => Ok(relays.pop()),
+        // The error names them.
+        2.. if is_needed => Remote::find(pid).map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// The stored reports of all jobs, or of one user's, that started in the last days, newest first.
