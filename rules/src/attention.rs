@@ -136,6 +136,11 @@ impl<'a> Folded<'a> {
         Since { at_ms: first.since_ms, or_earlier: first.or_earlier }
     }
 
+    /// Returns when the last of its findings ended, in ms since 1970; `None` while one lasts.
+    pub fn ended_ms(&self) -> Option<u64> {
+        self.all().map(|finding| finding.ended_ms).collect::<Option<Vec<_>>>()?.into_iter().max()
+    }
+
     /// Returns the GPUs that do no useful work because of all of its findings.
     pub fn waste(&self) -> Waste {
         let wastes = || self.all().map(Finding::waste);
@@ -242,6 +247,32 @@ pub fn fold<'a>(findings: Vec<&'a Finding>, jobs: impl IntoIterator<Item = Named
     folded.extend(fold_nodes(unreachable));
     folded.extend(fold_failures(failed, jobs));
     folded
+}
+
+/// Folds the findings of the run of a job, by their start: of a slow GPU and what lowered its clock at the same time, the
+/// former stands for both, however they ended.
+pub fn fold_run(findings: &[Finding]) -> Vec<Folded<'_>> {
+    let overlaps = |one: &Finding, other: &Finding| {
+        one.since_ms <= other.ended_ms.unwrap_or(u64::MAX)
+            && other.since_ms <= one.ended_ms.unwrap_or(u64::MAX)
+    };
+    let is_slow = |finding: &&Finding| finding.kind == FindingKind::Straggler;
+    let mut slow: Vec<Folded<'_>> = findings.iter().filter(is_slow).map(Folded::alone).collect();
+    let mut listed = Vec::new();
+    for finding in findings.iter().filter(|finding| !is_slow(finding)) {
+        let about = |one: &Folded<'_>| {
+            finding.kind.is(FindingTrait::LowersClock)
+                && overlaps(one.finding, finding)
+                && is_stated_by(finding, std::slice::from_ref(one))
+        };
+        match slow.iter_mut().find(|one| about(one)) {
+            Some(one) => one.others.push(finding),
+            None => listed.push(Folded::alone(finding)),
+        }
+    }
+    listed.extend(slow);
+    listed.sort_by_key(|one| one.since().at_ms);
+    listed
 }
 
 /// Folds nodes of the same jobs that cannot be reached in the same way, and all nodes to which the user cannot log in: these
@@ -353,6 +384,39 @@ mod tests {
     use super::*;
     use nodeglass_protocol::finding::FindingSeverity;
     use nodeglass_protocol::job::JobState;
+
+    #[test]
+    fn of_a_run_a_slow_gpu_and_its_heat_are_one_problem_with_one_start() {
+        let gpu = |index: u32| {
+            let node = NodeName::new("n1").unwrap();
+            nodeglass_protocol::finding::FindingGpu::new(&node, &GpuUuid::new(format!("GPU-{index}")), None)
+        };
+        let found = |kind, index, since_ms, ended_ms| Finding {
+            kind,
+            severity: FindingSeverity::Warning,
+            gpus: vec![gpu(index)],
+            ended_ms: Some(ended_ms),
+            ..failed(17, since_ms, "x")
+        };
+        let findings = [
+            found(FindingKind::Thermal, 3, 1_000, 5_000),
+            found(FindingKind::Straggler, 3, 2_000, 6_000),
+            // Another GPU, and another time.
+            found(FindingKind::Thermal, 4, 2_500, 5_000),
+            found(FindingKind::Thermal, 3, 9_000, 9_500),
+        ];
+        let folded = fold_run(&findings);
+        let times: Vec<_> =
+            folded.iter().map(|one| (one.finding.kind, one.since().at_ms, one.ended_ms())).collect();
+        assert_eq!(
+            times,
+            [
+                (FindingKind::Straggler, 1_000, Some(6_000)),
+                (FindingKind::Thermal, 2_500, Some(5_000)),
+                (FindingKind::Thermal, 9_000, Some(9_500)),
+            ]
+        );
+    }
 
     fn failed(job: u32, at_ms: u64, reason: &str) -> Finding {
         Finding {

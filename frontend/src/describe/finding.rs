@@ -5,7 +5,8 @@ use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::platform;
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::finding::{Finding, FindingKind, SilenceRequest};
+use nodeglass_protocol::finding::{FindingKind, SilenceRequest};
+use nodeglass_rules::attention::Folded;
 
 /// Returns when something began, or from when to when it lasted: `since 14:02`, `since 14:02 or earlier`,
 /// `14:02 – 14:20`.
@@ -24,9 +25,10 @@ fn when_at(item: &Item, at: impl Fn(u64) -> String) -> String {
 }
 
 /// Returns when a finding began: `at 14:02` of an event, `since 14:02`, `since 14:02 or earlier`.
-pub fn began(finding: &Finding) -> String {
-    let since = platform::time_of_day((finding.since_ms / 1_000).cast_signed());
-    began_at(finding.kind, &since, finding.or_earlier)
+pub fn began(entry: &Folded<'_>) -> String {
+    let Since { at_ms, or_earlier } = entry.since();
+    let since = platform::time_of_day((at_ms / 1_000).cast_signed());
+    began_at(entry.finding.kind, &since, or_earlier)
 }
 
 fn began_at(kind: FindingKind, since: &str, or_earlier: bool) -> String {
@@ -38,10 +40,10 @@ fn began_at(kind: FindingKind, since: &str, or_earlier: bool) -> String {
 }
 
 /// Returns how long a finding lasted: `12 min`, `until now`; an event has no duration.
-pub fn lasted(finding: &Finding) -> String {
-    match finding.ended_ms {
-        _ if finding.kind.is_event() => "–".to_owned(),
-        Some(ended_ms) => text::span(ended_ms.saturating_sub(finding.since_ms) / 1_000),
+pub fn lasted(entry: &Folded<'_>) -> String {
+    match entry.ended_ms() {
+        _ if entry.finding.kind.is_event() => "–".to_owned(),
+        Some(ended_ms) => text::span(ended_ms.saturating_sub(entry.since().at_ms) / 1_000),
         None => "until now".to_owned(),
     }
 }
@@ -93,6 +95,7 @@ mod tests {
     use super::*;
     use crate::domain::attention::all;
     use crate::domain::attention::tests::{finding, job, picture};
+    use nodeglass_protocol::finding::Finding;
 
     #[test]
     fn a_finding_is_named_with_its_time_and_one_that_is_over_is_resolved() {
@@ -112,12 +115,13 @@ mod tests {
     fn an_event_has_a_time_and_no_duration() {
         let event = Finding { or_earlier: true, ..finding(FindingKind::Xid, 1, "n1") };
         assert_eq!(
-            (began_at(event.kind, "14:02", true).as_str(), lasted(&event).as_str()),
+            (began_at(event.kind, "14:02", true).as_str(), lasted(&Folded::alone(&event)).as_str()),
             ("at 14:02", "–")
         );
         let hot = finding(FindingKind::Thermal, 1, "n1");
-        assert_eq!(lasted(&hot), "until now");
-        assert_eq!(lasted(&Finding { ended_ms: Some(hot.since_ms + 720_000), ..hot }), "12 min");
+        assert_eq!(lasted(&Folded::alone(&hot)), "until now");
+        let over = Finding { ended_ms: Some(hot.since_ms + 720_000), ..hot };
+        assert_eq!(lasted(&Folded::alone(&over)), "12 min");
     }
 
     #[test]

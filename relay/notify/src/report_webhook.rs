@@ -1,6 +1,7 @@
 //! Reports to webhooks: `relay report JOBID --webhook`, and the button of the page.
 
 use crate::webhook::{Payload, Webhook, WebhookFormat};
+use nodeglass_platform::local_time;
 use nodeglass_report::{Chat, Report};
 use serde_json::json;
 
@@ -12,7 +13,9 @@ pub fn payload(report: &Report, format: WebhookFormat, chat: Chat) -> Payload {
     match format {
         // Other events may follow, which their receivers tell apart by it.
         WebhookFormat::Json => Payload::Json(json!({ "event": "job_report", "report": report })),
-        WebhookFormat::Message => Payload::Message { text: nodeglass_report::message(&report, chat) },
+        WebhookFormat::Message => {
+            Payload::Message { text: nodeglass_report::message(&report, chat, &local_time::here_and_now) }
+        }
     }
 }
 

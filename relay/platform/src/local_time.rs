@@ -1,5 +1,6 @@
 //! Clock times for the terminal, in the time zone of this machine's user.
 
+use crate::clock::Clock;
 use std::ffi::CStr;
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -90,6 +91,11 @@ impl LocalTime {
     pub fn zone(&self) -> &str {
         &self.zone
     }
+}
+
+/// Formats a moment, in s since 1970, as it is seen now: `18:42`, `Tue 18:42`.
+pub fn here_and_now(at_s: u64) -> String {
+    LocalTime::of(at_s).seen_from(&LocalTime::of(Clock::wall_ms() / 1_000))
 }
 
 /// When something began, as a clock shows it: `since 14:02`, `since 14:02 or earlier`.

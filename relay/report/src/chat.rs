@@ -1,5 +1,6 @@
 //! A report as a message for a chat: text in a block of code, bounded, without what a chat would interpret.
 
+use super::text::Clock;
 use super::{Report, text};
 
 /// Longest message in characters; Mattermost accepts 16,383.
@@ -15,8 +16,8 @@ pub enum Chat {
 }
 
 /// The message.
-pub fn message(report: &Report, chat: Chat) -> String {
-    let plain = text(report, None);
+pub fn message(report: &Report, chat: Chat, clock: Clock<'_>) -> String {
+    let plain = text(report, None, clock);
     if plain.chars().count() <= MAX_CHARS {
         return code_block(&plain, chat);
     }
@@ -63,7 +64,7 @@ mod tests {
             (Chat::Slack, "x ''' &lt;!channel&gt; R&amp;D &amp;lt;"),
             (Chat::Mattermost, "x ''' ‹!channel› R&D &lt;"),
         ] {
-            let message = message(&report("x ``` <!channel> R&D &lt;"), chat);
+            let message = message(&report("x ``` <!channel> R&D &lt;"), chat, &|_| String::new());
             assert!(message.starts_with("```\nJob") && message.ends_with("\n```"), "{message}");
             assert_eq!(message.matches("```").count(), 2);
             assert!(message.contains(name) && !message.contains(['<', '>']), "{message}");
@@ -75,7 +76,7 @@ mod tests {
         let mut report = report("x");
         let advice = Advice { text: "y".repeat(250).as_str().into(), sbatch: None };
         report.advice = vec![advice; 100];
-        let message = message(&report, Chat::Mattermost);
+        let message = message(&report, Chat::Mattermost, &|_| String::new());
         assert!(message.chars().count() < MAX_CHARS + 60 && message.contains("prints the rest"));
         assert!(message.ends_with("\n```"));
     }

@@ -28,7 +28,7 @@ use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName
 use nodeglass_rules::run::ms_of;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-pub use text::{markdown, text};
+pub use text::{Clock, markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
 use tracked::Tracked;
 pub use units::aligned;
@@ -118,6 +118,8 @@ struct JobOnNode {
     totals: NodeTotals,
     /// Sums of an earlier relay, which are included in the sums.
     restored: NodeTotals,
+    /// Sums of what the probe kept from before the first sample; `None` if an earlier relay has counted it.
+    before: Option<Before>,
     /// Sums that belong to the job in any case, and the time of their newest sample: the sums at the last list but
     /// one that had the job.
     confirmed: Option<(u64, NodeTotals)>,
@@ -125,9 +127,51 @@ struct JobOnNode {
     listed: Option<(u64, NodeTotals)>,
 }
 
+/// Sums of the samples of a job from before the relay's first one.
+#[derive(Debug)]
+struct Before {
+    totals: NodeTotals,
+    /// When the job started; earlier samples are not its own.
+    start_ms: u64,
+    /// Time of the oldest sample.
+    from_ms: Option<u64>,
+}
+
 impl JobOnNode {
-    fn new(job: JobId, restored: NodeTotals) -> Self {
-        Self { job, joined_ms: None, totals: restored.clone(), restored, confirmed: None, listed: None }
+    /// A job that no earlier relay observed, and that started at `start_ms`.
+    fn new(job: JobId, node: NodeName, start_ms: u64) -> Self {
+        let before = Before { totals: NodeTotals::new(node.clone()), start_ms, from_ms: None };
+        Self { before: Some(before), ..Self::restored(job, NodeTotals::new(node)) }
+    }
+
+    fn restored(job: JobId, restored: NodeTotals) -> Self {
+        let totals = restored.clone();
+        Self { job, joined_ms: None, totals, restored, before: None, confirmed: None, listed: None }
+    }
+
+    /// Returns the sums to which a late sample belongs, and the time for which it counts; `None` if it is not the job's.
+    fn sums_at(&mut self, sample: &HistorySample, span_ms: u64) -> Option<(&mut NodeTotals, u64)> {
+        if self.joined_ms? < sample.at_ms {
+            return Some((&mut self.totals, span_ms));
+        }
+        let before = self.before.as_mut()?;
+        let since_start_ms = sample.at_ms.checked_sub(before.start_ms).filter(|since_ms| *since_ms > 0)?;
+        before.from_ms = Some(before.from_ms.map_or(sample.at_ms, |from_ms| from_ms.min(sample.at_ms)));
+        Some((&mut before.totals, span_ms.min(since_start_ms)))
+    }
+
+    /// Returns since when it is observed, in ms of the relay's clock.
+    fn observed_from_ms(&self) -> Option<u64> {
+        self.before.as_ref().and_then(|before| before.from_ms).or(self.joined_ms)
+    }
+
+    /// Returns all that is known of it.
+    fn sums(&self) -> NodeTotals {
+        let mut sums = self.totals.clone();
+        if let Some(before) = self.before.as_ref().filter(|before| before.from_ms.is_some()) {
+            sums.merge(&before.totals);
+        }
+        sums
     }
 }
 
@@ -267,8 +311,8 @@ impl JobReports {
             for name in &job.nodes {
                 let node = self.nodes.entry(name.clone()).or_default();
                 if !node.jobs.iter().any(|known| known.job == job.id) {
-                    let totals = NodeTotals::new(name.clone());
-                    node.jobs.push(JobOnNode::new(job.id, totals));
+                    let start_ms = relay_ms(job.start.unwrap_or(wall_s));
+                    node.jobs.push(JobOnNode::new(job.id, name.clone(), start_ms));
                 }
             }
             let known = self.jobs.entry(job.id);
@@ -305,11 +349,12 @@ impl JobReports {
     /// States since when jobs are observed; `now_ms` of the relay's clock is `wall_s`.
     fn date_observations(&mut self, wall_s: i64, now_ms: u64) {
         for on_node in self.nodes.values().flat_map(|node| &node.jobs) {
-            let (Some(joined_ms), Some(tracked)) = (on_node.joined_ms, self.jobs.get_mut(&on_node.job))
+            let (Some(from_ms), Some(tracked)) =
+                (on_node.observed_from_ms(), self.jobs.get_mut(&on_node.job))
             else {
                 continue;
             };
-            let age_s = i64::try_from(now_ms.saturating_sub(joined_ms) / 1_000).unwrap_or(i64::MAX);
+            let age_s = i64::try_from(now_ms.saturating_sub(from_ms) / 1_000).unwrap_or(i64::MAX);
             let from_s = wall_s.saturating_sub(age_s);
             tracked.observed_from_s = Some(tracked.observed_from_s.map_or(from_s, |known| known.min(from_s)));
         }
@@ -375,7 +420,10 @@ impl JobReports {
             last_ms => last_ms.map_or(0, |last_ms| at_ms - last_ms),
         };
         let span_ms = since_ms.min(longest_ms);
-        if since_ms > span_ms {
+        if node.last_ms.is_none() {
+            // What the probe kept from before fills it.
+            node.gap = Some((0, at_ms));
+        } else if since_ms > span_ms {
             node.gap = Some((at_ms - since_ms, at_ms - span_ms));
         }
         node.last_ms = Some(at_ms);
@@ -394,7 +442,8 @@ impl JobReports {
         }
     }
 
-    /// Adds samples that were taken while the link was broken, oldest first, if they fill the newest gap.
+    /// Adds samples that were taken while the link was broken, or before the first one, oldest first, if they fill the
+    /// newest gap.
     pub fn record_late(&mut self, picture: &NodePicture, samples: &[HistorySample]) {
         let Some(node) = self.nodes.get_mut(&picture.name) else { return };
         for sample in samples {
@@ -409,10 +458,9 @@ impl JobReports {
                 .iter()
                 .zip(sample.host.iter())
                 .for_each(|(field, cell)| host.set(*field, *cell));
-            for JobOnNode { job, joined_ms, totals, .. } in &mut node.jobs {
-                if joined_ms.is_none_or(|joined_ms| joined_ms >= sample.at_ms) {
-                    continue;
-                }
+            for on_node in &mut node.jobs {
+                let job = on_node.job;
+                let Some((totals, span_ms)) = on_node.sums_at(sample, span_ms) else { continue };
                 totals.add(&host, None::<&Row<JobField>>, span_ms);
                 for (position, (gpu, cells)) in picture.gpus.iter().zip(sample.gpus.iter()).enumerate() {
                     let mut row = Row::<GpuField>::default();
@@ -420,7 +468,7 @@ impl JobReports {
                         .iter()
                         .zip(cells.iter())
                         .for_each(|(field, cell)| row.set(*field, *cell));
-                    if is_of(gpu, *job)
+                    if is_of(gpu, job)
                         && let Some(sums) = gpu_totals(&mut totals.gpus, position, gpu)
                     {
                         sums.add(&row, false, span_ms);
@@ -487,12 +535,13 @@ impl JobReports {
                 let node = self.nodes.entry(earlier.node.clone()).or_default();
                 match node.jobs.iter_mut().find(|known| known.job == record.job.id) {
                     Some(known) => {
+                        known.before = None;
                         let lists = known.confirmed.iter_mut().chain(&mut known.listed).map(|(_, sums)| sums);
                         lists
                             .chain([&mut known.totals, &mut known.restored])
                             .for_each(|sums| sums.merge(&earlier));
                     }
-                    None => node.jobs.push(JobOnNode::new(record.job.id, earlier)),
+                    None => node.jobs.push(JobOnNode::restored(record.job.id, earlier)),
                 }
             }
         }
@@ -536,7 +585,7 @@ impl JobReports {
         let on_nodes = self.nodes.values().flat_map(|node| node.jobs.iter().filter(move |job| job.job == id));
         JobRecord {
             application: tracked.application.map(str::to_owned),
-            nodes: on_nodes.map(|job| job.totals.clone()).collect(),
+            nodes: on_nodes.map(JobOnNode::sums).collect(),
             findings: tracked.findings.clone(),
             observed_from_s: tracked.observed_from_s,
             factors: self.factors.clone(),

@@ -16,6 +16,11 @@ fn relay_ms(wall_s: i64) -> u64 {
     (wall_s - 1_000).cast_unsigned().saturating_mul(1_000)
 }
 
+/// A moment as reports state it.
+fn time(at_s: u64) -> String {
+    format!("at {at_s}")
+}
+
 fn node_name() -> NodeName {
     NodeName::new("n1").unwrap()
 }
@@ -101,7 +106,7 @@ fn hours_of_a_mig_instance_without_utilisation_are_not_waste() {
         (totals.gpu_hours_observed, totals.gpu_hours_used, totals.gpu_hours_unused),
         (2.0, 0.25, 0.75)
     );
-    let text = text(&report, None);
+    let text = text(&report, None, &time);
     assert!(text.contains("0.25 used, 0.75 unused (0.75 partly busy), 1 of unknown utilisation"), "{text}");
 }
 
@@ -138,7 +143,7 @@ fn a_job_that_ran_between_two_lists_has_a_report_of_its_end() {
     let report = record.report();
     assert_eq!((report.job, report.is_final, report.elapsed_s), (JobId(7), true, 5));
     assert_eq!((report.observed_pct, report.totals.util_pct), (0.0, None));
-    assert!(text(&report, None).contains("not observed"), "{}", text(&report, None));
+    assert!(text(&report, None, &time).contains("not observed"), "{}", text(&report, None, &time));
     // Once, and again when SLURM states more.
     reports.set_jobs(&list, 1_020, relay_ms, |_| None);
     assert_eq!(reports.take_finished(), []);
@@ -214,26 +219,68 @@ fn duplicate_and_reordered_samples_add_nothing() {
 fn late_samples_fill_a_gap_once() {
     let mut reports = reports(1);
     (0..=10).chain(60..=70).for_each(|second| reports.record(&node(second * 1_000, &[(50, 100)])));
-    let late = |seconds: std::ops::RangeInclusive<u64>| {
-        let sample = |second| {
-            let picture = node(second * 1_000, &[(100, 200)]);
-            let gpus = picture.gpus.iter().map(|gpu| History::of_gpu(&gpu.row)).collect();
-            HistorySample {
-                at_ms: second * 1_000,
-                hold_ms: 2_500,
-                gpus,
-                host: History::of_host(&picture.host),
-            }
-        };
-        seconds.map(sample).collect::<Vec<_>>()
-    };
     let now = node(70_000, &[(50, 100)]);
-    reports.record_late(&now, &late(5..=57));
-    reports.record_late(&now, &late(5..=57));
+    reports.record_late(&now, &kept(5..=57));
+    reports.record_late(&now, &kept(5..=57));
     let report = ended(&mut reports, 1, 1_070);
     // 10 s, then 47 s of late samples, then 2.5 s, then 10 s.
     assert_eq!(report.gpus[0].observed_s, 69.5);
     assert_eq!(report.totals.util_pct, Some((47.0 * 100.0 + 22.5 * 50.0) / 69.5));
+}
+
+/// Samples of the seconds that a probe kept, at 100 %.
+fn kept(seconds: std::ops::RangeInclusive<u64>) -> Vec<HistorySample> {
+    let sample = |second| {
+        let picture = node(second * 1_000, &[(100, 200)]);
+        let gpus = picture.gpus.iter().map(|gpu| History::of_gpu(&gpu.row)).collect();
+        HistorySample { at_ms: second * 1_000, hold_ms: 2_500, gpus, host: History::of_host(&picture.host) }
+    };
+    seconds.map(sample).collect()
+}
+
+#[test]
+fn what_the_probe_kept_from_before_the_relay_is_of_the_job_as_its_findings_say() {
+    // A hang that the readings show from the start on, and the relay's first sample after ten minutes.
+    let mut reports = reports(1);
+    for second in 600..=1_200 {
+        reports.record(&node(second * 1_000, &[(100, 100)]));
+    }
+    reports.record_late(&node(1_200_000, &[(100, 100)]), &kept(1..=599));
+    let hang = Finding {
+        kind: FindingKind::CollectiveHang,
+        wasted_gpus: 1,
+        ..finding("collective_hang/7", 1_001_000, None)
+    };
+    reports.set_jobs(&[job(1)], 2_200, relay_ms, |_| None);
+    reports.record_findings(&[hang.clone()]);
+    let report = ended(&mut reports, 1, 2_200);
+    let lost = hang.wasted_gpu_hours(2_200_000);
+    assert!((report.totals.gpu_hours_hung - lost).abs() < 0.002, "{} {lost}", report.totals.gpu_hours_hung);
+    assert!(report.observed_pct > 99.0, "{}", report.observed_pct);
+}
+
+#[test]
+fn what_an_earlier_relay_counted_is_not_counted_again() {
+    let mut earlier = reports(1);
+    for second in 0..=600 {
+        earlier.record(&node(second * 1_000, &[(100, 300)]));
+    }
+    let record = earlier.of(JobId(7), 1_600).unwrap();
+    // Its record may be read after the first samples.
+    let mut reports = reports(1);
+    reports.record(&node(700_000, &[(100, 300)]));
+    reports.record_late(&node(700_000, &[(100, 300)]), &kept(101..=699));
+    reports.restore(vec![record]);
+    assert_eq!(ended(&mut reports, 1, 1_700).gpus[0].observed_s, 600.0);
+}
+
+#[test]
+fn samples_from_before_a_job_are_not_its_own() {
+    let mut reports = JobReports::default();
+    reports.set_jobs(&[Job { start: Some(1_500), ..job(1) }], 1_600, relay_ms, |_| None);
+    reports.record(&node(600_000, &[(100, 300)]));
+    reports.record_late(&node(600_000, &[(100, 300)]), &kept(1..=599));
+    assert_eq!(reports.of(JobId(7), 1_600).unwrap().report().gpus[0].observed_s, 99.0);
 }
 
 #[test]
@@ -396,14 +443,14 @@ fn advice_states_numbers_and_the_line_that_would_have_fitted() {
         ]
     );
     assert_eq!(report.advice[0].text.as_str(), "2 of 4 GPUs were idle for 95 % of the time or more.");
-    let text = text(&report, None);
+    let text = text(&report, None, &time);
     assert!(
         text.contains(
             "GPU hours     4 GPU hours were observed: 1.82 used, 2.18 unused (2 idle, 0.18 partly busy)"
         ),
         "{text}"
     );
-    assert!(markdown(&report, None).contains("`#SBATCH --mem=12G`"));
+    assert!(markdown(&report, None, &time).contains("`#SBATCH --mem=12G`"));
 }
 
 #[test]
@@ -462,18 +509,20 @@ fn a_report_states_when_each_note_was_made_and_leaves_out_those_of_an_earlier_jo
         note(899_999, "of a job with the same number", None),
     ];
     let report = record.report_with(notes);
-    let text = text(&report, None);
+    let text = text(&report, None, &time);
     assert!(
-        text.ends_with("\nNotes\n        after 5 s  epoch 1 (rank 3)\n  after 1 h 5 min  epoch | 2\n"),
+        text.ends_with(
+            "\nNotes\n        at 1005, after 5 s  epoch 1 (rank 3)\n  at 4900, after 1 h 5 min  epoch | 2\n"
+        ),
         "{text}"
     );
-    let markdown = markdown(&report, None);
-    assert!(
-        markdown.ends_with("### Notes\n\n* after 5 s: epoch 1 (rank 3)\n* after 1 h 5 min: epoch \\| 2\n")
-    );
+    let markdown = markdown(&report, None, &time);
+    assert!(markdown.ends_with(
+        "### Notes\n\n* at 1005, after 5 s: epoch 1 (rank 3)\n* at 4900, after 1 h 5 min: epoch \\| 2\n"
+    ));
     assert!(!report.lacks_notes);
     let unread = record.report_with(ReportNotes::default());
-    assert!(unread.lacks_notes && super::text(&unread, None).ends_with("\n\nNotes may be missing.\n"));
+    assert!(unread.lacks_notes && super::text(&unread, None, &time).ends_with("\n\nNotes may be missing.\n"));
     let full: Vec<_> = (0..MAX_PER_JOB as u64).map(|at| note(1_000_000 + at, "x", None)).collect();
     assert!(record.report_with(full).lacks_notes, "further ones were refused");
 }
@@ -514,10 +563,10 @@ fn what_was_found_during_the_run_is_in_the_report_with_its_end() {
     let found: Vec<_> =
         report.findings.iter().map(|finding| (finding.key.as_str(), finding.ended_ms)).collect();
     assert_eq!(found, [("a", Some(1_120_000)), ("b", Some(1_600_000))], "what lasted ends with the job");
-    let text = text(&report, None);
+    let text = text(&report, None, &time);
     assert!(text.contains("Findings\n"), "{text}");
     assert!(text.contains("after 1 min  Rank 3 runs 12 % slower than its peers, for 1 min"), "{text}");
-    assert!(markdown(&report, None).contains("### Findings"));
+    assert!(markdown(&report, None, &time).contains("### Findings"));
 }
 
 #[test]
@@ -569,7 +618,7 @@ fn what_slow_gpus_cost_is_stated_as_a_part_of_the_used_hours_and_a_hang_is_not_c
     assert!(close(totals.gpu_hours_used + totals.gpu_hours_unused, totals.gpu_hours_allocated), "{totals:?}");
     let expected =
         "2.93 used (0.67 of them lost to slow GPUs), 1.07 unused (0.67 lost to hangs, 0.4 partly busy)";
-    for text in [text(&report, None), markdown(&report, None)] {
+    for text in [text(&report, None, &time), markdown(&report, None, &time)] {
         assert!(text.contains(expected), "{text}");
     }
     let usage = usage(&[report.clone(), report.clone()], 30);

@@ -3,15 +3,18 @@
 use super::units::aligned;
 use super::{Accounting, GpuReport, Report, Totals};
 use nodeglass_protocol::Text;
-use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::note::Note;
+use nodeglass_rules::attention::{Folded, fold_run};
 use nodeglass_rules::gpu_hours::GpuHours;
 use nodeglass_rules::number::{carbon, energy, money, percent, precise};
 use nodeglass_rules::text::{bytes, count, exact_span as duration};
 use std::fmt::Write as _;
 
+/// Formats a moment, in s since 1970, in the time zone of the reader.
+pub type Clock<'a> = &'a dyn Fn(u64) -> String;
+
 /// A report as text. `note` is a sentence about where it comes from, if that is not obvious.
-pub fn text(report: &Report, note: Option<&str>) -> String {
+pub fn text(report: &Report, note: Option<&str>, clock: Clock<'_>) -> String {
     let mut out = format!("{}\n", heading(report));
     if let Some(note) = note {
         let _ = writeln!(out, "{note}");
@@ -35,7 +38,7 @@ pub fn text(report: &Report, note: Option<&str>) -> String {
             }
         }
     }
-    for (title, entries) in timed(report) {
+    for (title, entries) in timed(report, clock) {
         let _ = writeln!(out, "\n{title}");
         let width = entries.iter().map(|entry| entry.time.chars().count()).max().unwrap_or(0);
         for Entry { time, text, lines } in entries {
@@ -55,7 +58,7 @@ pub fn text(report: &Report, note: Option<&str>) -> String {
 const LACKS_NOTES: &str = "Notes may be missing.";
 
 /// A report as Markdown.
-pub fn markdown(report: &Report, note: Option<&str>) -> String {
+pub fn markdown(report: &Report, note: Option<&str>, clock: Clock<'_>) -> String {
     let mut out = format!("## {}\n\n", escaped(&heading(report)));
     if let Some(note) = note {
         let _ = writeln!(out, "{}\n", escaped(note));
@@ -82,7 +85,7 @@ pub fn markdown(report: &Report, note: Option<&str>) -> String {
             let _ = writeln!(out, "* {}{line}", escaped(advice.text.as_str()));
         }
     }
-    for (title, entries) in timed(report) {
+    for (title, entries) in timed(report, clock) {
         let _ = write!(out, "\n### {title}\n\n");
         for Entry { time, text, lines } in entries {
             let _ = writeln!(out, "* {time}: {}", escaped(&text));
@@ -106,16 +109,16 @@ struct Entry {
 }
 
 /// Returns the findings and the notes, each with its title, unless there are none.
-fn timed(report: &Report) -> impl Iterator<Item = (&'static str, Vec<Entry>)> {
-    let finding = |finding: &Finding| Entry {
-        time: time_of(finding.since_ms, report),
-        text: finding_text(finding),
-        lines: finding.capture.iter().flat_map(|capture| capture.lines()).collect(),
+fn timed(report: &Report, clock: Clock<'_>) -> impl Iterator<Item = (&'static str, Vec<Entry>)> {
+    let time = |at_ms: u64| format!("{}, {}", clock(at_ms / 1_000), time_of(at_ms, report));
+    let finding = |entry: Folded<'_>| Entry {
+        time: time(entry.since().at_ms),
+        text: finding_text(&entry),
+        lines: entry.finding.capture.iter().flat_map(|capture| capture.lines()).collect(),
     };
-    let note =
-        |note: &Note| Entry { time: time_of(note.at_ms, report), text: note_text(note), lines: Vec::new() };
+    let note = |note: &Note| Entry { time: time(note.at_ms), text: note_text(note), lines: Vec::new() };
     let parts = [
-        ("Findings", report.findings.iter().map(finding).collect::<Vec<_>>()),
+        ("Findings", fold_run(&report.findings).into_iter().map(finding).collect::<Vec<_>>()),
         ("Notes", report.notes.iter().map(note).collect()),
     ];
     parts.into_iter().filter(|(_, entries)| !entries.is_empty())
@@ -131,13 +134,14 @@ fn time_of(at_ms: u64, report: &Report) -> String {
 }
 
 /// Returns a finding with its duration: `GPU 3 is too hot, for 12 min`.
-fn finding_text(finding: &Finding) -> String {
-    match finding.ended_ms {
+fn finding_text(entry: &Folded<'_>) -> String {
+    let title = &entry.finding.title;
+    match entry.ended_ms() {
         Some(ended_ms) => {
-            let lasted_s = ended_ms.saturating_sub(finding.since_ms) / 1_000;
-            format!("{}, for {}", finding.title, duration(lasted_s))
+            let lasted_s = ended_ms.saturating_sub(entry.since().at_ms) / 1_000;
+            format!("{title}, for {}", duration(lasted_s))
         }
-        None => format!("{}, until now", finding.title),
+        None => format!("{title}, until now"),
     }
 }
 

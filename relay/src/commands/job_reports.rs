@@ -11,7 +11,7 @@ use nodeglass_config::{ExportFormat, FaultsArgs, HistoryCommand, ListJobsArgs, R
 use nodeglass_notify::report_webhook;
 use nodeglass_notify::webhook::Webhook;
 use nodeglass_platform::clock::Clock;
-use nodeglass_platform::local_time::LocalTime;
+use nodeglass_platform::local_time::{self, LocalTime};
 use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{MAX_DAYS, Usage};
@@ -49,8 +49,10 @@ pub async fn report(args: ReportArgs, webhook: Option<Webhook>) -> anyhow::Resul
         None => {}
     }
     Ok(match format {
-        ReportFormat::Text => nodeglass_report::text(&report, note.as_deref()),
-        ReportFormat::Markdown => nodeglass_report::markdown(&report, note.as_deref()),
+        ReportFormat::Text => nodeglass_report::text(&report, note.as_deref(), &local_time::here_and_now),
+        ReportFormat::Markdown => {
+            nodeglass_report::markdown(&report, note.as_deref(), &local_time::here_and_now)
+        }
         ReportFormat::Json => terminal::json(&report)?,
     })
 }

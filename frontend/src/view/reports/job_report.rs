@@ -15,10 +15,10 @@ use crate::view::widgets::fact_list::fact_groups;
 use crate::view::widgets::meter::meter;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{Advice, GpuReport, Report, ReportAnswer, ReportQuery, UTIL_BINS};
 use nodeglass_protocol::request::Request;
+use nodeglass_rules::attention::{Folded, fold_run};
 use nodeglass_rules::gpu_hours::GpuHours;
 use nodeglass_rules::number::{self, ColumnFormat};
 
@@ -294,25 +294,27 @@ fn finding_table(report: &Report) -> AnyView {
     if report.findings.is_empty() {
         return ().into_any();
     }
-    let row = |finding: &Finding| {
-        let evidence = match finding.evidence.as_slice() {
+    let entries = fold_run(&report.findings);
+    let row = |entry: &Folded<'_>| {
+        let evidence = match entry.evidence(|job| job.to_string()).as_slice() {
             [] => "–".to_owned(),
-            lines => lines.iter().map(|line| line.as_str()).collect::<Vec<_>>().join(" · "),
+            lines => lines.join(" · "),
         };
+        let finding = entry.finding;
         let positions = finding.capture.iter().flat_map(|capture| capture.lines());
         let positions = positions.map(|line| view! { <small class="plain__position">{line}</small> });
         view! {
             <tr>
-                <th scope="row" class="num">{finding::began(finding)}</th>
-                <td class="num">{finding::lasted(finding)}</td>
+                <th scope="row" class="num">{finding::began(entry)}</th>
+                <td class="num">{finding::lasted(entry)}</td>
                 <td>{finding.title.to_string()} {positions.collect_view()}</td>
                 <td>{evidence}</td>
             </tr>
         }
     };
-    let rows = report.findings.iter().map(row).collect_view();
+    let rows = entries.iter().map(row).collect_view();
     view! {
-        <h2 class="caption"><b>{text::count(report.findings.len(), "finding", "findings")}</b></h2>
+        <h2 class="caption"><b>{text::count(entries.len(), "finding", "findings")}</b></h2>
         <div class="report__table" role="region" aria-label="Findings" tabindex="0">
             <table class="plain plain--notes plain--findings">
                 <thead><tr>

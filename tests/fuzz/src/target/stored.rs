@@ -59,7 +59,7 @@ pub(crate) fn history_segment(bytes: &[u8]) {
 pub(crate) fn job_record(bytes: &[u8]) {
     let Ok(record) = serde_json::from_slice::<JobRecord>(bytes) else { return };
     let report = record.report();
-    let text = nodeglass_report::text(&report, None);
+    let text = nodeglass_report::text(&report, None, &|at_s| at_s.to_string());
     assert!(!text.chars().any(|c| c != '\n' && super::names::is_hostile(c)), "{text:?}");
     for chat in [Chat::Slack, Chat::Mattermost] {
         let message = nodeglass_report::message(&report, chat);
