@@ -13,6 +13,7 @@ pub mod keys;
 pub mod model;
 pub mod mouse;
 mod once;
+pub use once::line_width;
 pub mod palette;
 pub mod rows;
 mod screen;

@@ -140,6 +140,11 @@ impl Known {
     }
 }
 
+/// Returns the width of a line of the terminal; `None` if the output goes elsewhere.
+pub fn line_width() -> Option<usize> {
+    io::stdout().is_terminal().then(|| width().into())
+}
+
 /// The width of a line: of `COLUMNS`, or else of the terminal.
 fn width() -> u16 {
     let set = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse::<u16>().ok());

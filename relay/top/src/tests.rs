@@ -280,6 +280,34 @@ fn finding(kind: FindingKind, reason: &str, gpu: &str) -> Finding {
 }
 
 #[test]
+fn jobs_that_need_attention_come_first_and_their_state_is_whole_on_80_columns() {
+    let healthy = || (1..=9).map(|number| job(number, "a-job-with-a-rather-long-name", &[]));
+    let mut ended = job(10, "over", &[]);
+    ended.state = JobState::Ended("FAILED".into());
+    let hung = finding(FindingKind::CollectiveHang, "2 of 8 GPUs idle for long", "GPU-5");
+    let jobs = healthy().chain([job(18, "eval", &[]), ended]).collect();
+    let picture = Picture { jobs, findings: vec![hung], nodes: Vec::new(), ..overview() };
+    let screen = Shown::new(welcome(), picture).screen(80, 40);
+    let row = |text: &str| screen.lines().position(|line| line.contains(text));
+    assert!(row(" eval ").unwrap() < row(" a-job").unwrap(), "{screen}");
+    assert!(row(" over ").unwrap() > row(" eval ").unwrap() + 9, "the head names what failed: {screen}");
+    assert!(row("2 of 8 GPUs idle for long").is_some(), "{screen}");
+    assert!(screen.contains("23 h left"), "{screen}");
+}
+
+#[test]
+fn gpus_of_jobs_are_named_as_such_where_the_nodes_have_more() {
+    let head = |nodes: Vec<NodePicture>| {
+        let screen = Shown::new(welcome(), Picture { nodes, ..overview() }).screen(120, 40);
+        screen.lines().nth(1).unwrap().to_owned()
+    };
+    assert!(head(vec![busy(), silent()]).contains(" GPUs · "));
+    let mut more = silent();
+    more.gpus.push(gpu(6, None, 0));
+    assert!(head(vec![busy(), more]).contains(" GPUs of jobs · "));
+}
+
+#[test]
 fn what_slows_a_gpu_down_is_one_finding_with_it_as_in_the_page() {
     let found = finding;
     let slow = || found(FindingKind::Straggler, "GPU 5 slow", "GPU-5");

@@ -1,35 +1,44 @@
 //! `relay jobs`: jobs with what their GPUs do.
 
-use super::{Answer, clock, or_dash, table, unknown_in_list};
+use super::{Answer, clock, or_dash, table_with, unknown_in_list};
 use nodeglass_api::{Job, JobProgress, Snapshot};
 use nodeglass_config::JobsArgs;
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_rules::text::{gib, grouped, shortened};
 
-const HEADER: [&str; 14] = [
-    "JOBID",
-    "ID",
-    "NAME",
-    "USER",
-    "STATE",
-    "TIME",
-    "LEFT",
-    "PROGRESS",
-    "NODES",
-    "GPUS",
-    "UTIL",
-    "MEM GiB",
-    "WATTS",
-    "NODELIST(REASON)",
+/// The columns. In a narrow terminal, those of the highest rank are left out first.
+const COLUMNS: [(&str, u8); 14] = [
+    ("JOBID", 0),
+    ("ID", 9),
+    ("NAME", 0),
+    ("USER", 5),
+    ("STATE", 0),
+    ("TIME", 3),
+    ("LEFT", 2),
+    ("PROGRESS", 6),
+    ("NODES", 7),
+    ("GPUS", 1),
+    ("UTIL", 0),
+    ("MEM GiB", 8),
+    ("WATTS", 8),
+    ("NODELIST(REASON)", 4),
 ];
+/// Number of columns of text at the beginning.
+const TEXTS: usize = 5;
 /// Longest name that is shown, in characters.
 const MAX_NAME: usize = 28;
 
-/// The table, or JSON. `now_s` is the time that the list of jobs describes, in s since 1970.
+/// The table in lines of `width`, or as wide as it is; or JSON. `now_s` is the time that the list of jobs describes, in s
+/// since 1970.
 ///
 /// # Errors
 /// JSON cannot be written.
-pub fn answer(snapshot: &Snapshot, args: &JobsArgs, now_s: u64) -> anyhow::Result<Answer> {
+pub fn answer(
+    snapshot: &Snapshot,
+    args: &JobsArgs,
+    now_s: u64,
+    width: Option<usize>,
+) -> anyhow::Result<Answer> {
     let JobsArgs { list: args, hide_ended } = args;
     if let Some(answer) = unknown_in_list(snapshot, args) {
         return answer.into_json_list(args.json);
@@ -47,7 +56,32 @@ pub fn answer(snapshot: &Snapshot, args: &JobsArgs, now_s: u64) -> anyhow::Resul
     if jobs.is_empty() {
         return Ok(Answer { notice: Some("no jobs".to_owned()), ..Answer::default() });
     }
-    Ok(Answer::text(table(&HEADER, jobs.into_iter().map(|job| row(job, now_s)).collect(), 5)))
+    let rows = jobs.into_iter().map(|job| row(job, now_s)).collect();
+    Ok(fitted(rows, width.unwrap_or(usize::MAX)))
+}
+
+/// The table, without the columns for which there is no room.
+fn fitted(rows: Vec<Vec<String>>, width: usize) -> Answer {
+    let mut shown: Vec<usize> = (0..COLUMNS.len()).collect();
+    loop {
+        let header: Vec<&str> = shown.iter().map(|at| COLUMNS[*at].0).collect();
+        let cells = rows.iter().map(|row| shown.iter().map(|at| row[*at].clone()).collect()).collect();
+        let is_number = |column: usize| (TEXTS..COLUMNS.len() - 1).contains(&shown[column]);
+        let text = table_with(&header, cells, is_number);
+        let is_too_wide = text.lines().any(|line| line.chars().count() > width);
+        let last = shown.iter().copied().max_by_key(|at| COLUMNS[*at].1).filter(|at| COLUMNS[*at].1 > 0);
+        match last.filter(|_| is_too_wide) {
+            Some(last) => shown.retain(|at| *at != last),
+            None => {
+                let left_out = (0..COLUMNS.len()).filter(|at| !shown.contains(at));
+                let names: Vec<&str> = left_out.map(|at| COLUMNS[at].0).collect();
+                let notice = (!names.is_empty()).then(|| {
+                    format!("no room for {}: a wider terminal, a pipe, or --json", names.join(", "))
+                });
+                return Answer::text(text).with_notice(notice);
+            }
+        }
+    }
 }
 
 fn row(job: &Job, now_s: u64) -> Vec<String> {

@@ -21,11 +21,14 @@ use nodeglass_api::{Gpu, JobSelector, NotOneJob, Snapshot};
 use nodeglass_app::Signals;
 use nodeglass_config::{Config, FindingsArgs, FindingsCommand, ListArgs, Query, Requested};
 use nodeglass_platform::clock::Clock;
+use nodeglass_platform::wrap;
 use nodeglass_protocol::{LongText, NodeName};
 use nodeglass_rules::text::aligned;
 use nodeglass_slurm::command::Commands;
+use nodeglass_top::line_width;
 use serde::Serialize;
 use source::Source;
+use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
@@ -71,6 +74,29 @@ impl Answer {
     fn with_notice(self, line: Option<String>) -> Self {
         let lines: Vec<String> = self.notice.into_iter().chain(line).collect();
         Self { notice: (!lines.is_empty()).then(|| lines.join("\n")), ..self }
+    }
+
+    /// With lines no longer than `width`, broken between words; what follows is indented further.
+    fn in_lines_of(self, width: Option<usize>) -> Self {
+        let Some(width) = width else { return self };
+        let mut text = String::with_capacity(self.text.len());
+        for line in self.text.lines() {
+            let indent = line.len() - line.trim_start().len();
+            let room = width.saturating_sub(indent + 2).max(20);
+            let broken = if line.chars().count() > width {
+                wrap::words(line, room)
+            } else {
+                vec![line[indent..].to_owned()]
+            };
+            for (at, part) in broken.iter().enumerate() {
+                let further = if at > 0 { 2 } else { 0 };
+                let _ = writeln!(text, "{:1$}{part}", "", indent + further);
+            }
+            if broken.is_empty() {
+                text.push('\n');
+            }
+        }
+        Self { text, ..self }
     }
 
     /// With an empty list, if the output is JSON.
@@ -132,8 +158,11 @@ async fn answer_from(source: &mut Source, query: Query) -> anyhow::Result<Answer
     let slurm = source.slurm().await?;
     let answer = match &query {
         Query::List(args) => list::answer(&snapshot, args),
-        Query::Findings(args) => findings::answer(&snapshot, source.observed().await?, args),
-        Query::Jobs(args) => jobs::answer(&snapshot, args, age::as_of_s(&slurm)),
+        Query::Findings(args) => {
+            let answer = findings::answer(&snapshot, source.observed().await?, args)?;
+            Ok(if args.json { answer } else { answer.in_lines_of(line_width()) })
+        }
+        Query::Jobs(args) => jobs::answer(&snapshot, args, age::as_of_s(&slurm), line_width()),
         Query::Ps(args) => processes::answer(&snapshot, args),
         Query::Gpu(args) => gpu::answer(&snapshot, args),
         Query::Available(args) => available::answer(&snapshot, args),
@@ -198,7 +227,12 @@ fn no_node(snapshot: &Snapshot, node: &NodeName) -> String {
 }
 
 /// A table with a header; `-` for empty cells. The first `texts` columns are aligned to the left, and so is the last.
-fn table(header: &[&str], mut rows: Vec<Vec<String>>, texts: usize) -> String {
+fn table(header: &[&str], rows: Vec<Vec<String>>, texts: usize) -> String {
+    table_with(header, rows, |column| column >= texts && column + 1 < header.len())
+}
+
+/// A table of which the columns that `is_number` selects are aligned to the right.
+fn table_with(header: &[&str], mut rows: Vec<Vec<String>>, is_number: impl Fn(usize) -> bool) -> String {
     for cell in rows.iter_mut().flatten() {
         // Something else than a relay may have sent it.
         *cell = LongText::new(&*cell).to_string();
@@ -207,7 +241,6 @@ fn table(header: &[&str], mut rows: Vec<Vec<String>>, texts: usize) -> String {
         }
     }
     rows.insert(0, header.iter().map(|title| (*title).to_owned()).collect());
-    let is_number = |column| column >= texts && column + 1 < header.len();
     aligned(&rows, is_number).into_iter().map(|line| line + "\n").collect()
 }
 

@@ -131,13 +131,35 @@ fn ended_jobs_are_hidden_on_request() {
     let pending = Job { id: 18, label: "18".into(), state: "PENDING".into(), ..ended.clone() };
     snapshot.jobs.extend([ended, pending]);
     let ids = |hide_ended| {
-        let text = jobs::answer(&snapshot, &JobsArgs { hide_ended, ..JobsArgs::default() }, 0).unwrap().text;
+        let text =
+            jobs::answer(&snapshot, &JobsArgs { hide_ended, ..JobsArgs::default() }, 0, None).unwrap().text;
         text.lines().skip(1).map(|line| line[..2].to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(
         (ids(false), ids(true)),
         (vec!["17".into(), "16".into(), "18".into()], vec!["17".into(), "18".into()])
     );
+}
+
+#[test]
+fn a_narrow_terminal_shows_the_columns_of_jobs_that_matter_and_whole_words() {
+    let mut snapshot = snapshot();
+    (snapshot.jobs[0].name, snapshot.jobs[0].state) =
+        ("a-job-with-a-rather-long-name".into(), "COMPLETING".into());
+    let answer = |width| jobs::answer(&snapshot, &JobsArgs::default(), 0, width).unwrap();
+    let narrow = answer(Some(80));
+    assert!(narrow.text.lines().all(|line| line.chars().count() <= 80), "{}", narrow.text);
+    for column in ["JOBID", "NAME", "STATE", "LEFT", "GPUS", "UTIL"] {
+        assert!(narrow.text.contains(column), "{column}: {}", narrow.text);
+    }
+    assert!(narrow.notice.unwrap().starts_with("no room for ID, "));
+    let whole = answer(None);
+    assert!(whole.text.contains("NODELIST(REASON)") && whole.notice.is_none(), "{}", whole.text);
+
+    let text = "▲ short\n  a sentence that is longer than the line\n\nend\n".to_owned();
+    let broken = super::Answer::text(text.clone()).in_lines_of(Some(24)).text;
+    assert_eq!(broken, "▲ short\n  a sentence that is\n    longer than the line\n\nend\n");
+    assert_eq!(super::Answer::text(text.clone()).in_lines_of(None).text, text);
 }
 
 #[test]
@@ -155,7 +177,7 @@ fn a_node_job_or_user_that_is_not_there_is_said_to_be_unknown() {
         (None, Some("17_3"), None, "there is no job 17_3 in the list"),
         (None, None, Some("carol"), "carol has no job in the list, and no process on a GPU"),
     ] {
-        let jobs = |snapshot: &Snapshot, list: &ListArgs| jobs::answer(snapshot, &all(list), 0);
+        let jobs = |snapshot: &Snapshot, list: &ListArgs| jobs::answer(snapshot, &all(list), 0, None);
         for answer in [list::answer, jobs, processes::answer] {
             let said = answer(&snapshot(), &args(node, job, user, false)).unwrap();
             assert_eq!(
@@ -169,7 +191,7 @@ fn a_node_job_or_user_that_is_not_there_is_said_to_be_unknown() {
     // What is known, but has nothing of the kind, is no error.
     let idle = processes::answer(&snapshot(), &args(Some("n2"), None, None, false)).unwrap();
     assert_eq!((idle.notice.as_deref(), idle.code), (Some("no processes on GPUs"), 0));
-    let jobless = jobs::answer(&snapshot(), &all(&args(Some("n2"), None, None, false)), 0).unwrap();
+    let jobless = jobs::answer(&snapshot(), &all(&args(Some("n2"), None, None, false)), 0, None).unwrap();
     assert_eq!((jobless.notice.as_deref(), jobless.code), (Some("no jobs"), 0));
 }
 

@@ -46,7 +46,8 @@ fn job_lines(
     world: &World<'_>,
     look: Look,
 ) -> Vec<Spans> {
-    let columns = useful(&jobs::columns(&contents.jobs), look, |key| jobs::is_useful(&contents.jobs, key));
+    let columns =
+        useful(&jobs::columns(&contents.jobs, world), look, |key| jobs::is_useful(&contents.jobs, key));
     let line = |index: usize| {
         row(&columns, |column| jobs::cell(contents.jobs[index], column.key, world, look.palette))
     };

@@ -97,7 +97,12 @@ fn parts(world: &World<'_>, palette: Palette) -> Vec<Part> {
         parts.push((4, format!("{}{waiting}", text::count(active, "job", "jobs")), plain));
     }
     parts.push((5, text::count(picture.nodes.len(), "node", "nodes"), plain));
-    parts.push((3, format!("{} {}", totals.counted(), if totals.gpus == 1 { "GPU" } else { "GPUs" }), plain));
+    let gpus = if totals.gpus == 1 { "GPU" } else { "GPUs" };
+    // The list of GPUs has all of the nodes.
+    let all =
+        picture.nodes.iter().flat_map(|node| &node.gpus).filter(|gpu| gpu.facts.mig_parent.is_none()).count();
+    let whose = if all > totals.gpus { " of jobs" } else { "" };
+    parts.push((3, format!("{} {gpus}{whose}", totals.counted()), plain));
     let util = totals.util_pct();
     let words = util.map_or_else(|| text::ABSENT.to_owned(), |pct| format!("{pct} %"));
     parts.push((2, format!("util {words}"), util.map_or(plain, |pct| palette.util(pct))));

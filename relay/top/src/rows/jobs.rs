@@ -13,6 +13,7 @@ use nodeglass_rules::health;
 use nodeglass_rules::severity::Severity;
 use nodeglass_rules::totals::Totals;
 use nodeglass_rules::{flags, outcome, ownership, text};
+use std::cmp::Reverse;
 use std::slice;
 use unicode_width::UnicodeWidthStr;
 
@@ -48,7 +49,7 @@ const COLUMNS: &[Column<Key>] = &[
     Column::text(Key::Sign, "", (1, 1), 0),
     Column::text(Key::Id, "JOB", (8, 10), 0),
     Column::text(Key::Name, "NAME", (16, 48), 1),
-    Column::text(Key::State, "STATE", (18, 40), 2),
+    Column::text(Key::State, "STATE", (28, 40), 2),
     Column::text(Key::User, "USER", (8, 12), 7),
     Column::text(Key::Partition, "PARTITION", (9, 12), 8),
     Column::number(Key::Nodes, "NODES", 5, 6),
@@ -91,7 +92,8 @@ pub fn has_ended(job: &Job) -> bool {
     matches!(job.state, JobState::Ended(_))
 }
 
-/// The rows: all jobs, then each that the filter keeps, without ended ones if they are hidden.
+/// The rows: all jobs, then each that the filter keeps, those that need attention first, without ended ones if they are
+/// hidden.
 pub fn lines<'a>(world: &World<'a>, hides_ended: bool, filter: &str) -> Vec<Line<'a>> {
     let listed = world.overview.jobs.iter().filter(|job| !(hides_ended && has_ended(job)));
     let kept = listed.filter(|job| {
@@ -101,7 +103,15 @@ pub fn lines<'a>(world: &World<'a>, hides_ended: bool, filter: &str) -> Vec<Line
             [job.label.as_str(), job.name.as_str(), job.user.as_str(), job.partition.as_str(), &state],
         )
     });
-    [Line::All].into_iter().chain(kept.map(Line::Job)).collect()
+    let mut kept: Vec<&Job> = kept.collect();
+    // A job that ended needs no more attention than the head gives it.
+    kept.sort_by_key(|job| Reverse(if has_ended(job) { Severity::Ok } else { need(job, world) }));
+    [Line::All].into_iter().chain(kept.into_iter().map(Line::Job)).collect()
+}
+
+/// Returns how much attention a job needs: none unless there is a warning or an error.
+fn need(job: &Job, world: &World<'_>) -> Severity {
+    Some(state(job, world).0).filter(|severity| severity.needs_attention()).unwrap_or(Severity::Ok)
 }
 
 /// Returns the worst state of a job, and its words: those of its nodes and GPUs if they need attention.
@@ -119,6 +129,13 @@ fn state(job: &Job, world: &World<'_>) -> (Severity, String) {
     let worst = nodes.filter_map(|node| node_problem(job, node, world.now_ms));
     let worst = finding(job, world).into_iter().chain(worst);
     worst.reduce(|a, b| if b.0 > a.0 { b } else { a }).unwrap_or(own)
+}
+
+/// Returns the state of a job as its row has it: of a waiting one, the reason.
+fn state_words(job: &Job, world: &World<'_>) -> (Severity, String) {
+    let (severity, words) = state(job, world);
+    let reason = job.reason.as_ref().filter(|_| matches!(job.state, JobState::Pending));
+    (severity, reason.map_or(words, |code| text::reason(code.as_str()).to_owned()))
 }
 
 /// The worst finding about a job that is not silenced, and the number of others: `GPU 3 too hot +1`. What explains another
@@ -210,16 +227,19 @@ fn time(job: &Job, wall_s: i64) -> String {
     }
 }
 
-/// The columns for these rows. What names a job is at most as wide as the longest of all, so that nothing is cut beside blanks.
-pub fn columns(lines: &[Line<'_>]) -> Vec<Column<Key>> {
-    let widest =
-        |of: fn(&Job) -> &str| lines.iter().filter_map(Line::listed).map(|job| of(job).width()).max();
+/// The columns for these rows. What names a job is at most as wide as the longest of all, so that nothing is cut beside
+/// blanks, and so are states and times, so that more columns fit.
+pub fn columns(lines: &[Line<'_>], world: &World<'_>) -> Vec<Column<Key>> {
+    let jobs = || lines.iter().filter_map(Line::listed);
+    let widest = |of: fn(&Job) -> &str| jobs().map(|job| of(job).width()).max();
     let column = |column: &Column<Key>| {
         let widest = match column.key {
             Key::Id => widest(|job| job.label.as_str()),
             Key::Name => widest(|job| job.name.as_str()).map(|name| name.max(ALL_JOBS.len())),
             Key::User => widest(|job| job.user.as_str()),
             Key::Partition => widest(|job| job.partition.as_str()),
+            Key::State => jobs().map(|job| state_words(job, world).1.width()).max(),
+            Key::Time => jobs().map(|job| time(job, world.wall_s).width()).max(),
             _ => None,
         };
         widest.map_or(*column, |widest| column.narrowed(widest))
@@ -263,9 +283,7 @@ fn of_job(job: &Job, key: Key, world: &World<'_>, palette: Palette) -> Spans {
         Key::Id => one(job.label.to_string(), plain),
         Key::Name => one(job.name.to_string(), palette.strong()),
         Key::State => {
-            let (severity, words) = state(job, world);
-            let reason = job.reason.as_ref().filter(|_| matches!(job.state, JobState::Pending));
-            let words = reason.map_or(words, |code| text::reason(code.as_str()).to_owned());
+            let (severity, words) = state_words(job, world);
             one(words, if severity == Severity::Ok { plain } else { palette.severity(severity) })
         }
         Key::User => one(job.user.to_string(), plain),
