@@ -193,11 +193,13 @@ impl<'a> Problems<'a, '_> {
         }
     }
 
-    /// Adds the latest error of the GPU's memory.
+    /// Adds the latest error of the GPU's memory: a warning if it occurred before the jobs began.
     fn add_memory_errors(&mut self, recent: &[(&GpuEvent, u64)]) {
         if let Some((event, number)) = latest_memory_error(recent) {
             let since = Some((event.at_ms, false));
-            self.add(FindingKind::MemoryErrors, xid::severity(number).into(), since, Some(number));
+            let severity = FindingSeverity::from(xid::severity(number));
+            let most = if self.uncorrected_ms.is_some() { severity } else { FindingSeverity::Warning };
+            self.add(FindingKind::MemoryErrors, severity.min(most), since, Some(number));
         }
     }
 

@@ -168,26 +168,36 @@ fn memory(group: &Group<'_>) -> Memory {
             (what.to_owned(), (number == Some(63)).then_some("row remapped"))
         }
     };
-    let number = number.map(|number| format!(" (Xid {number})")).unwrap_or_default();
+    let number_text = number.map(|number| format!(" (Xid {number})")).unwrap_or_default();
     let has_errors = has(FlagKind::EccUncorrected);
-    let is_uncorrected = has_errors && group.gpus.iter().any(|affected| !affected.has_old_errors);
-    let evidence = has_errors.then(|| match (is_uncorrected, group.jobs.is_empty()) {
-        (true, _) => "results since then may be wrong".to_owned(),
-        (false, false) => "since the driver was loaded; none occurred during this job".to_owned(),
-        (false, true) => {
-            "since the driver was loaded; none occurred since nodeglass began to read this GPU".to_owned()
+    let are_old = group.gpus.iter().all(|affected| affected.has_old_errors);
+    let is_uncorrected = has_errors && !are_old;
+    let evidence = match (has_errors, are_old, group.jobs.is_empty()) {
+        (true, false, _) => Some("results since then may be wrong"),
+        (true, true, false) => Some("since the driver was loaded; none occurred during this job"),
+        (true, true, true) => {
+            Some("since the driver was loaded; none occurred since nodeglass began to read this GPU")
         }
-    });
+        (false, true, false) if number.is_some() => Some("it occurred before this job began"),
+        (false, ..) => None,
+    };
     let advice = repair.map(|(.., repair)| match is_uncorrected {
         true => format!(
             "Restart on another node from a checkpoint before the error, and report it to the administrators: {repair}"
         ),
         false => format!("Report it to the administrators: {repair}"),
     });
-    let is_old = has_errors && !is_uncorrected;
-    let advice =
-        advice.or_else(|| is_old.then(|| "Report it to the administrators if the count grows".to_owned()));
-    Memory { what: format!("{what}{number}"), reason: reason.unwrap_or("memory error"), evidence, advice }
+    let advice = advice.or_else(|| match has_errors {
+        true => are_old.then(|| "Report it to the administrators if the count grows".to_owned()),
+        false => evidence.map(|_| "Report it to the administrators if it recurs".to_owned()),
+    });
+    let evidence = evidence.map(str::to_owned);
+    Memory {
+        what: format!("{what}{number_text}"),
+        reason: reason.unwrap_or("memory error"),
+        evidence,
+        advice,
+    }
 }
 
 /// Names the GPUs: `Rank 35 (gpu-h05 GPU 3)`, `4 GPUs on gpu-h05`, `12 GPUs on 3 nodes`.

@@ -286,6 +286,23 @@ fn an_xid_of_the_memory_joins_its_errors() {
 }
 
 #[test]
+fn an_xid_of_the_memory_before_a_job_is_a_warning_that_says_so() {
+    let node = with_xid(48, 60_000);
+    let found = |started_s| {
+        let job = Job { start: Some(started_s), ..job(1, "n1") };
+        detect_all(&[job], std::slice::from_ref(&node)).remove(0)
+    };
+    let during = found(WALL_S - 90);
+    assert_eq!((during.severity, during.evidence.len()), (FindingSeverity::Error, 0));
+    let before = found(WALL_S - 30);
+    assert_eq!(
+        (before.severity, evidence(&before).as_str()),
+        (FindingSeverity::Warning, "it occurred before this job began")
+    );
+    assert_eq!(before.advice.as_deref(), Some("Report it to the administrators if it recurs"));
+}
+
+#[test]
 fn an_uncorrected_error_during_a_job_stays_one_after_an_hour() {
     let mut node = with_xid(48, 3_700_000);
     node.gpus[0].row.set(GpuField::EccUncorrected, Cell::steps(2));
