@@ -49,6 +49,13 @@ impl Span {
         (self.from_ms..=self.to_ms).contains(&at_ms)
     }
 
+    /// Ends with the last slot of a tier that is entirely in it: the next one may hold what the viewer may not see.
+    fn whole(self, tier: usize) -> Self {
+        let step_ms = TIERS[tier].step_ms;
+        let end_ms = self.to_ms.saturating_add(1) / step_ms * step_ms;
+        if self.to_ms == u64::MAX { self } else { Self { to_ms: end_ms.saturating_sub(1), ..self } }
+    }
+
     pub(super) fn overlap(self, other: Self) -> Self {
         Self { from_ms: self.from_ms.max(other.from_ms), to_ms: self.to_ms.min(other.to_ms) }
     }
@@ -95,12 +102,13 @@ impl LongHistory {
             let node = self.nodes.get(&visible.name);
             let gpu = |(uuid, visible): &(GpuUuid, Span)| {
                 let row = node.and_then(|node| node.gpus.get(uuid));
-                let selected = row.map(|row| select_row(row, tier, range.overlap(*visible), &gpu_fields));
+                let selected =
+                    row.map(|row| select_row(row, tier, range.overlap(visible.whole(tier)), &gpu_fields));
                 (uuid.clone(), selected.unwrap_or_default())
             };
-            let host = node
-                .zip(visible.host)
-                .map(|(node, visible)| select_row(&node.host, tier, range.overlap(visible), &host_fields));
+            let host = node.zip(visible.host).map(|(node, visible)| {
+                select_row(&node.host, tier, range.overlap(visible.whole(tier)), &host_fields)
+            });
             let host = host.unwrap_or_default();
             NodeSource { name: visible.name.clone(), gpus: visible.gpus.iter().map(gpu).collect(), host }
         };

@@ -1,5 +1,6 @@
 //! Access policy: filters what the holder of a share or a person of a site is sent, before it is encoded.
 
+mod confirmation;
 mod extent;
 
 use nodeglass_fleet::Fleet;
@@ -16,7 +17,7 @@ use nodeglass_protocol::picture::{
 };
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::{HiddenParts, Scope, Sharing};
-use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading, Row, Text};
+use nodeglass_protocol::{Cell, GpuField, GpuUuid, JobId, NodeName, Reading, Row, Text};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -242,12 +243,12 @@ impl<'a> NodeView<'a> {
         let spans = |gpu: &GpuPicture| match self.guest {
             None => Some(Span::ALL),
             Some((visibility, fleet)) => {
-                visibility.shows_gpu(gpu, fleet.jobs()).then(|| visibility.gpu_span(gpu, fleet))
+                visibility.shows_gpu(gpu, fleet.jobs()).then(|| visibility.gpu_span(gpu, self.raw, fleet))
             }
         };
         let host = match self.guest {
             None => Some(Span::ALL),
-            Some((visibility, fleet)) => visibility.host_span(&self.raw.name, fleet),
+            Some((visibility, fleet)) => visibility.host_span(self.raw, fleet),
         };
         let gpus = self.raw.gpus.iter().filter_map(|gpu| Some((gpu.facts.uuid.clone(), spans(gpu)?)));
         VisibleNode { name: self.raw.name.clone(), gpus: gpus.collect(), host }
@@ -339,27 +340,36 @@ impl Visibility {
     }
 
     /// When a GPU in scope is visible.
-    fn gpu_span(&self, gpu: &GpuPicture, fleet: &Fleet) -> Span {
+    fn gpu_span(&self, gpu: &GpuPicture, raw: &NodePicture, fleet: &Fleet) -> Span {
         let owns = |job: &&Job| gpu.owners.iter().any(|owner| owner.job == job.id);
-        self.span_of(fleet.jobs().iter().filter(owns), fleet)
+        self.span_of(fleet.jobs().iter().filter(owns), raw, Some(&gpu.facts.uuid), fleet)
     }
 
     /// When the whole host is visible, if it is.
-    fn host_span(&self, name: &NodeName, fleet: &Fleet) -> Option<Span> {
-        self.shows_host(name, fleet).then(|| self.span_of(self.jobs_with_host(name, fleet), fleet))
+    fn host_span(&self, raw: &NodePicture, fleet: &Fleet) -> Option<Span> {
+        let jobs = || self.jobs_with_host(&raw.name, fleet);
+        self.shows_host(&raw.name, fleet).then(|| self.span_of(jobs(), raw, None, fleet))
     }
 
-    /// The time from the first start to the last end of those jobs that are in scope; everything if the
-    /// scope is not jobs.
-    fn span_of<'a>(&self, jobs: impl Iterator<Item = &'a Job>, fleet: &Fleet) -> Span {
+    /// The time from the first start to the last end of those jobs that are in scope, as far as it is certain that they ran
+    /// there; everything if the scope is not jobs.
+    fn span_of<'a>(
+        &self,
+        jobs: impl Iterator<Item = &'a Job>,
+        raw: &NodePicture,
+        gpu: Option<&GpuUuid>,
+        fleet: &Fleet,
+    ) -> Span {
         if !self.is_of_jobs() {
             return Span::ALL;
         }
-        jobs.filter(|job| self.covers(job)).fold(Span::NONE, |span, job| {
+        let jobs: Vec<&Job> = jobs.filter(|job| self.covers(job)).collect();
+        let span = jobs.iter().fold(Span::NONE, |span, job| {
             let from_ms = job.start.map_or(u64::MAX, |start| fleet.relay_ms(start));
             let to_ms = job.ended.map_or(u64::MAX, |ended| fleet.relay_ms(ended));
             Span { from_ms: span.from_ms.min(from_ms), to_ms: span.to_ms.max(to_ms) }
-        })
+        });
+        Span { to_ms: span.to_ms.min(Self::confirmed_until(fleet, raw, gpu, &jobs)), ..span }
     }
 
     /// Returns whether readings of the whole host are shown: for a shared job only if it has every CPU of
@@ -432,9 +442,11 @@ impl Visibility {
     }
 
     fn node(&self, raw: &NodePicture, fleet: &Fleet) -> NodePicture {
-        let (jobs, host) = (fleet.jobs(), self.shows_host(&raw.name, fleet));
-        let gpus: Vec<_> =
-            raw.gpus.iter().filter(|gpu| self.shows_gpu(gpu, jobs)).map(|gpu| self.gpu(gpu, jobs)).collect();
+        let jobs = fleet.jobs();
+        let is_certain = |span: Span| raw.sampled_at_ms.is_none_or(|at_ms| span.to_ms >= at_ms);
+        let host = self.host_span(raw, fleet).is_some_and(is_certain);
+        let shown = raw.gpus.iter().filter(|gpu| self.shows_gpu(gpu, jobs));
+        let gpus = shown.map(|gpu| self.gpu(gpu, jobs, is_certain(self.gpu_span(gpu, raw, fleet)))).collect();
         let processes = raw.processes.iter().filter(|process| self.shows_process(&process.facts, jobs));
         NodePicture {
             name: raw.name.clone(),
@@ -454,8 +466,12 @@ impl Visibility {
         }
     }
 
-    fn gpu(&self, gpu: &GpuPicture, jobs: &[Job]) -> GpuPicture {
+    /// A GPU as a viewer sees it; without readings unless it is certain that they are of a job in scope.
+    fn gpu(&self, gpu: &GpuPicture, jobs: &[Job], is_certain: bool) -> GpuPicture {
         let mut gpu = gpu.clone();
+        if !is_certain {
+            gpu.row = Row::default();
+        }
         gpu.owners.retain(|owner| self.shows_job(owner.job, jobs));
         if !self.shows_unattributed() {
             gpu.row.set(GpuField::MemUnattributed, Cell::NOT_YET);
@@ -468,10 +484,10 @@ impl Visibility {
     fn history(&self, history: &History, raw: &NodePicture, fleet: &Fleet) -> History {
         let shown = history.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu, fleet.jobs()));
         let gpus = shown.map(|(traces, gpu)| {
-            let Span { from_ms, to_ms } = self.gpu_span(gpu, fleet);
+            let Span { from_ms, to_ms } = self.gpu_span(gpu, raw, fleet);
             traces.within(from_ms, to_ms)
         });
-        let Span { from_ms, to_ms } = self.host_span(&raw.name, fleet).unwrap_or(Span::NONE);
+        let Span { from_ms, to_ms } = self.host_span(raw, fleet).unwrap_or(Span::NONE);
         History {
             is_summary: history.is_summary,
             gpus: gpus.collect(),
@@ -521,7 +537,7 @@ impl Visibility {
         }
         let shown = |event: &&GpuEvent| match &event.gpu {
             Some(uuid) => raw.gpus.iter().any(|gpu| {
-                let is_in_time = || self.gpu_span(gpu, fleet).contains(event.at_ms);
+                let is_in_time = || self.gpu_span(gpu, raw, fleet).contains(event.at_ms);
                 gpu.facts.uuid == *uuid && self.shows_gpu(gpu, jobs) && is_in_time()
             }),
             None => !self.is_of_jobs(),

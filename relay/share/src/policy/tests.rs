@@ -8,7 +8,7 @@ use nodeglass_protocol::finding::FindingSeverity;
 use nodeglass_protocol::host::HostSample;
 use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::note::{NoteId, NoteSource};
-use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::probe::{JobCgroupUsage, ProbeLine};
 use nodeglass_protocol::share::{HiddenParts, ShareTerms};
 
 const NOTHING: HiddenParts =
@@ -464,4 +464,74 @@ fn t09_of_a_host_nothing_is_seen_of_the_time_between_two_jobs() {
         let history = nodes[0].long_history();
         assert_eq!(history.host.map(|span| span.from_ms), Some(6_000));
     }
+}
+
+/// What a guest sees of the GPU of job 1 of alice, which SLURM listed at 1,000 s of the node's clock.
+fn seen_util(prepare: impl FnOnce(&mut Fleet)) -> (Option<u64>, Option<u64>) {
+    let mut fleet = Fleet::new();
+    let cpus = Some(u32::from(u16::MAX));
+    let job = |id, gpu| Job { start: Some(900), cpus, ..scene::job(id, &[("n1", &[gpu])]) };
+    jobs(&mut fleet, vec![job(1, 0)], 1_000);
+    line(&mut fleet, "n1", hello("n1", &[0, 1]), 1_000);
+    prepare(&mut fleet);
+    let viewer = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING);
+    let nodes = viewer.nodes(&fleet, &Topic::Job(JobId(1))).unwrap();
+    let now = nodes[0].now();
+    let newest = nodes[0].history().unwrap().gpu(0, GpuField::Util).and_then(|trace| {
+        let known = trace.points().filter(|(_, cell)| cell.is_some());
+        known.map(|(at_ms, _)| at_ms / 1_000).last()
+    });
+    assert_eq!(
+        now.host.value(nodeglass_protocol::HostField::Cpu).is_some(),
+        now.gpus[0].row.value(GpuField::Util).is_some()
+    );
+    (now.gpus[0].row.value(GpuField::Util), newest)
+}
+
+/// Samples of each second, up to `until`; the usage of these jobs is read there.
+fn samples(fleet: &mut Fleet, until: u64, used_by: &[u32]) {
+    for second in 1..=until {
+        let ProbeLine::Sample(mut sample) = sample(second, &[50, 60]) else { unreachable!() };
+        sample.jobs =
+            used_by.iter().map(|job| JobCgroupUsage { job: JobId(*job), now: Default::default() }).collect();
+        line(fleet, "n1", ProbeLine::Sample(sample), second * 1_000);
+    }
+}
+
+#[test]
+fn t09_readings_that_may_be_of_the_next_job_on_a_gpu_are_not_shown() {
+    let foreign = |started_ms: u64, user: &str| {
+        let ProbeLine::Processes(mut list) = process("n1", 0, 7, None) else { unreachable!() };
+        list.processes[0].facts.user = Reading::Value(user.into());
+        list.processes[0].facts.started_ms = Reading::Value(started_ms);
+        ProbeLine::Processes(list)
+    };
+    let seen = |until: u64, used_by: &[u32]| seen_util(|fleet| samples(fleet, until, used_by));
+    let seen_without_slurm = |until: u64, used_by: &[u32]| {
+        seen_util(|fleet| {
+            let why = "slurmctld does not respond".into();
+            fleet.handle(Event::JobsFailed { why, retry_at_ms: 1_000_000 }, 2_000);
+            samples(fleet, until, used_by);
+        })
+    };
+    assert_eq!(seen(100, &[]), (Some(50), Some(100)), "as SLURM lists it");
+    assert_eq!(seen_without_slurm(60, &[]), (Some(50), Some(60)), "as SLURM listed it");
+    assert_eq!(seen_without_slurm(100, &[]), (None, Some(1)), "the list is too old");
+    assert_eq!(seen_without_slurm(100, &[1]), (Some(50), Some(100)), "its cgroup is there");
+    assert_eq!(seen(20, &[2]), (None, Some(1)), "a job that SLURM does not list is there instead");
+    // The relay's clock began 1,000 s after 1970.
+    let with_process = |started_ms, user| {
+        seen_util(|fleet| {
+            samples(fleet, 20, &[]);
+            line(fleet, "n1", foreign(started_ms, user), 20_500);
+        })
+    };
+    assert_eq!(with_process(1_010_000, "bob"), (None, Some(1)), "another user is there since");
+    assert_eq!(
+        with_process(1_000_000, "bob"),
+        (Some(50), Some(20)),
+        "it was there when SLURM listed the job"
+    );
+    assert_eq!(with_process(1_010_000, "root"), (Some(50), Some(20)));
+    assert_eq!(with_process(1_010_000, "alice"), (Some(50), Some(20)));
 }
