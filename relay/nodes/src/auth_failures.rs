@@ -23,6 +23,9 @@ pub(super) const MAX_LOGIN_RETRIES: usize = 6;
 /// the ticket is gone, and each node would count a failure.
 const SITE_REFUSES: usize = 3;
 
+/// Waits, in min, before a node is tried again whose logins hang or are denied; 5 h in all.
+const LONG_WAITS_MINUTES: [u64; 5] = [10, 20, 40, 80, 150];
+
 /// Minimum time between two automatic retries of a node.
 pub(super) const MIN_RETRY_GAP: Duration = Duration::from_secs(30);
 
@@ -42,9 +45,24 @@ pub(super) enum FailureKind {
     /// Something before the login (host key, configuration), or the probe's version: a retry offers no
     /// key in vain.
     Other,
-    /// The key was accepted and the login denied, as for a user without a job there: valid only for the
-    /// current jobs.
+    /// The login was accepted and hung, repeatedly: a file server may not respond, for minutes or hours.
+    Hang,
+    /// The key was accepted and the login denied, as for a user without a job there, or while a disk is full or the
+    /// directory of users does not respond: valid only for the current jobs.
     Account,
+}
+
+impl FailureKind {
+    /// Returns how long to wait after so many waits; `None` if a further attempt needs a reason. No key was refused, so
+    /// that attempts lock nobody out; but each may leave a process behind there.
+    pub(super) fn wait_after(self, waits: usize) -> Option<Duration> {
+        match self {
+            Self::Hang | Self::Account => {
+                LONG_WAITS_MINUTES.get(waits).map(|minutes| Duration::from_secs(minutes * 60))
+            }
+            Self::Login | Self::Other => None,
+        }
+    }
 }
 
 /// A remembered refusal.
@@ -69,7 +87,7 @@ impl AuthFailure {
         match self.kind {
             FailureKind::Login if self.is_of_others => RefusalCause::OtherNodes,
             FailureKind::Login => RefusalCause::Login,
-            FailureKind::Other | FailureKind::Account => RefusalCause::Node,
+            FailureKind::Other | FailureKind::Hang | FailureKind::Account => RefusalCause::Node,
         }
     }
 

@@ -72,6 +72,8 @@ pub(super) struct Session {
     pub(super) denied: u32,
     /// Whether the node's login script hung the last time.
     pub(super) hung: bool,
+    /// Number of long waits for logins that hang or are denied to become possible, since there was a reason to try.
+    pub(super) long_waits: usize,
     /// The fault that was last logged and not yet followed by a stable link.
     pub(super) fault: Option<Text>,
     /// Messages about links, of all nodes together.
@@ -166,14 +168,20 @@ impl Session {
     }
 
     /// Waits after a refusal until there is a reason to expect a different result: the user's request, a
-    /// new job, or changed files or keys.
+    /// new job, changed files or keys, or time if that may help.
     async fn wait_after_auth_failure(&mut self, mut failure: AuthFailure) -> WakeReason {
         self.clear_retry();
         let (kind, cause) = (failure.kind, failure.cause());
         let AuthFailure { why, advice, .. } = failure.clone();
-        let state = format!("{why}; {advice}").into();
-        self.log_fault(&why);
-        if self.emit(SessionEvent::Refused { cause, why, advice }).await.is_err() {
+        let state: Text = format!("{why}; {advice}").into();
+        // As it was logged after the first attempt.
+        self.log_fault(if kind == FailureKind::Hang { &state } else { &why });
+        let due = kind.wait_after(self.long_waits).map(|wait| failure.at + spread(wait, random_u64()));
+        let event = match due {
+            Some(due) => SessionEvent::Down { why: state.clone(), retry_at_ms: self.at_ms(due) },
+            None => SessionEvent::Refused { cause, why, advice },
+        };
+        if self.emit(event).await.is_err() {
             return WakeReason::Stopped;
         }
         let _waiting = self.auth_failures.wait();
@@ -187,12 +195,21 @@ impl Session {
             let is_solved = failure.is_of_others && self.auth_failures.was_accepted_since(failure.at);
             let is_outdated = failure.is_outdated(&self.jobs(), now.as_ref());
             if is_solved || (is_outdated && self.auth_failures.may_try(&self.node, kind)) {
-                self.is_urgent = true;
+                (self.is_urgent, self.long_waits) = (true, 0);
                 return WakeReason::Retry;
             }
-            match self.wait(None, &state).await {
+            match self.wait(due, &state).await {
                 WakeReason::Changed => {}
-                reason => return reason,
+                reason => {
+                    if due.is_some_and(|due| due <= Instant::now()) {
+                        self.long_waits += 1;
+                        // One denial suffices: no job is being set up there.
+                        self.denied = MAX_DENIED - 1;
+                    } else {
+                        self.long_waits = 0;
+                    }
+                    return reason;
+                }
             }
         }
     }
@@ -206,8 +223,12 @@ impl Session {
             self.denied = 0;
             let (kind, at) = (FailureKind::Account, Instant::now());
             let credentials = self.attempted_credentials().await;
-            let advice = "SLURM says that a job of yours runs there: if `ssh` is denied too, ask the administrators; \
-                          it is tried again for your next job there";
+            let advice =
+                "SLURM says that a job of yours runs there: if `ssh` is denied too, ask the administrators";
+            let advice = match kind.wait_after(self.long_waits) {
+                Some(_) => advice.to_owned(),
+                None => format!("{advice}; it is tried again for your next job there"),
+            };
             let failure = AuthFailure {
                 kind,
                 why,
@@ -247,7 +268,7 @@ impl Session {
         let due = Instant::now() + wait;
         let poll_until = if polls_first { Instant::now() + LIST_LIMIT } else { due };
         let latest = due.max(poll_until);
-        let retry_at_ms = self.clock.now_ms() + (latest - Instant::now()).as_millis() as u64;
+        let retry_at_ms = self.at_ms(latest);
         let why: Text =
             if backoff.is_broken() { format!("the probe keeps ending: {why}").into() } else { why };
         if self.emit(SessionEvent::Down { why: why.clone(), retry_at_ms }).await.is_err() {
@@ -295,6 +316,11 @@ impl Session {
         };
         self.waits.store(false, Ordering::Release);
         reason
+    }
+
+    /// The time by the relay's clock.
+    fn at_ms(&self, at: Instant) -> u64 {
+        self.clock.now_ms() + at.saturating_duration_since(Instant::now()).as_millis() as u64
     }
 
     /// Discards a retry request that arrived as the last wait ended: the attempt that followed has served
@@ -491,7 +517,7 @@ impl Session {
         match line {
             ProbeLine::Hello(hello) if !connection.got_hello => {
                 connection.got_hello = true;
-                (self.denied, self.hung) = (0, false);
+                (self.denied, self.hung, self.long_waits) = (0, false, 0);
                 self.auth_failures.succeeded(&self.node);
                 match self.fault.take() {
                     _ if self.job.is_some() => {
@@ -552,7 +578,7 @@ impl Session {
             }
             // A single occurrence may be a file server that hung for a moment.
             LaunchError::Hangs { why, advice } => match std::mem::replace(&mut self.hung, true) {
-                true => DisconnectReason::NeedsUser { kind: FailureKind::Other, why, advice },
+                true => DisconnectReason::NeedsUser { kind: FailureKind::Hang, why, advice },
                 false => DisconnectReason::trouble(format!("{why}; {advice}"), RetryClass::Harmful),
             },
             LaunchError::Denied { why } => DisconnectReason::trouble(why, RetryClass::Denied),
@@ -581,4 +607,9 @@ enum NotLaunched {
 async fn stopped(wanted: &mut watch::Receiver<Target>) {
     // An error means that the supervisor is gone, which is equivalent.
     let _ = wanted.wait_for(|wanted| wanted.stop).await;
+}
+
+/// Lengthens a wait by up to a tenth: many nodes may depend on one file server.
+fn spread(wait: Duration, random: u64) -> Duration {
+    wait + wait.mul_f64((random % 1_000) as f64 / 10_000.0)
 }

@@ -264,6 +264,7 @@ impl Supervisor {
             poll_trigger: self.poll_trigger.clone(),
             denied: 0,
             hung: false,
+            long_waits: 0,
             fault: None,
             link_log: self.link_log.clone(),
         };

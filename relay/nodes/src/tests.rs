@@ -205,7 +205,7 @@ impl Harness {
     }
 
     async fn next(&mut self) -> SessionEvent {
-        timeout(Duration::from_secs(300), self.events.recv())
+        timeout(Duration::from_secs(6 * 3_600), self.events.recv())
             .await
             .expect("an event")
             .expect("a supervisor")

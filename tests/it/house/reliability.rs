@@ -4,7 +4,7 @@ use super::{read, root, sources};
 use std::collections::BTreeSet;
 
 /// Numbers of faults.
-const FAULTS: u32 = 36;
+const FAULTS: u32 = 37;
 /// Numbers of guarantees.
 const GUARANTEES: u32 = 8;
 

@@ -57,12 +57,17 @@ async fn a_retry_names_the_nodes() {
 
 #[tokio::test(start_paused = true)]
 async fn each_fault_of_a_node_is_logged_once_with_its_name_and_reason() {
+    // Beside a single subscriber, a message is off that a test in another thread was the first to write.
+    let _another = tracing::Dispatch::new(tracing_subscriber::registry());
     let shown = Shown::default();
     let log = nodeglass_log::Log::new(tracing::Level::INFO, None, Box::new(shown.clone()), false);
     let _log = tracing::subscriber::set_default(tracing_subscriber::registry().with(log));
     let mut harness = Harness::empty();
     harness.launcher.fails(LaunchError::Probe { why: "the disk is full".into() });
     harness.launcher.fails(LaunchError::Probe { why: "the disk is full".into() });
+    // At once, and after 10 and 20 min.
+    let hangs = || LaunchError::Hangs { why: "it hangs".into(), advice: "mend it".into() };
+    (0..4).for_each(|_| harness.launcher.fails(hangs()));
     harness.launcher.fails(no_key());
     harness.set_targets();
     assert_eq!(harness.refused().await, "no key");
@@ -76,6 +81,7 @@ async fn each_fault_of_a_node_is_logged_once_with_its_name_and_reason() {
     let text = shown.text();
     for (level, message) in [
         ("WARN", "no link to the node node.name=n1 reason=“the disk is full”"),
+        ("WARN", "no link to the node node.name=n1 reason=“it hangs; mend it”"),
         ("WARN", "no link to the node node.name=n1 reason=“no key”"),
         ("INFO", "skipped output of the login shell node.name=n1 noise=Welcome"),
         ("WARN", "the node is linked again node.name=n1"),

@@ -289,7 +289,7 @@ async fn a_lost_connection_does_not_wait_for_slurm() {
     while harness.launcher.tries() < 2 {
         sleep(Duration::from_millis(10)).await;
     }
-    assert!(began.elapsed() <= Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(began.elapsed() <= Duration::from_millis(1_020), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,34 +327,107 @@ async fn a_denial_before_the_job_is_set_up_is_retried_soon() {
     assert!(began.elapsed() <= Duration::from_secs(5));
 }
 
+/// Waits, in min, until the next attempts of a node whose logins hang or are denied; each is up to a tenth longer.
+const LONG_WAITS_MINUTES: [u64; 5] = [10, 20, 40, 80, 150];
+
+impl Harness {
+    /// Checks that the node states these waits and is tried after each; then it is given up with this reason.
+    async fn waits_long(&mut self, expected: &str) {
+        let mut tries = None;
+        for min in LONG_WAITS_MINUTES {
+            // At first after short waits.
+            let (why, wait_s) = loop {
+                let (why, retry_at_ms) = self.down().await;
+                let wait_s = retry_at_ms.saturating_sub(self.clock.now_ms()) / 1_000;
+                if wait_s > 120 {
+                    break (why, wait_s);
+                }
+            };
+            assert!(why.starts_with(expected), "{why}");
+            assert!((min * 60 - 1..=min * 66).contains(&wait_s), "{min} min: {wait_s} s");
+            let before = tries.map_or(self.launcher.tries(), |tries| tries + 1);
+            sleep(Duration::from_secs(min * 60 - 2)).await;
+            assert_eq!(self.launcher.tries(), before, "{min} min");
+            tries = Some(before);
+        }
+        assert_eq!(self.refused().await, expected);
+        sleep(Duration::from_secs(24 * 3_600)).await;
+        assert_eq!(self.launcher.tries(), tries.unwrap() + 1, "without a reason");
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_permanent_denial_is_reported_and_retried_for_the_next_job() {
+async fn f37_a_denial_that_lasts_is_retried_for_five_hours_and_at_once_for_the_next_job() {
     let denied = || LaunchError::Denied { why: "denied".into() };
     let mut harness = Harness::empty();
-    (0..5).for_each(|_| harness.launcher.fails(denied()));
+    (0..10).for_each(|_| harness.launcher.fails(denied()));
     harness.supervisor.follow(&plan(1, &[1]));
-    assert_eq!(harness.refused().await, "denied");
-    sleep(Duration::from_secs(7_200)).await;
-    assert_eq!(harness.launcher.tries(), 5);
+    harness.waits_long("denied").await;
+    assert_eq!(harness.launcher.tries(), 10);
     // It does not affect a later job.
     harness.supervisor.follow(&nowhere(2));
     sleep(Duration::from_secs(1)).await;
     let _probe = harness.launcher.probe();
     harness.supervisor.follow(&plan(3, &[2]));
     while !matches!(harness.next().await, SessionEvent::Connecting { .. }) {}
-    assert_eq!(harness.launcher.tries(), 6);
+    assert_eq!(harness.launcher.tries(), 11);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hanging_login_script_is_run_twice_only() {
+async fn f37_a_new_job_is_a_reason_not_to_wait_for_a_denied_login() {
+    let mut harness = Harness::empty();
+    (0..5).for_each(|_| harness.launcher.fails(LaunchError::Denied { why: "denied".into() }));
+    harness.supervisor.follow(&plan(1, &[1]));
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(harness.launcher.tries(), 5);
+    // SLURM needs a moment to set it up.
+    harness.launcher.fails(LaunchError::Denied { why: "denied".into() });
+    let mut probe = harness.launcher.probe();
+    let began = Instant::now();
+    harness.supervisor.follow(&plan(2, &[1, 2]));
+    probe.hello(1).await;
+    assert!(matches!(probe.control().await, Some(Control::Interval { .. })));
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn f37_a_hanging_login_script_is_run_twice_and_then_rarely_for_five_hours() {
     let hangs =
         || LaunchError::Hangs { why: "the login script did not end".into(), advice: "mend it".into() };
     let mut harness = Harness::empty();
-    (0..9).for_each(|_| harness.launcher.fails(hangs()));
+    (0..99).for_each(|_| harness.launcher.fails(hangs()));
     harness.set_targets();
     let (why, _) = harness.down().await;
     assert!(why.contains("did not end; mend it"), "{why}");
-    assert_eq!(harness.refused().await, "the login script did not end");
-    sleep(Duration::from_secs(7_200)).await;
-    assert_eq!(harness.launcher.tries(), 2, "each try leaves a process there");
+    harness.waits_long("the login script did not end").await;
+    assert_eq!(harness.launcher.tries(), 2 + LONG_WAITS_MINUTES.len(), "each try leaves a process there");
+    // The user's request begins again.
+    harness.supervisor.retry(None);
+    harness.waits_long("the login script did not end").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f37_a_node_whose_logins_hung_for_minutes_is_linked_and_waits_short_again() {
+    let mut harness = Harness::empty();
+    let hangs = || LaunchError::Hangs { why: "it hangs".into(), advice: "mend it".into() };
+    (0..3).for_each(|_| harness.launcher.fails(hangs()));
+    let probe = harness.launcher.probe();
+    harness.set_targets();
+    let began = Instant::now();
+    while harness.launcher.tries() < 4 {
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert!((30..=35).contains(&(began.elapsed().as_secs() / 60)), "{:?}", began.elapsed());
+    probe.hello(1).await;
+    sleep(Duration::from_secs(1)).await;
+    (0..2).for_each(|_| harness.launcher.fails(hangs()));
+    drop(probe.stdout);
+    loop {
+        let (why, retry_at_ms) = harness.down().await;
+        let wait_s = retry_at_ms.saturating_sub(harness.clock.now_ms()) / 1_000;
+        if why.contains("it hangs") && wait_s > 60 {
+            assert!((599..=660).contains(&wait_s), "{wait_s}");
+            break;
+        }
+    }
 }
