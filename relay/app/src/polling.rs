@@ -24,6 +24,7 @@ pub async fn poll(
     mut poll_schedule: PollSchedule,
     clock: Clock,
     (events, jobs_by_node): (mpsc::Sender<Event>, watch::Sender<Arc<JobsByNode>>),
+    store: JobStore,
     poll_trigger: PollTrigger,
 ) {
     let mut last = Vec::new();
@@ -51,6 +52,9 @@ pub async fn poll(
                 (Event::JobsFailed { why: error.why, retry_at_ms }, wait)
             }
         };
+        if let Some(name) = jobs.cluster_name() {
+            store.set_cluster(name);
+        }
         let cluster = jobs.take_cluster().map(Event::Cluster);
         for event in [Some(event), cluster].into_iter().flatten() {
             if events.send(event).await.is_err() {

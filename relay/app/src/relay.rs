@@ -139,7 +139,7 @@ impl Relay {
         // What is simulated or recorded does not outlive the relay.
         let is_stored = stores && about.mode != Mode::Demo && !sources.is_recording();
         let Stored { silences, history, shares, jobs: store, audit, tokens } =
-            Stored::open(config, &about, is_stored, whose.as_str(), &events)?;
+            Stored::open(config, &about, (is_stored, sources.has_jobs()), whose.as_str(), &events)?;
         let about = Arc::new(About { downtimes: history.downtimes, ..about });
         let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, shares));
 

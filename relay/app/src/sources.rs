@@ -125,6 +125,11 @@ impl Sources {
         self.player.as_ref().map(|(_, control)| control.clone())
     }
 
+    /// Returns whether jobs are listed, and with them the name of the cluster.
+    pub(super) fn has_jobs(&self) -> bool {
+        self.jobs.is_some()
+    }
+
     /// Returns whether a recording is played.
     pub(super) fn is_recording(&self) -> bool {
         self.player.is_some()
@@ -169,7 +174,7 @@ impl Sources {
             let schedule =
                 PollSchedule::new(config.slurm_interval).of_many(jobs.is_of_many()).free(jobs.is_free());
             let found = (events.clone(), self.jobs_by_node);
-            tokio::spawn(poll(jobs, schedule, clock, found, poll_trigger.clone()));
+            tokio::spawn(poll(jobs, schedule, clock, found, store.clone(), poll_trigger.clone()));
         }
         if let Some(others) = self.others {
             tokio::spawn(follow_others(others, clock, events.clone(), *terminal));

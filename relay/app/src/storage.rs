@@ -49,14 +49,14 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Opens each part, in memory only unless `is_stored`; `whose` describes whose jobs are watched.
+    /// Opens each part, in memory only unless `is_stored`; `whose` describes whose jobs are watched, if the relay `has_jobs`.
     ///
     /// # Errors
     /// If what was configured cannot be opened.
     pub(super) fn open(
         config: &Config,
         about: &About,
-        is_stored: bool,
+        (is_stored, has_jobs): (bool, bool),
         whose: &str,
         events: &mpsc::Sender<Event>,
     ) -> anyhow::Result<Self> {
@@ -69,7 +69,7 @@ impl Stored {
         };
         // Its message has all causes already; a chain of errors would repeat them.
         let shares = shares(config, about).map_err(|error| anyhow::Error::msg(error.to_string()))?;
-        let jobs = jobs(about, is_stored, events.clone())?;
+        let jobs = jobs(about, (is_stored, has_jobs), events.clone())?;
         let audit = if config.no_audit { jobs.audit().off() } else { jobs.audit() };
         Ok(Self { silences, history, shares, jobs, audit, tokens: tokens(is_stored) })
     }
@@ -258,10 +258,13 @@ pub(super) async fn report<T: Sync>(
 
 /// Starts the thread that stores jobs and notes. Those of a simulated cluster or a recording, which are not real, are
 /// kept in memory only.
-fn jobs(about: &About, is_stored: bool, events: mpsc::Sender<Event>) -> anyhow::Result<JobStore> {
+fn jobs(
+    about: &About,
+    (is_stored, has_jobs): (bool, bool),
+    events: mpsc::Sender<Event>,
+) -> anyhow::Result<JobStore> {
     let place = if is_stored { Location::StateDir } else { Location::Memory };
-    let cluster = about.cluster.as_ref().map(ToString::to_string).unwrap_or_default();
-    let origin = Origin { cluster, host: about.host.to_string() };
+    let host = about.host.to_string();
     let problems = events.clone();
     let restored = move |stored: Restored| {
         // They fail only while the relay shuts down.
@@ -270,8 +273,15 @@ fn jobs(about: &About, is_stored: bool, events: mpsc::Sender<Event>) -> anyhow::
             let _ = events.blocking_send(Event::RestoredNotes(stored.notes));
         }
     };
-    let store =
-        JobStore::start(place, origin, restored).context("failed to start the thread that stores jobs")?;
+    let started = match about.cluster.as_ref() {
+        // SLURM was silent when it was asked for the name, which follows with the job list.
+        None if has_jobs => JobStore::start_unnamed(place, host, restored),
+        cluster => {
+            let cluster = cluster.map(ToString::to_string).unwrap_or_default();
+            JobStore::start(place, Origin { cluster, host }, restored)
+        }
+    };
+    let store = started.context("failed to start the thread that stores jobs")?;
     tokio::spawn(report(store.problem(), StoredPart::Jobs, Option::clone, problems));
     Ok(store)
 }

@@ -48,6 +48,10 @@ impl JobSource for PublishedJobs {
         self.jobs.is_of_many()
     }
 
+    fn cluster_name(&self) -> Option<&str> {
+        self.jobs.cluster_name()
+    }
+
     fn take_cluster(&mut self) -> Option<ClusterSummary> {
         self.jobs.take_cluster()
     }

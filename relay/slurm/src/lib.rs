@@ -53,6 +53,11 @@ pub trait JobSource: Send + 'static {
         false
     }
 
+    /// Returns the name of the cluster once it is known; empty if it has none.
+    fn cluster_name(&self) -> Option<&str> {
+        Some("")
+    }
+
     /// Takes the nodes and GPUs of the cluster, if the last [`JobSource::jobs`] queried them.
     fn take_cluster(&mut self) -> Option<ClusterSummary> {
         None

@@ -82,10 +82,16 @@ fn without_sql(error: &rusqlite::Error) -> String {
     }
 }
 
+/// The rows of one relay's jobs (`?1` is its cluster, `?2` its host). A relay that never learnt the name of its cluster
+/// left its rows without one; they count unless the run is stored under the name as well.
+const OF_RELAY: &str = "host = ?2 AND (cluster = ?1 OR cluster = '' AND NOT EXISTS \
+    (SELECT 1 FROM jobs AS named WHERE named.cluster = ?1 AND named.host = ?2 \
+    AND named.job = jobs.job AND named.start_s = jobs.start_s))";
+
 /// The relay whose rows are written; all rows are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Name of the cluster; empty if it has none.
+    /// Name of the cluster; empty if it has none, or SLURM did not state it while the relay ran.
     pub cluster: String,
     /// Name of the machine that the relay runs on.
     pub host: String,
@@ -202,9 +208,9 @@ impl Database {
     /// [`StoreError::Database`].
     pub fn unfinished(&self, origin: &Origin) -> Result<Vec<JobRecord>, StoreError> {
         let since_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - 30 * 86_400;
-        let mut query = self.connection.prepare(
-            "SELECT record FROM jobs WHERE cluster = ?1 AND host = ?2 AND is_final = 0 AND at_s >= ?3",
-        )?;
+        let mut query = self
+            .connection
+            .prepare(&format!("SELECT record FROM jobs WHERE {OF_RELAY} AND is_final = 0 AND at_s >= ?3",))?;
         let rows = query.query_map(params![origin.cluster, origin.host, since_s], parsed)?;
         Ok(rows.filter_map(Result::transpose).collect::<Result<_, _>>()?)
     }
@@ -216,10 +222,10 @@ impl Database {
     /// [`StoreError::Database`].
     pub fn unaccounted(&self, origin: &Origin, limit: usize) -> Result<Vec<JobRecord>, StoreError> {
         let since_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - 86_400;
-        let mut query = self.connection.prepare(
-            "SELECT record FROM jobs WHERE cluster = ?1 AND host = ?2 AND is_final = 1 AND at_s >= ?3 \
+        let mut query = self.connection.prepare(&format!(
+            "SELECT record FROM jobs WHERE {OF_RELAY} AND is_final = 1 AND at_s >= ?3 \
              AND json_extract(record, '$.accounting') IS NULL ORDER BY at_s LIMIT ?4",
-        )?;
+        ))?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = query.query_map(params![origin.cluster, origin.host, since_s, limit], parsed)?;
         Ok(rows.filter_map(Result::transpose).collect::<Result<_, _>>()?)
@@ -285,13 +291,13 @@ impl Database {
     ) -> Result<(), StoreError> {
         let mut query = self.connection.prepare(
             "SELECT record FROM jobs WHERE start_s >= ?1 \
-             ORDER BY start_s DESC, cluster, job DESC, is_final DESC, at_s DESC",
+             ORDER BY start_s DESC, job DESC, cluster = '', cluster, is_final DESC, at_s DESC",
         )?;
         let mut rows = query.query([since_s])?;
         let mut last = None;
         while let Some(row) = rows.next()? {
             let Some(record) = parsed(row)? else { continue };
-            // The same run as another relay saw it follows.
+            // The same run follows as another relay saw it, which may not have known the name of the cluster.
             let run = Some((record.job.id, record.job.start));
             if last != run && user.is_none_or(|user| record.job.user == *user) {
                 pass(record.report());

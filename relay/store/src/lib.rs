@@ -22,7 +22,7 @@ use nodeglass_protocol::{JobId, Text};
 use nodeglass_report::{JobRecord, NodeFaults, Report, ReportNotes};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -72,6 +72,8 @@ pub struct StoredNotes {
 #[derive(Clone, Debug)]
 pub struct JobStore {
     requests: SyncSender<Request>,
+    /// Name of the cluster, once known; empty if it has none.
+    cluster: Arc<OnceLock<String>>,
     audit: Arc<AuditQueue>,
     /// Number of changes of notes that were passed and are not written yet.
     waiting_notes: Arc<AtomicUsize>,
@@ -130,6 +132,8 @@ enum Request {
     Unaccounted {
         reply: oneshot::Sender<Vec<JobRecord>>,
     },
+    /// The name of the cluster is known.
+    Named,
     Flush {
         reply: oneshot::Sender<()>,
     },
@@ -151,6 +155,29 @@ impl JobStore {
         origin: Origin,
         restored: impl FnOnce(Restored) + Send + 'static,
     ) -> std::io::Result<Self> {
+        Self::start_with(place, origin.host, OnceLock::from(origin.cluster), restored)
+    }
+
+    /// Starts the thread of a relay that does not know the name of its cluster yet: it keeps jobs and notes until
+    /// [`JobStore::set_cluster`], and stores them without a name if the relay ends before.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start_unnamed(
+        place: Location,
+        host: String,
+        restored: impl FnOnce(Restored) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        Self::start_with(place, host, OnceLock::new(), restored)
+    }
+
+    fn start_with(
+        place: Location,
+        host: String,
+        cluster: OnceLock<String>,
+        restored: impl FnOnce(Restored) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let cluster = Arc::new(cluster);
         let (requests, receiver) = mpsc::sync_channel(REQUESTS);
         let audit = Arc::<AuditQueue>::default();
         let (problems, problem) = watch::channel(None);
@@ -161,9 +188,18 @@ impl JobStore {
             restored(stored);
             passed_on.send_replace(true);
         };
-        let store =
-            Self { requests, audit, waiting_notes, lost, problem, is_restored, incomplete, is_durable };
-        let worker = Worker::new(place, origin, restored, &store, problems);
+        let store = Self {
+            requests,
+            cluster,
+            audit,
+            waiting_notes,
+            lost,
+            problem,
+            is_restored,
+            incomplete,
+            is_durable,
+        };
+        let worker = Worker::new(place, host, restored, &store, problems);
         thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver))?;
         Ok(store)
     }
@@ -176,6 +212,14 @@ impl JobStore {
         Self::start(Location::Memory, Origin { cluster: String::new(), host: String::new() }, drop)
     }
 
+    /// States the name of the cluster, empty if it has none; the first one counts.
+    pub fn set_cluster(&self, name: &str) {
+        if self.cluster.set(name.to_owned()).is_ok() {
+            // Refused, the thread notices it with its next turn.
+            let _ = self.requests.try_send(Request::Named);
+        }
+    }
+
     /// Returns whether stored data outlives the process, if there is no [`JobStore::problem`].
     pub fn is_durable(&self) -> bool {
         self.is_durable
@@ -186,8 +230,12 @@ impl JobStore {
         self.problem.clone()
     }
 
-    /// Waits until what is stored has been passed on after the start; not while it cannot be read.
+    /// Waits until what is stored has been passed on after the start; not while it cannot be read, or the name of the
+    /// cluster is not known.
     pub async fn restored(&self) {
+        if self.cluster.get().is_none() {
+            return;
+        }
         let (mut is_restored, mut problem) = (self.is_restored.clone(), self.problem.clone());
         // An error means that the thread has ended, so nothing follows.
         tokio::select! {
@@ -311,8 +359,12 @@ impl JobStore {
         self.ask(|reply| Request::Unaccounted { reply }).await.unwrap_or_default()
     }
 
-    /// Adds records of jobs that ended while no relay ran; returns them if the thread is busy, to be passed again.
+    /// Adds records of jobs that ended while no relay ran; returns them, to be passed again, if the thread is busy or
+    /// the name of the cluster is not known yet.
     pub fn add_ended(&self, records: Vec<JobRecord>) -> Option<Vec<JobRecord>> {
+        if self.cluster.get().is_none() {
+            return Some(records);
+        }
         match self.requests.try_send(Request::AddEnded(records)) {
             Err(TrySendError::Full(Request::AddEnded(records))) => Some(records),
             _ => None,

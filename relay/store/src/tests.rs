@@ -36,12 +36,54 @@ async fn a_restarted_relay_gets_the_jobs_that_had_not_ended() {
     assert_eq!(again.job(JobId(9)).await, None);
 }
 
+#[tokio::test]
+async fn f09_what_a_relay_stores_while_slurm_is_silent_gets_the_name_stated_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+    let (store, restored) = start(&dir);
+    restored.await.unwrap();
+    let (running, ended) = (record(7, false), record(8, true));
+    assert_eq!(store.save(vec![running.clone(), ended.clone()]), None);
+    store.flush().await;
+    drop(store);
+    let unnamed = || {
+        let (restored, receiver) = oneshot::channel();
+        let pass_on = |stored| drop(restored.send(stored));
+        let place = Location::Dir(dir.clone());
+        (JobStore::start_unnamed(place, "login1".into(), pass_on).unwrap(), receiver)
+    };
+    let (store, mut restored) = unnamed();
+    // The list arrives before the name.
+    let newer = JobRecord { at_s: running.at_s + 60, ..running.clone() };
+    assert_eq!(store.save(vec![newer.clone()]), None);
+    assert_eq!(store.add_ended(vec![record(9, true)]), Some(vec![record(9, true)]));
+    assert_eq!(store.take_unaccounted().await, []);
+    assert!(restored.try_recv().is_err());
+    store.restored().await;
+    store.set_cluster("hpc");
+    assert_eq!(restored.await.unwrap().jobs, [running]);
+    assert_eq!(store.take_unaccounted().await, [ended]);
+    store.flush().await;
+    drop(store);
+    assert_eq!(start(&dir).1.await.unwrap().jobs, std::slice::from_ref(&newer));
+    // SLURM does not respond while this one runs, and the next one finds what it left.
+    let (store, _restored) = unnamed();
+    let silent = record(10, false);
+    assert_eq!(store.save(vec![silent.clone()]), None);
+    store.flush().await;
+    drop(store);
+    let mut jobs = start(&dir).1.await.unwrap().jobs;
+    jobs.sort_by_key(|record| record.job.id);
+    assert_eq!(jobs, [newer, silent]);
+}
+
 /// A store whose thread does not run, with its channel of this capacity.
 pub(super) fn halted(capacity: usize) -> (JobStore, mpsc::Receiver<Request>) {
     let (requests, receiver) = mpsc::sync_channel(capacity);
     (
         JobStore {
             requests,
+            cluster: Arc::new("hpc".to_owned().into()),
             audit: Arc::default(),
             waiting_notes: Arc::default(),
             lost: LossCount::default(),

@@ -12,9 +12,9 @@ use nodeglass_protocol::note::NoteId;
 use nodeglass_protocol::{JobId, Text};
 use nodeglass_report::{JobRecord, NodeFaults, Report};
 use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
@@ -32,7 +32,9 @@ type PassOn = Box<dyn FnOnce(Restored) + Send>;
 /// The thread's state.
 pub(super) struct Worker {
     place: Location,
+    /// Its cluster is that of `cluster`, and empty until that is known.
     origin: Origin,
+    cluster: Arc<OnceLock<String>>,
     run: RelayRun,
     database: Option<Database>,
     /// Receives the records of earlier runs; `None` once it has. The thread writes nothing before, because that would
@@ -62,15 +64,16 @@ impl Worker {
     /// The thread of a `store`, which has not opened its database; why nothing can be stored is sent to `problem`.
     pub(super) fn new(
         place: Location,
-        origin: Origin,
+        host: String,
         restored: impl FnOnce(Restored) + Send + 'static,
         store: &JobStore,
         problem: watch::Sender<Option<Text>>,
     ) -> Self {
         Self {
             place,
-            run: RelayRun::of_this_process(origin.host.clone()),
-            origin,
+            run: RelayRun::of_this_process(host.clone()),
+            origin: Origin { cluster: String::new(), host },
+            cluster: store.cluster.clone(),
             database: None,
             restored: Some(Box::new(restored)),
             waiting: VecDeque::new(),
@@ -102,6 +105,7 @@ impl Worker {
                 Ok(request) => self.answer(request),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
+                    self.name_for_good();
                     self.write();
                     return self.write_audit();
                 }
@@ -141,6 +145,8 @@ impl Worker {
         match request {
             // It is written with the next turn.
             Request::Audit => self.audit.wake_received(),
+            // It is read with the next turn.
+            Request::Named => {}
             Request::AuditLog { since_ms, reply } => {
                 self.write_audit();
                 let _ = reply.send(self.audit_log(since_ms));
@@ -180,6 +186,7 @@ impl Worker {
                 _ = reply.send(self.read(|database, _| faults_since(database, since_s)));
             }
             Request::Flush { reply } => {
+                self.name_for_good();
                 self.write();
                 self.write_audit();
                 let _ = reply.send(());
@@ -223,9 +230,21 @@ impl Worker {
         Ok(database)
     }
 
+    /// Returns whether the name of the cluster is known.
+    fn is_named(&mut self) -> bool {
+        let Some(name) = self.cluster.get() else { return false };
+        self.origin.cluster.clone_from(name);
+        true
+    }
+
+    /// Stores without a name of the cluster what waits for it, because the relay ends.
+    fn name_for_good(&self) {
+        let _ = self.cluster.set(String::new());
+    }
+
     /// Passes on what earlier runs stored, unless that is done; after a failure again with a later turn.
     fn restore(&mut self) {
-        if self.restored.is_none() || !self.is_due() {
+        if self.restored.is_none() || !self.is_named() || !self.is_due() {
             return;
         }
         let Some(database) = &self.database else { return };
@@ -329,7 +348,8 @@ impl Worker {
             return std::mem::take(unaccounted).into();
         }
         // Until the database can be read, there is nothing to begin with.
-        let Some(database) = self.database.as_ref().filter(|_| self.is_due()) else { return Vec::new() };
+        let can_read = self.is_named() && self.is_due();
+        let Some(database) = self.database.as_ref().filter(|_| can_read) else { return Vec::new() };
         match database.unaccounted(&self.origin, MAX_UNACCOUNTED) {
             Ok(records) => {
                 self.unaccounted = Some(VecDeque::new());

@@ -36,8 +36,9 @@ pub enum NoSlurm {
     NotConfigured,
 }
 
-/// Number of queries of the cluster name if it was not available at first.
-const CLUSTER_TRIES: u32 = 3;
+/// Number of queries of the cluster name if it was not available at first; a controller that has just returned may be
+/// slow for some polls.
+const CLUSTER_TRIES: u32 = 10;
 /// Requests to the controller per run of squeue: the user's jobs, and the partitions, which it always
 /// loads (counted with `sdiag` on 22.05; no option avoids the second).
 const SQUEUE_REQUESTS: u32 = 2;
@@ -356,6 +357,11 @@ impl<C: Client> JobSource for Slurm<C> {
 
     fn is_of_many(&self) -> bool {
         self.selection.is_of_many()
+    }
+
+    fn cluster_name(&self) -> Option<&str> {
+        let has_none = self.cluster_tries >= CLUSTER_TRIES;
+        self.cluster.as_ref().map(Text::as_str).or(has_none.then_some(""))
     }
 
     fn take_cluster(&mut self) -> Option<ClusterSummary> {

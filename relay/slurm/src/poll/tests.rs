@@ -343,6 +343,29 @@ async fn no_command_and_no_configuration_are_no_slurm_but_a_dead_controller_is()
     assert_eq!(detect(CommandError::Failed(Program::Scontrol, why)).await, Ok(false));
 }
 
+#[tokio::test]
+async fn the_name_of_the_cluster_is_learnt_after_slurm_was_silent_or_stated_to_be_missing() {
+    for answers in [true, false] {
+        let silent = CommandError::TimedOut(Program::Scontrol, 10);
+        let list = Arc::new(Mutex::new((0..CLUSTER_TRIES).map(|_| Ok(listed(""))).collect()));
+        let script = Script { lists: list, config: Some(silent), ..Script::default() };
+        let mut slurm = Slurm::detect_with(script, Selection::own(2001)).await.unwrap();
+        assert_eq!(slurm.cluster_name(), None);
+        slurm.jobs().await.unwrap();
+        assert_eq!(slurm.cluster_name(), None);
+        if answers {
+            slurm.client.config = None;
+            slurm.jobs().await.unwrap();
+            assert_eq!(slurm.cluster_name(), Some("hal"));
+        } else {
+            for _ in 2..CLUSTER_TRIES {
+                slurm.jobs().await.unwrap();
+            }
+            assert_eq!(slurm.cluster_name(), Some(""));
+        }
+    }
+}
+
 /// Every user's jobs, as seen by alice.
 fn everyones() -> Selection {
     Selection::of(2001, crate::Owners::All)

@@ -39,14 +39,16 @@ impl Database {
     /// The records of a run of a job, with the host of their relay, and whether they are final.
     fn run(&self, origin: &Origin, record: &JobRecord) -> Result<Vec<(String, bool, JobRecord)>, StoreError> {
         let mut query = self.connection.prepare_cached(
-            "SELECT record, host, is_final FROM jobs WHERE cluster = ?1 AND job = ?2 \
+            // A relay of this machine may not have known the name of the cluster.
+            "SELECT record, host, is_final FROM jobs WHERE (cluster = ?1 OR cluster = '' AND host = ?4) AND job = ?2 \
              AND start_s BETWEEN ?3 - 1 AND ?3 + 1",
         )?;
         let start_s = record.job.start.unwrap_or(0);
-        let rows = query.query_map(params![origin.cluster, record.job.id.0, start_s], |row| {
-            let (host, is_final) = (row.get(1)?, row.get(2)?);
-            Ok(parsed(row)?.map(|record| (host, is_final, record)))
-        })?;
+        let rows =
+            query.query_map(params![origin.cluster, record.job.id.0, start_s, origin.host], |row| {
+                let (host, is_final) = (row.get(1)?, row.get(2)?);
+                Ok(parsed(row)?.map(|record| (host, is_final, record)))
+            })?;
         Ok(rows.filter_map(Result::transpose).collect::<Result<_, _>>()?)
     }
 }

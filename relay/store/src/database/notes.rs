@@ -18,6 +18,9 @@ pub(super) const SCHEMA: &str = "CREATE TABLE notes (
 CREATE INDEX notes_by_job ON notes (job);
 CREATE INDEX notes_by_time ON notes (at_ms);";
 
+/// The notes of a cluster, `?1`, and those without one of the machine `?2`.
+const OF_CLUSTER: &str = "(cluster = ?1 AND cluster <> '' OR cluster = '' AND host = ?2)";
+
 /// Maximum number of notes; the oldest are deleted first.
 const MAX_STORED: i64 = 50_000;
 
@@ -86,15 +89,14 @@ impl Database {
     }
 
     /// Returns the newest notes of a cluster, at most [`MAX_NOTES`], and the ids of deleted ones; for a relay without
-    /// SLURM, the notes of its machine.
+    /// SLURM, the notes of its machine. Those belong to the cluster, too: SLURM may have been silent while their relay ran.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     pub fn notes(&self, origin: &Origin) -> Result<Vec<NoteChange>, StoreError> {
-        let mut query = self.connection.prepare(
-            "SELECT id, note FROM notes WHERE cluster = ?1 AND (host = ?2 OR cluster <> '') AND (note IS NULL) = ?3 \
-             ORDER BY at_ms DESC LIMIT ?4",
-        )?;
+        let mut query = self.connection.prepare(&format!(
+            "SELECT id, note FROM notes WHERE {OF_CLUSTER} AND (note IS NULL) = ?3 ORDER BY at_ms DESC LIMIT ?4",
+        ))?;
         let most = i64::try_from(MAX_NOTES).unwrap_or(i64::MAX);
         let mut changes = Vec::new();
         for is_deleted in [true, false] {
@@ -109,10 +111,9 @@ impl Database {
     /// # Errors
     /// [`StoreError::Database`].
     pub fn notes_of(&self, origin: &Origin, job: JobId) -> Result<Vec<Note>, StoreError> {
-        let mut query = self.connection.prepare(
-            "SELECT id, note FROM notes WHERE cluster = ?1 AND (host = ?2 OR cluster <> '') AND job = ?3 \
-             AND note IS NOT NULL",
-        )?;
+        let mut query = self.connection.prepare(&format!(
+            "SELECT id, note FROM notes WHERE {OF_CLUSTER} AND job = ?3 AND note IS NOT NULL",
+        ))?;
         let rows = query.query_map(params![origin.cluster, origin.host, job.0], change)?;
         let changes = rows.filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?;
         let note = |change| if let NoteChange::Put(note) = change { Some(note) } else { None };
@@ -161,6 +162,11 @@ mod tests {
         assert_eq!(database.notes(&origin("", "desk")).unwrap(), [put(&c)]);
         assert_eq!(database.notes(&origin("", "other")).unwrap(), []);
         // Another cluster whose relay uses the same file has other jobs under the same numbers.
+        // One that was written while SLURM was silent is of the machine's cluster.
+        let silent = note(5, Some(17), 4, "silent");
+        database.save_notes(&origin("", "login1"), &[put(&silent)]).unwrap();
+        assert_eq!(database.notes(&origin("hpc", "login1")).unwrap(), [put(&b), put(&a), put(&silent)]);
+        assert_eq!(database.notes(&origin("hpc", "login3")).unwrap(), [put(&b), put(&a)]);
         let d = note(4, Some(17), 8, "d");
         database.save_notes(&origin("other", "login1"), &[put(&d)]).unwrap();
         assert_eq!(database.notes_of(&origin("hpc", "login3"), JobId(17)).unwrap(), [a]);

@@ -47,6 +47,23 @@ fn a_job_is_found_again_with_its_latest_run() {
 }
 
 #[test]
+fn jobs_without_a_cluster_are_read_until_their_runs_are_stored_under_its_name() {
+    let mut database = Database::in_memory().unwrap();
+    let (unnamed, named) = (Origin { cluster: String::new(), ..origin("a") }, origin("a"));
+    let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap();
+    let (running, ended) = (record(7, 100, now_s, false), record(8, 100, now_s, true));
+    database.save(&unnamed, &[running.clone(), ended.clone()]).unwrap();
+    assert_eq!(database.unfinished(&named).unwrap(), std::slice::from_ref(&running));
+    assert_eq!(database.unaccounted(&named, 9).unwrap(), std::slice::from_ref(&ended));
+    assert_eq!(database.unfinished(&origin("b")).unwrap(), [], "of another machine");
+    let later = [running, ended].map(|record| JobRecord { at_s: now_s + 60, is_final: true, ..record });
+    database.save(&named, &later).unwrap();
+    assert_eq!(database.unfinished(&named).unwrap(), []);
+    assert_eq!(database.unaccounted(&named, 9).unwrap().len(), 2);
+    assert_eq!(ids(&database), [8, 7], "each once");
+}
+
+#[test]
 fn the_record_of_an_ended_job_is_never_replaced_by_one_of_its_run() {
     let (_folder, dir) = dir();
     let mut database = open(&dir);

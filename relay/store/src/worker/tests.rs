@@ -11,10 +11,9 @@ fn worker() -> (Worker, oneshot::Receiver<Restored>) {
 
 fn worker_of(store: &JobStore) -> (Worker, oneshot::Receiver<Restored>) {
     let (restored, receiver) = oneshot::channel();
-    let origin = Origin { cluster: "hpc".into(), host: "login1".into() };
     let pass_on = |stored| restored.send(stored).unwrap();
     let problem = watch::channel(None).0;
-    let mut worker = Worker::new(Location::Memory, origin, pass_on, store, problem);
+    let mut worker = Worker::new(Location::Memory, "login1".into(), pass_on, store, problem);
     worker.database = Some(Database::in_memory().unwrap());
     (worker, receiver)
 }
