@@ -1,21 +1,46 @@
-//! Chooses among launchers: the first one, until it cannot log in to a host, then the next for the whole site.
+//! Chooses among launchers, for each node: the first one that can log in there, beginning with what the site's other nodes need.
 
 use super::{JobLauncher, LaunchError, Launcher, LoginState, NodeStream};
 use async_trait::async_trait;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::picture::LauncherStatus;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-/// Starts probes with the first of several launchers that can log in to the site's nodes.
+/// A launcher that cannot log in to this many nodes, and has logged in to none, is not tried with others: a site mostly
+/// configures its nodes alike.
+const SITE_NODES: usize = 3;
+/// Time for which it is remembered that a launcher cannot log in to a node, whose configuration may change.
+const REMEMBER_FOR: Duration = Duration::from_secs(3_600);
+
+/// Starts probes with the first of several launchers that can log in to a node.
 ///
 /// Only a [`LaunchError::Capability`] leads to the next launcher: a refused key or an unverified host
-/// would be refused again, and is for the user to decide about. The choice holds until the relay ends.
+/// would be refused again, and is for the user to decide about.
 pub struct AutoLauncher {
     launchers: Vec<Box<dyn Launcher>>,
-    /// The index of the launcher in use, and its status.
-    selected: watch::Sender<usize>,
+    known: Mutex<Vec<Known>>,
+    /// The launcher of most nodes.
     status: watch::Sender<LauncherStatus>,
+}
+
+/// Results of one launcher so far.
+#[derive(Default)]
+struct Known {
+    /// The nodes that it cannot log in to, and when that was found.
+    unable: BTreeMap<NodeName, (Instant, LaunchError)>,
+    /// Whether it has started a probe.
+    has_started: bool,
+}
+
+impl Known {
+    /// Returns whether it is worth trying on a node.
+    fn may_start(&self, node: &NodeName) -> bool {
+        !self.unable.contains_key(node) && (self.has_started || self.unable.len() < SITE_NODES)
+    }
 }
 
 impl AutoLauncher {
@@ -23,36 +48,66 @@ impl AutoLauncher {
     pub fn new(launchers: Vec<Box<dyn Launcher>>) -> Self {
         assert!(!launchers.is_empty(), "a launcher to choose");
         let name = launchers[0].name().into();
-        Self {
-            launchers,
-            selected: watch::Sender::new(0),
-            status: watch::Sender::new(LauncherStatus { name, reason: None }),
-        }
+        let known = Mutex::new(launchers.iter().map(|_| Known::default()).collect());
+        Self { launchers, known, status: watch::Sender::new(LauncherStatus { name, reason: None }) }
     }
 
-    fn current(&self) -> &dyn Launcher {
-        &*self.launchers[*self.selected.borrow()]
+    /// The launcher that is tried for a node; the last one that is installed if none is worth trying.
+    fn choose(&self, node: &NodeName) -> usize {
+        let mut known = self.known();
+        known.iter_mut().for_each(|known| known.unable.retain(|_, (at, _)| at.elapsed() < REMEMBER_FOR));
+        let is_worth = |at: &usize| known[*at].may_start(node);
+        self.installed(0).find(is_worth).or_else(|| self.installed(0).last()).unwrap_or(0)
     }
 
-    /// Selects the next launcher that is installed, because the one at `failed` reported `why`; `false` if
-    /// there is none. Another launch may have selected it already.
-    fn select_after(&self, failed: usize, why: &LaunchError) -> bool {
-        let Some(next) = (failed + 1..self.launchers.len()).find(|at| self.launchers[*at].is_installed())
-        else {
-            return false;
-        };
-        let is_new = self.selected.send_if_modified(|selected| {
-            let is_new = *selected < next;
-            *selected = next.max(*selected);
-            is_new
+    /// The launchers from this one on whose programs are installed; the first of all needs none.
+    fn installed(&self, from: usize) -> impl Iterator<Item = usize> {
+        (from..self.launchers.len()).filter(|at| *at == 0 || self.launchers[*at].is_installed())
+    }
+
+    /// Records that a launcher has started a probe.
+    fn started(&self, at: usize) {
+        self.known()[at].has_started = true;
+        self.update_status(at);
+    }
+
+    /// Records that the launcher at `failed` cannot log in to a node; returns the next one that is installed.
+    fn select_after(&self, failed: usize, node: &NodeName, why: &LaunchError) -> Option<usize> {
+        let next = self.installed(failed + 1).next()?;
+        let launcher = self.launchers[next].name();
+        tracing::info!(node.name = %node, launcher, %why, "another launcher is used for the node");
+        self.known()[failed].unable.insert(node.clone(), (Instant::now(), why.clone()));
+        self.update_status(next);
+        Some(next)
+    }
+
+    /// States the first launcher that has started a probe; while none has, the one `in_use`.
+    fn update_status(&self, in_use: usize) {
+        let known = self.known();
+        let at = known.iter().position(|known| known.has_started).unwrap_or(in_use);
+        let newest =
+            |known: &Known| known.unable.values().max_by_key(|(at, _)| *at).map(|(_, why)| why.to_string());
+        let reason = known[..at].iter().rev().find_map(newest).map(Into::into);
+        let status = LauncherStatus { name: self.launchers[at].name().into(), reason };
+        self.status.send_if_modified(|last| {
+            // One reason suffices: it may be another one for each node.
+            let is_other = last.name != status.name;
+            if is_other {
+                *last = status;
+            }
+            is_other
         });
-        if is_new {
-            let name = self.launchers[next].name();
-            tracing::info!(launcher = name, %why, "another launcher is used from now on");
-            self.status
-                .send_replace(LauncherStatus { name: name.into(), reason: Some(why.to_string().into()) });
-        }
-        true
+    }
+
+    /// The launcher that the status names.
+    fn current(&self) -> &dyn Launcher {
+        let name = self.status.borrow().name.clone();
+        let named = self.launchers.iter().find(|launcher| launcher.name() == name.as_str());
+        &**named.unwrap_or(&self.launchers[0])
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Vec<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,15 +130,18 @@ impl Launcher for AutoLauncher {
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
+        let mut at = self.choose(node);
         loop {
-            let selected = *self.selected.borrow();
-            match self.launchers[selected].launch(node).await {
-                Err(error @ LaunchError::Capability { .. }) => {
-                    if !self.select_after(selected, &error) {
-                        return Err(error);
-                    }
+            match self.launchers[at].launch(node).await {
+                Err(error @ LaunchError::Capability { .. }) => match self.select_after(at, node, &error) {
+                    Some(next) => at = next,
+                    None => return Err(error),
+                },
+                Err(error) => return Err(error),
+                Ok(stream) => {
+                    self.started(at);
+                    return Ok(stream);
                 }
-                outcome => return outcome,
             }
         }
     }
@@ -93,6 +151,72 @@ impl Launcher for AutoLauncher {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Starts probes on nodes whose names begin with its own, and counts the attempts on others.
+    struct Only(&'static str, Arc<AtomicUsize>);
+
+    #[async_trait]
+    impl Launcher for Only {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+
+        async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
+            if node.as_str().starts_with(self.0) {
+                let (stdout, stdin) = (tokio::sync::mpsc::channel(1).1, tokio::sync::mpsc::channel(1).0);
+                return Ok(NodeStream { stdout, stdin, end: tokio::sync::oneshot::channel().1 });
+            }
+            self.1.fetch_add(1, Ordering::Relaxed);
+            Err(capability(&format!("{node} needs another")))
+        }
+    }
+
+    /// Two launchers, and how often the first one could not log in.
+    fn two() -> (AutoLauncher, Arc<AtomicUsize>) {
+        let (first, second) = (Arc::<AtomicUsize>::default(), Arc::default());
+        let auto =
+            AutoLauncher::new(vec![Box::new(Only("a", Arc::clone(&first))), Box::new(Only("b", second))]);
+        (auto, first)
+    }
+
+    async fn starts(auto: &AutoLauncher, node: &str) {
+        auto.launch(&NodeName::new(node).unwrap()).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_odd_node_does_not_change_the_launcher_of_others() {
+        let (auto, unable) = two();
+        starts(&auto, "b1").await;
+        let odd = LauncherStatus { name: "b".into(), reason: Some("b1 needs another".into()) };
+        assert_eq!(*auto.status().borrow(), odd);
+        starts(&auto, "a1").await;
+        assert_eq!(*auto.status().borrow(), LauncherStatus { name: "a".into(), reason: None });
+        for _ in 0..9 {
+            starts(&auto, "b1").await;
+        }
+        assert_eq!(unable.load(Ordering::Relaxed), 1, "that is remembered");
+        for node in 2..9 {
+            starts(&auto, &format!("b{node}")).await;
+        }
+        starts(&auto, "a2").await;
+        assert_eq!((unable.load(Ordering::Relaxed), auto.name()), (8, "a"));
+        // The node is configured as others.
+        tokio::time::sleep(REMEMBER_FOR).await;
+        starts(&auto, "b1").await;
+        assert_eq!(unable.load(Ordering::Relaxed), 9);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_site_whose_first_nodes_need_another_launcher_is_left_to_it_for_an_hour() {
+        let (auto, unable) = two();
+        for node in 1..20 {
+            starts(&auto, &format!("b{node}")).await;
+        }
+        assert_eq!((unable.load(Ordering::Relaxed), auto.name()), (SITE_NODES, "b"));
+        tokio::time::sleep(REMEMBER_FOR).await;
+        starts(&auto, "a1").await;
+        assert_eq!(auto.name(), "a");
+    }
 
     /// Fails with `error`, and counts.
     struct Fails(&'static str, LaunchError, bool, Arc<AtomicUsize>);
