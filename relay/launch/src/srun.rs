@@ -16,7 +16,9 @@ use nodeglass_platform::program;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{JobId, NodeName};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +32,11 @@ const SRUN: &str = "srun";
 const STARTED: &str = "nodeglass-step: started";
 /// Environment variables that the step gets besides SLURM's.
 const EXPORTED: &str = "--export=HOME,USER,LOGNAME,PATH,LANG,TMPDIR,XDG_RUNTIME_DIR,LIBTPUINFO_GRPC_PORT";
+/// Prefixes of variables that are options of `srun`, or describe the job of its shell: labels before each line would make
+/// the probe's output unreadable, and another cluster has other jobs.
+const OPTIONS: [&str; 3] = ["SLURM_", "SLURMD_", "SRUN_"];
+/// Variables among them that locate SLURM.
+const KEPT_VARIABLES: [&str; 2] = ["SLURM_CONF", "SLURM_CONF_SERVER"];
 /// A step is given up this long before the launch's deadline, so that a step that SLURM does not create is
 /// distinguished from a probe that does not respond.
 const BEFORE_DEADLINE: Duration = Duration::from_millis(100);
@@ -116,6 +123,9 @@ impl Allocation {
     /// `srun … sh -c COMMAND`.
     fn command(&self, remote: &str) -> Command {
         let mut command = Command::new(SRUN);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_option(name)) {
+            command.env_remove(name);
+        }
         command
             .args(["--overlap", "--nodes=1", "--ntasks=1", "--mem=0", "--cpu-bind=none", "--quiet", EXPORTED])
             .arg(format!("--jobid={}", self.job))
@@ -125,6 +135,12 @@ impl Allocation {
         child::isolate(&mut command);
         command
     }
+}
+
+/// Returns whether a variable changes what `srun` prints, or where it runs.
+fn is_option(name: &OsStr) -> bool {
+    let is_kept = KEPT_VARIABLES.iter().any(|kept| name == *kept);
+    !is_kept && OPTIONS.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
 }
 
 impl Host for Allocation {
@@ -296,6 +312,17 @@ mod tests {
         (0..1_000).for_each(|_| log.push(b"srun: Job step creation temporarily disabled, retrying\n"));
         assert!(!log.has_started() && log.head.len() < 200);
         assert!(log.end(None).stderr.as_str().ends_with("temporarily disabled, retrying"));
+    }
+
+    #[test]
+    fn options_in_the_environment_of_the_relay_do_not_reach_srun() {
+        for option in ["SLURM_LABELIO", "SLURM_CLUSTERS", "SRUN_CONTAINER", "SLURM_JOB_ID", "SLURM_HET_SIZE"]
+        {
+            assert!(is_option(OsStr::new(option)), "{option}");
+        }
+        for kept in ["SLURM_CONF", "SLURM_CONF_SERVER", "PATH", "SLURM", "MY_SLURM_CLUSTERS"] {
+            assert!(!is_option(OsStr::new(kept)), "{kept}");
+        }
     }
 
     #[test]
