@@ -24,13 +24,20 @@ struct Last {
     seq: u64,
     gpus: Vec<Row<GpuField>>,
     host: Row<HostField>,
+    /// Whether its GPUs are unknown, as while a driver that served an earlier probe opens on this one.
+    lacks_gpus: bool,
 }
 
 impl Replay {
-    /// Adds a backfilled sample of a node with `gpus` GPUs; returns whether it will be entered.
+    /// Adds a backfilled sample of a node with `gpus` GPUs; returns whether it will be entered as a whole.
     pub fn add(&mut self, sample: &SampleDelta, gpus: usize) -> bool {
         let mut now = match (sample.since, self.last.take()) {
-            (None, _) => Last { seq: 0, gpus: vec![Row::default(); gpus], host: Row::default() },
+            (None, _) => Last {
+                seq: 0,
+                gpus: vec![Row::default(); gpus],
+                host: Row::default(),
+                lacks_gpus: gpus == 0 && sample.gpus.rows > 0,
+            },
             (Some(since), Some(last)) if last.seq == since => last,
             // Its baseline is unknown.
             (Some(_), _) => return false,
@@ -48,8 +55,9 @@ impl Replay {
             };
             self.waiting.push((sample.mono_ns, moment));
         }
+        let is_whole = has_room && !now.lacks_gpus;
         self.last = Some(now);
-        has_room
+        is_whole
     }
 
     /// Enters pending samples if the clock is known, and returns them.

@@ -271,6 +271,26 @@ fn a_job_that_has_as_many_gpus_as_the_node_has_them_all() {
 }
 
 #[test]
+fn backfilled_samples_whose_gpus_are_not_known_are_lost() {
+    let mut fleet = Fleet::new();
+    jobs(&mut fleet, vec![job(1, &[("n1", &[0])])], 0);
+    let connect = |fleet: &mut Fleet, minors: &[u32], now_ms| {
+        fleet.handle(Event::Node(name("n1"), SessionEvent::Connecting { failures: 0 }), now_ms);
+        line(fleet, "n1", hello("n1", minors), now_ms);
+    };
+    connect(&mut fleet, &[0], 0);
+    line(&mut fleet, "n1", sample(1, &[10]), 1_000);
+    // The driver is still opening on the next probe.
+    connect(&mut fleet, &[], 5_000);
+    (2..5).for_each(|second| line(&mut fleet, "n1", replay(second, &[10]), 5_000));
+    line(&mut fleet, "n1", sample(5, &[]), 5_000);
+    line(&mut fleet, "n1", sample(35, &[]), 35_000);
+    (6..35).for_each(|second| line(&mut fleet, "n1", replay(second, &[]), 35_000));
+    fleet.handle(Event::Tick, 66_000);
+    assert_eq!(fleet.connection_counts().map(|(_, _, counts)| counts.lost_samples).collect::<Vec<_>>(), [3]);
+}
+
+#[test]
 fn missed_samples_fill_their_gap() {
     let mut fleet = one_node();
     line(&mut fleet, "n1", sample(60, &[50, 50]), 11_000);

@@ -68,9 +68,12 @@ impl ConnectionCounter {
         }
     }
 
-    /// Notes that a sample which had not arrived was entered into the history.
+    /// Notes that a sample which had not arrived was entered into the history. It may precede the first live sample of its
+    /// connection, before which none is known to be missing.
     pub(super) fn recovered(&mut self, seq: u64, now_ms: u64) {
-        if self.missing.remove(&seq) {
+        if self.next_seq.is_some_and(|next| seq >= next) {
+            self.sampled(seq, now_ms);
+        } else if self.missing.remove(&seq) {
             self.changed_ms = now_ms;
         }
     }
@@ -193,6 +196,17 @@ mod tests {
         assert_eq!(counter.counts().lost_samples, 2);
         counter.recovered(58, 40_000);
         assert_eq!(counter.counts().lost_samples, 2, "a count never falls");
+    }
+
+    #[test]
+    fn samples_that_are_recovered_before_the_first_live_one_are_not_lost() {
+        let mut counter = ConnectionCounter::default();
+        after(&mut counter, &[CONNECTING, hello(1), live(50), CONNECTING, hello(1)]);
+        // One that the probe no longer had.
+        (51..60).filter(|seq| *seq != 55).for_each(|seq| counter.recovered(seq, 2_000));
+        counter.observe(&live(60), 3_000);
+        counter.tick(3_000 + RECOVERY_MS);
+        assert_eq!(counter.counts().lost_samples, 1);
     }
 
     #[test]
