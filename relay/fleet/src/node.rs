@@ -27,7 +27,7 @@ use nodeglass_protocol::probe::{
     Event, HealthReport, Hello, JobDevices, MAX_JOB_DEVICES, MAX_PROCESSES, ProbeLine, ProbeUsage,
     ProcessList, ProcessSample, SourceState,
 };
-use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Text};
+use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Text, Vendor};
 use nodeglass_rules::health::late_after_ms;
 use std::collections::HashSet;
 
@@ -39,6 +39,8 @@ const MAX_NOTES: usize = 4;
 const MAX_EVENTS: usize = 32;
 /// A job's last picture is of this long before its end: killing it takes a moment.
 const LAST_MOMENT_MS: u64 = 2_000;
+/// Fault of a GPU of a job that vanished from the list of its driver.
+const NOT_LISTED: &str = "the driver no longer lists it";
 /// Maximum number of departed processes kept for last pictures.
 const MAX_DEPARTED: usize = 64;
 
@@ -335,9 +337,13 @@ impl Node {
         self.merge_job_probes(now_ms, changes);
     }
 
-    /// Replaces the list of GPUs.
+    /// Replaces the list of GPUs. One that its driver no longer lists although a job has it stays as one with a fault, after
+    /// the others.
     fn set_gpus(&mut self, gpus: Vec<GpuFacts>) {
         let node = &mut self.picture;
+        let vanished = node.gpus.len().saturating_sub(gpus.len());
+        // Where cgroups hide GPUs, the jobs of the probe decide which it sees.
+        let sees_all = self.confined.is_none() && !gpus.is_empty();
         let mut old = std::mem::take(&mut node.gpus);
         let mut old_history =
             node.history.as_mut().map(|history| std::mem::take(&mut history.gpus)).unwrap_or_default();
@@ -349,8 +355,26 @@ impl Node {
                 Some(index) => (old.swap_remove(index), old_history.swap_remove(index)),
                 None => Default::default(),
             };
+            if gpu.fault.as_ref().is_some_and(|fault| fault.as_str() == NOT_LISTED) {
+                gpu.fault = None;
+            }
             gpu.facts = facts;
             node.gpus.push(gpu);
+            if let Some(node_history) = &mut node.history {
+                node_history.gpus.push(history);
+            }
+        }
+        let sources = node.head.facts.iter().flat_map(|facts| &facts.sources);
+        let ready: Vec<Vendor> =
+            sources.filter(|source| source.versions().is_some()).map(|source| source.vendor).collect();
+        // Instances vanish whenever MIG is reconfigured. A GPU that is listed with another UUID does not shorten the list.
+        let is_lost = |gpu: &GpuPicture| {
+            !gpu.owners.is_empty() && gpu.facts.mig_parent.is_none() && ready.contains(&gpu.facts.vendor)
+        };
+        let lost = old.into_iter().zip(old_history).filter(|(gpu, _)| sees_all && is_lost(gpu));
+        for (gpu, history) in lost.take(vanished) {
+            let (row, fault) = (Row::default(), Some(NOT_LISTED.into()));
+            node.gpus.push(GpuPicture { row, fault, ..gpu });
             if let Some(node_history) = &mut node.history {
                 node_history.gpus.push(history);
             }

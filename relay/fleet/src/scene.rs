@@ -55,6 +55,7 @@ pub fn hello(node: &str, minors: &[u32]) -> ProbeLine {
     let gpus = (0..).zip(minors).map(|(index, minor)| GpuFacts {
         minor: Reading::Value(*minor),
         name: Reading::Value("A100".into()),
+        vendor: Vendor::Nvidia,
         ..GpuFacts::new(uuid(node, index), index)
     });
     ProbeLine::Hello(Box::new(Hello {

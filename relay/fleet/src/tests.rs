@@ -2,10 +2,11 @@
 
 use super::scene::*;
 use super::*;
+use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::host::{JobCgroupUsage, JobReadings};
 use nodeglass_protocol::job::GpuSet;
 use nodeglass_protocol::picture::{Evidence, Link};
-use nodeglass_protocol::probe::SourceState;
+use nodeglass_protocol::probe::{Confinement, SourceState};
 use nodeglass_protocol::probe::{
     GpuGap, GpuSample, ProbeLine, ProbeUsage, ProcessGap, ProcessList, ProcessListReadings, Sample,
 };
@@ -268,6 +269,56 @@ fn a_job_that_has_as_many_gpus_as_the_node_has_them_all() {
     jobs(&mut fleet, vec![counted], 0);
     line(&mut fleet, "n1", hello("n1", &[0, 1]), 0);
     assert_eq!(owners(&fleet, "n1"), [vec![(1, Evidence::WholeNode)], vec![(1, Evidence::WholeNode)]]);
+}
+
+#[test]
+fn f28_a_gpu_of_a_job_that_the_driver_no_longer_lists_is_lost_until_it_is_listed_again() {
+    let mut fleet = one_node();
+    let faults = |fleet: &Fleet| {
+        let gpus = &node(fleet, "n1").gpus;
+        gpus.iter().map(|gpu| (gpu.facts.index, gpu.fault.is_some())).collect::<Vec<_>>()
+    };
+    let with = |change: fn(&mut nodeglass_protocol::probe::Hello)| match hello("n1", &[0]) {
+        ProbeLine::Hello(mut hello) => {
+            change(&mut hello);
+            ProbeLine::Hello(hello)
+        }
+        other => other,
+    };
+    // A probe whose driver does not respond yet, or that sees one of the GPUs only.
+    let opening = with(|hello| {
+        hello.gpus.clear();
+        hello.sources = vec![SourceState::absent(Vendor::Nvidia, "the driver does not respond")];
+    });
+    let confined = with(|hello| hello.confinement = Some(Confinement::default()));
+    for (few, expected) in
+        [(hello("n1", &[0]), vec![(0, false), (1, true)]), (opening, vec![]), (confined, vec![(0, false)])]
+    {
+        line(&mut fleet, "n1", hello("n1", &[0, 1]), 10_000);
+        jobs(&mut fleet, vec![job(1, &[("n1", &[0, 1])])], 10_000);
+        line(&mut fleet, "n1", sample(60, &[50, 60]), 11_000);
+        line(&mut fleet, "n1", few, 12_000);
+        assert_eq!(faults(&fleet), expected);
+    }
+    line(&mut fleet, "n1", hello("n1", &[0, 1]), 10_000);
+    jobs(&mut fleet, vec![job(1, &[("n1", &[0, 1])])], 10_000);
+    for _ in 0..2 {
+        line(&mut fleet, "n1", hello("n1", &[0]), 12_000);
+        line(&mut fleet, "n1", sample(61, &[50]), 13_000);
+        assert_eq!(faults(&fleet), [(0, false), (1, true)]);
+        assert_eq!(node(&fleet, "n1").gpus[1].row.value(GpuField::Util), None, "no value is old");
+    }
+    fleet.handle(Event::Tick, 30_000);
+    let lost: Vec<_> =
+        fleet.findings().iter().filter(|finding| finding.kind == FindingKind::GpuLost).collect();
+    assert_eq!((lost.len(), &lost[0].jobs[..]), (1, &[JobId(1)][..]));
+    line(&mut fleet, "n1", hello("n1", &[0, 1]), 31_000);
+    line(&mut fleet, "n1", sample(80, &[50, 60]), 32_000);
+    assert_eq!(faults(&fleet), [(0, false), (1, false)]);
+    // Of no job.
+    jobs(&mut fleet, vec![job(1, &[("n1", &[0])])], 33_000);
+    line(&mut fleet, "n1", hello("n1", &[0]), 34_000);
+    assert_eq!(faults(&fleet), [(0, false)]);
 }
 
 #[test]
