@@ -437,3 +437,19 @@ fn f13_a_relay_that_is_killed_while_it_writes_keeps_what_it_confirmed() -> Resul
     ensure!(total > 3, "nothing was written");
     Ok(())
 }
+
+#[tokio::test]
+async fn f24_a_runtime_directory_that_is_deleted_is_created_again_with_link_and_socket() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let dir = relay.home().join("nodeglass");
+    let socket = dir.join(format!("{}.sock", relay.pid()));
+    let link = relay.run(&["link"])?;
+    fs::remove_dir_all(&dir)?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+        ensure!(Instant::now() < deadline, "no socket: {:?}", relay.output());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    ensure!(relay.run(&["link"])? == link, "the same link");
+    Ok(())
+}

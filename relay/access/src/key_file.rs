@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt as _;
 
 /// Description of a running relay that is stored for `relay link`. Contains the key, which `Debug` omits.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +59,8 @@ impl fmt::Debug for Running {
 pub struct KeyFile {
     dir: RuntimeDir,
     name: String,
-    _locked: File,
+    content: Vec<u8>,
+    locked: File,
 }
 
 const SUFFIX: &str = ".key";
@@ -79,17 +81,24 @@ impl KeyFile {
     /// # Errors
     /// If the directory is not writable.
     pub fn write(dir: RuntimeDir, running: &Running) -> std::io::Result<Self> {
-        let (name, draft) = (format!("{}{SUFFIX}", running.pid), format!("{}.new", running.pid));
-        remove(&dir, &draft);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(fs::openat(dir.fd(), &draft, flags, Mode::RUSR | Mode::WUSR)?);
-        fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        file.write_all(&serde_json::to_vec(running)?)?;
-        // systemd deletes old files of a temporary directory, but not below a directory that is locked.
-        let _ = fs::flock(dir.fd(), FlockOperation::NonBlockingLockShared);
-        // Only now is it visible to `relay link`: complete and locked.
-        fs::renameat(dir.fd(), &draft, dir.fd(), &name)?;
-        Ok(Self { dir, name, _locked: file })
+        let (name, content) = (format!("{}{SUFFIX}", running.pid), serde_json::to_vec(running)?);
+        let locked = publish(&dir, &name, &content)?;
+        Ok(Self { dir, name, content, locked })
+    }
+
+    /// Writes the file again if it or its directory was deleted, as by a program that cleans `/tmp`. Returns whether it was.
+    ///
+    /// # Errors
+    /// If that is not possible at present.
+    pub fn restore(&mut self) -> std::io::Result<bool> {
+        let found = std::fs::symlink_metadata(self.dir.path().join(&self.name));
+        let own = self.locked.metadata()?;
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino())) {
+            return Ok(false);
+        }
+        let dir = self.dir.restored().map_err(std::io::Error::other)?;
+        (self.locked, self.dir) = (publish(&dir, &self.name, &self.content)?, dir);
+        Ok(true)
     }
 
     /// Withdraws the links while the relay shuts down: [`running`] no longer finds it, but [`ending`] does.
@@ -105,6 +114,21 @@ impl Drop for KeyFile {
     fn drop(&mut self) {
         remove(&self.dir, &self.name);
     }
+}
+
+/// Writes a key file, which others see complete and locked; returns the locked file.
+fn publish(dir: &RuntimeDir, name: &str, content: &[u8]) -> std::io::Result<File> {
+    let draft = format!("{}.new", name.trim_end_matches(SUFFIX));
+    remove(dir, &draft);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(fs::openat(dir.fd(), &draft, flags, Mode::RUSR | Mode::WUSR)?);
+    fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    file.write_all(content)?;
+    // systemd deletes old files of a temporary directory, but not below a directory that is locked.
+    let _ = fs::flock(dir.fd(), FlockOperation::NonBlockingLockShared);
+    // Only now is it visible to `relay link`.
+    fs::renameat(dir.fd(), &draft, dir.fd(), name)?;
+    Ok(file)
 }
 
 /// All relays of this user on this machine, oldest process first. Removes the files of dead ones.
@@ -210,6 +234,27 @@ mod tests {
         let path = dir(&base).path().join("99.ending");
         std::fs::write(&path, serde_json::to_vec(&one(99)).unwrap()).unwrap();
         assert!(ending(&dir(&base)).unwrap().is_empty() && !path.exists());
+    }
+
+    #[test]
+    fn f24_a_key_file_that_was_deleted_is_written_again_with_its_directory() {
+        let base = tempfile::tempdir().unwrap();
+        let mut file = KeyFile::write(dir(&base), &one(17)).unwrap();
+        assert!(!file.restore().unwrap());
+        let path = dir(&base).path().to_owned();
+        let deletes: [fn(&std::path::Path) -> std::io::Result<()>; 2] =
+            [|path| std::fs::remove_dir_all(path), |path| std::fs::remove_file(path.join("17.key"))];
+        for delete in deletes {
+            delete(&path).unwrap();
+            assert!(file.restore().unwrap() && !file.restore().unwrap());
+            assert!(running(&dir(&base)).unwrap() == [one(17)]);
+            assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o700);
+            assert_eq!(path.join("17.key").metadata().unwrap().mode() & 0o7777, 0o600);
+        }
+        // Nobody else's directory is used.
+        std::fs::remove_dir_all(&path).unwrap();
+        std::os::unix::fs::symlink(base.path(), &path).unwrap();
+        file.restore().unwrap_err();
     }
 
     #[test]

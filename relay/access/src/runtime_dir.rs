@@ -230,6 +230,17 @@ impl RuntimeDir {
         Ok(Self { fd: open_private(&path)?, path })
     }
 
+    /// Creates the directory again at the same path if it was deleted, and opens it.
+    ///
+    /// # Errors
+    /// [`RuntimeDirError`], also while its parent is gone.
+    pub fn restored(&self) -> Result<Self, RuntimeDirError> {
+        let parts = self.path.parent().zip(self.path.file_name().and_then(|name| name.to_str()));
+        let (parent, name) = parts.ok_or_else(|| RuntimeDirError::NotADirectory(self.path.clone()))?;
+        safe_parent(parent)?;
+        Self::within(parent, name)
+    }
+
     /// Duplicates the handle, with a descriptor of its own.
     ///
     /// # Errors

@@ -38,11 +38,11 @@ use nodeglass_web::about::About;
 use nodeglass_web::assets::{Assets, PageFile};
 use nodeglass_web::{Listeners, WebState};
 use std::future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{sleep, timeout};
 
 /// Capacity of the channel of node events; sessions wait when it is full.
 const NODE_EVENTS: usize = 4_096;
@@ -52,6 +52,8 @@ const EVENTS: usize = 8;
 pub(super) const PROBES_LEAVE: Duration = Duration::from_secs(5);
 /// Time limit for giving leases up at shutdown; they expire by themselves soon after.
 const LEASES_END: Duration = Duration::from_secs(2);
+/// Interval of checks whether the file of the link is still there.
+const LINK_CHECK: Duration = Duration::from_secs(5);
 /// Time limit for storing jobs at shutdown.
 const STORE_LEAVES: Duration = Duration::from_secs(2);
 
@@ -208,9 +210,11 @@ impl Relay {
         mut self,
         listeners: Listeners,
         ending: Ending,
-        mut key_file: KeyFile,
+        key_file: KeyFile,
         terminal: &Terminal,
     ) -> anyhow::Result<()> {
+        let key_file = Arc::new(Mutex::new(key_file));
+        let keeping = tokio::spawn(keep_link(Arc::clone(&key_file)));
         let proxies = self.web.proxies.clone();
         let serving = tokio::spawn(nodeglass_web::serve(
             listeners,
@@ -225,7 +229,8 @@ impl Relay {
         };
         let failure = until_stopped(reason, &mut self.core).await;
         // Another relay must not send its user to this one.
-        key_file.withdraw();
+        keeping.abort();
+        key_file.lock().unwrap_or_else(PoisonError::into_inner).withdraw();
         terminal.notice(&"stopping the probes on all nodes …".into());
         let _ = self.shutdown.send(true);
         if failure.is_none() {
@@ -237,6 +242,22 @@ impl Relay {
         }
         end_store(&self.store).await;
         failure.map_or(Ok(()), Err)
+    }
+}
+
+/// Writes the link again when its file or directory is deleted; nothing waits for its file system.
+async fn keep_link(key_file: Arc<Mutex<KeyFile>>) {
+    loop {
+        sleep(LINK_CHECK).await;
+        let file = Arc::clone(&key_file);
+        let restored =
+            spawn_blocking(move || file.lock().unwrap_or_else(PoisonError::into_inner).restore()).await;
+        match restored {
+            Ok(Ok(true)) => tracing::warn!("the file of the link was deleted, and is written again"),
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "the file of the link cannot be written again"),
+            Err(_) => return,
+        }
     }
 }
 

@@ -97,6 +97,37 @@ impl Drop for SocketFile {
     }
 }
 
+impl Listener {
+    /// The path of its socket's file, if it has one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Tcp(_) | Self::Tls(..) => None,
+            Self::Unix(_, file) | Self::Owner(_, file) => Some(&file.0),
+        }
+    }
+
+    /// Binds a Unix socket again whose file was deleted. Does nothing while its folder is gone, or others could replace it.
+    pub(super) fn restore_file(&mut self) {
+        let (Self::Unix(socket, file) | Self::Owner(socket, file)) = self else { return };
+        let path = &file.0;
+        if safe_path::check_folder(path).is_err() {
+            return;
+        }
+        match open_unix(path) {
+            Ok(opened) => {
+                *socket = opened;
+                tracing::warn!(path = %path.display(), "the socket was deleted, and is created again");
+            }
+            Err(error) => tracing::debug!(path = %path.display(), %error, "the socket is not created again"),
+        }
+    }
+}
+
+/// Returns whether the file of a socket was deleted.
+pub(super) fn is_deleted(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 /// Binds all addresses or none. Addresses that other machines can reach require `tls`.
 ///
 /// # Errors

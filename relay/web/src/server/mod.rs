@@ -26,13 +26,14 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use throttle::Throttled;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
@@ -53,6 +54,8 @@ const MAX_HEADERS: usize = 64;
 const MAX_REJECTING: usize = 32;
 /// Minimum time that a rejected connection counts against it, which bounds the rate of rejections.
 const REJECT_HOLD: Duration = Duration::from_millis(250);
+/// Interval of checks whether the files of Unix sockets are still there.
+const FILE_CHECK: Duration = Duration::from_secs(5);
 /// Pause after a failed `accept`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -93,12 +96,18 @@ struct Acceptor {
 }
 
 /// Accepts connections of one listener until shutdown.
-async fn accept_loop(listener: Listener, acceptor: Acceptor) {
+async fn accept_loop(mut listener: Listener, acceptor: Acceptor) {
     let mut shutdown = acceptor.shutdown.clone();
+    let deleted = Arc::new(Notify::new());
+    let watching = listener.file().map(|file| watch_file(file, &deleted));
     loop {
         let accepted = tokio::select! {
             accepted = accept(&listener, &acceptor) => accepted,
-            _ = shutdown.wait_for(|down| *down) => return,
+            () = deleted.notified() => {
+                listener.restore_file();
+                continue;
+            }
+            _ = shutdown.wait_for(|down| *down) => return watching.iter().for_each(JoinHandle::abort),
         };
         match accepted {
             Ok(()) => {}
@@ -116,6 +125,22 @@ async fn accept_loop(listener: Listener, acceptor: Acceptor) {
             }
         }
     }
+}
+
+/// Notifies when the file of a socket was deleted, as by a program that cleans `/tmp`. No connection waits for its file system.
+fn watch_file(file: &Path, deleted: &Arc<Notify>) -> JoinHandle<()> {
+    let (file, deleted) = (file.to_owned(), Arc::clone(deleted));
+    tokio::spawn(async move {
+        loop {
+            sleep(FILE_CHECK).await;
+            let checked = file.clone();
+            match spawn_blocking(move || listen::is_deleted(&checked)).await {
+                Ok(true) => deleted.notify_one(),
+                Ok(false) => {}
+                Err(_) => return,
+            }
+        }
+    })
 }
 
 fn is_out_of_files(error: &io::Error) -> bool {
