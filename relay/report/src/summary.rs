@@ -79,7 +79,8 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
     let power = integral(gpus.iter().map(|gpu| &gpu.power));
     let energy_kwh = power.total().map(|joules| joules / KWH_J);
     let cost = factors.gpu_hour.as_ref().filter(|_| count > 0);
-    let hours = |of: fn(&GpuTotals) -> u64| gpus.iter().map(|gpu| of(gpu) as f64).sum::<f64>() / HOUR_MS;
+    // `sum` of nothing is -0.0, which is written as such.
+    let hours = |of: fn(&GpuTotals) -> u64| gpus.iter().fold(0.0, |ms, gpu| ms + of(gpu) as f64) / HOUR_MS;
     let of_gpus = |of: fn(&GpuTotals) -> &Integral| integral(gpus.iter().map(|gpu| of(gpu))).total();
     let of_nodes = |of: fn(&NodeTotals) -> &Integral| integral(nodes.iter().map(of)).total();
     // A GPU that waits in a collective operation reads 100 %.

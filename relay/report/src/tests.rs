@@ -143,6 +143,7 @@ fn a_job_that_ran_between_two_lists_has_a_report_of_its_end() {
     let report = record.report();
     assert_eq!((report.job, report.is_final, report.elapsed_s), (JobId(7), true, 5));
     assert_eq!((report.observed_pct, report.totals.util_pct), (0.0, None));
+    assert_eq!(format!("{:.0} %", report.observed_pct), "0 %", "and no negative zero");
     assert!(text(&report, None, &time).contains("not observed"), "{}", text(&report, None, &time));
     // Once, and again when SLURM states more.
     reports.set_jobs(&list, 1_020, relay_ms, |_| None);

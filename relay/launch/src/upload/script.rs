@@ -55,7 +55,7 @@ const FIT: &str = "w=; say() { w=\"$w; $1: ${2##*: }\"; }; report() { echo \"nod
     enter \"$2\" || { shut \"$1\"; return 1; }; fi; \
     rm -f $t; e=$( { printf \"#\\041/bin/sh\\n\" | cat > $t; } 2>&1 ) && [ -s $t ] && chmod 700 $t \
     || { rm -f $t; say \"$1\" \"${e:-cannot be written}\"; return 1; }; \
-    $t 2>/dev/null || { rm -f $t; say \"$1\" \"programs cannot be run from there (mounted noexec)\"; return 1; }; rm -f $t; }";
+    $t 2>/dev/null || { rm -f $t; say \"$1\" \"mounted noexec\"; return 1; }; rm -f $t; }";
 
 /// Index into [`PLACES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -434,6 +434,16 @@ mod tests {
             assert!(!printed.contains("evil\n"), "{tmp_mode:o}: of {rounds} starts: {printed:?}");
             assert!(printed.contains("genuine\n"), "{tmp_mode:o}: no upload was of use: {printed:?}");
         }
+    }
+
+    #[test]
+    fn the_reasons_of_all_folders_fit_into_a_message() {
+        let all: Vec<String> = PLACES.iter().map(|(shown, ..)| format!("{shown}: mounted noexec")).collect();
+        let line = format!("{}{}{}", SAID[0], all.join("; "), SAID[1]);
+        assert!(
+            FIT.contains("mounted noexec") && line.len() + 40 <= nodeglass_protocol::Text::MAX_BYTES,
+            "{line}"
+        );
     }
 
     #[test]
