@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Maximum time for which the end of the relay waits for an item to be written: a file system may hang, and a terminal
 /// be paused.
 const MAX_WAIT: Duration = Duration::from_secs(2);
-/// The same for all queued items together, which take longer on a busy machine.
+/// Time limit for all queued items together, which take longer on a busy machine.
 const MAX_WAIT_FOR_ALL: Duration = Duration::from_secs(20);
 /// Interval of checks whether the thread has ended.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
