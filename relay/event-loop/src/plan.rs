@@ -54,7 +54,10 @@ impl EventLoop {
         let slow = if idle { self.idle_interval_ms() } else { self.options.overview_interval_ms };
         let min_interval_ms = self.own.as_ref().map_or(0, OwnState::min_interval_ms);
         let pauses = self.options.pauses && now_ms.saturating_sub(self.last_subscriber_ms) > PAUSE_AFTER_MS;
-        let mut wanted = if pauses { BTreeSet::new() } else { self.fleet.wanted() };
+        let mut wanted = self.fleet.wanted();
+        if pauses {
+            self.disconnect(&std::mem::take(&mut wanted), now_ms);
+        }
         let unwatched = match wanted.iter().nth(MAX_NODES).cloned() {
             Some(first) => wanted.split_off(&first),
             None => BTreeSet::new(),
@@ -98,6 +101,18 @@ impl EventLoop {
             plan.nodes = schedules;
             changed
         });
+    }
+
+    /// States that nodes are not connected, because nobody views them: their silence is no problem of theirs.
+    fn disconnect(&mut self, nodes: &BTreeSet<NodeName>, now_ms: u64) {
+        for name in nodes {
+            let is_connected =
+                |node: &NodePicture| matches!(node.head.link, Link::Live | Link::Late | Link::Silent);
+            if self.fleet.node(name).is_some_and(is_connected) {
+                let event = SessionEvent::Connecting { failures: 0 };
+                self.fleet.handle(Event::Node(name.clone(), event), now_ms);
+            }
+        }
     }
 
     /// States for nodes beyond the maximum number that they are not watched, and for the owner how many.

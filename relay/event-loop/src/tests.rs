@@ -19,7 +19,7 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState, Parent};
 use nodeglass_protocol::live::{CloseReason, MAX_TOPICS, ServerMessage};
 use nodeglass_protocol::note::{NewNote, Note, NoteEdit, NoteId, NoteRequest, NoteSource};
-use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::picture::{Link, NodePicture};
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::process::ProcessState;
 use nodeglass_protocol::share::{Scope, Sharing};
@@ -280,6 +280,29 @@ async fn after_lagging_the_first_frame_of_a_topic_is_its_snapshot() {
     assert!(matches!(message(&mut asleep).await, ServerMessage::Snapshot(_)));
     harness.line("n1", sample(seconds.next().unwrap(), &[2])).await;
     assert!(matches!(message(&mut asleep).await, ServerMessage::Delta(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_nobody_views_are_no_problem_of_a_relay_that_pauses() {
+    let harness = Harness::with(Options::default().pausing(true));
+    harness.jobs(vec![job(1, &[("n1", &[0])])]).await;
+    let mut subscriber = harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
+    subscriber.set_topics(vec![Topic::Overview]).await;
+    harness.line("n1", hello("n1", &[0])).await;
+    harness.line("n1", sample(1, &[50])).await;
+    let state = async || {
+        let (picture, _) = harness.hub.everything(Viewer::Owner).await.unwrap();
+        (picture.nodes[0].head.link.clone(), picture.findings.len())
+    };
+    assert_eq!(state().await, (Link::Live, 0));
+    drop(subscriber);
+    sleep(Duration::from_secs(60)).await;
+    assert!(harness.plan.borrow().nodes.is_empty());
+    assert_eq!(state().await, (Link::Connecting { failures: 0 }, 0));
+    let _subscriber = harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
+    harness.line("n1", sample(70, &[50])).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(state().await, (Link::Silent, 1), "while it is viewed, its silence is a problem");
 }
 
 #[tokio::test(start_paused = true)]
