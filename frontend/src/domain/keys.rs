@@ -18,7 +18,7 @@ pub enum Command {
     /// Shows every job.
     AllJobs,
     /// Shows the item that needs attention this many after the last shown one; negative is before. In a log, moves
-    /// between matches, or between errors while the search is empty.
+    /// between matches; while the search is empty, between errors, and past the last one on to the next item.
     Next(isize),
     /// Notes something at the cursor of the graphs, or now.
     Note,
@@ -74,8 +74,12 @@ pub const BINDINGS: &[Binding] = &[
     binding(&["L"], Command::Logs, "logs of the job"),
     binding(&["i"], Command::About, "about the job: what SLURM knows"),
     binding(&["a"], Command::AllJobs, "all jobs"),
-    binding(&["n"], Command::Next(1), "next problem that needs attention; in a log, next match or error"),
-    binding(&["N"], Command::Next(-1), "previous problem; in a log, previous match or error"),
+    binding(
+        &["n"],
+        Command::Next(1),
+        "next problem that needs attention; in a log, first the next match or error",
+    ),
+    binding(&["N"], Command::Next(-1), "previous problem; in a log, first the previous match or error"),
     binding(&["m"], Command::Note, "mark a moment with a note, at the time pointed at"),
     binding(&["/"], Command::Filter, "filter a table or search a log; Esc clears, Enter goes on"),
     binding(&["C"], Command::Columns, "columns of a table"),

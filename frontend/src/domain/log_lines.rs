@@ -87,6 +87,30 @@ pub fn neighbouring_hit(hits: &[u64], current: Option<u64>, by: isize) -> Option
     hits.get(around(at, by, hits.len())?).copied()
 }
 
+/// Returns the hit `by` hits below a line, or above it; `None` past either end.
+pub fn next_hit(hits: &[u64], line: Option<u64>, by: isize) -> Option<u64> {
+    let Some(line) = line else { return neighbouring_hit(hits, None, by) };
+    // Where the line is not a hit itself, the next one below takes its position.
+    let below = hits.partition_point(|hit| *hit <= line);
+    let from = if by > 0 { below.checked_sub(1) } else { Some(hits.partition_point(|hit| *hit < line)) };
+    let at = match from {
+        Some(from) => from.checked_add_signed(by),
+        None => usize::try_from(by).ok().and_then(|by| by.checked_sub(1)),
+    };
+    hits.get(at?).copied()
+}
+
+/// Returns where the evidence of a finding is in some logs: the position of the log, and of the line in it. The last line
+/// of the evidence that is in a log counts, and of equal lines the last.
+pub fn find_evidence<L: AsRef<str>>(logs: &[Vec<L>], evidence: &[String]) -> Option<(usize, usize)> {
+    evidence.iter().rev().find_map(|evidence| {
+        // A long line is cut in the evidence.
+        let stated = evidence.trim_end_matches('…').trim();
+        let states = |line: &L| !stated.is_empty() && line.as_ref().trim().starts_with(stated);
+        logs.iter().enumerate().find_map(|(log, lines)| Some((log, lines.iter().rposition(states)?)))
+    })
+}
+
 /// Returns whether a line contains `query`.
 pub fn contains(line: &str, query: &str) -> bool {
     line.to_ascii_lowercase().contains(&query.to_ascii_lowercase())
@@ -142,6 +166,33 @@ mod tests {
         assert_eq!(current_hit(&hits, Some(4)), Some(21), "its line has left the log");
         assert_eq!(current_hit(&[], None), None);
         assert_eq!(neighbouring_hit(&[], Some(3), 1), None);
+    }
+
+    #[test]
+    fn past_the_last_hit_there_is_none() {
+        let hits = [3, 8, 21];
+        assert_eq!([next_hit(&hits, Some(3), 1), next_hit(&hits, Some(21), 1)], [Some(8), None]);
+        assert_eq!([next_hit(&hits, Some(8), -1), next_hit(&hits, Some(3), -1)], [Some(3), None]);
+        // From a line that is none of them.
+        assert_eq!([next_hit(&hits, Some(5), 1), next_hit(&hits, Some(5), -1)], [Some(8), Some(3)]);
+        assert_eq!([next_hit(&hits, Some(1), 1), next_hit(&hits, Some(1), -1)], [Some(3), None]);
+        assert_eq!([next_hit(&hits, Some(30), 1), next_hit(&hits, Some(30), -1)], [None, Some(21)]);
+        assert_eq!([next_hit(&hits, None, 1), next_hit(&hits, None, -1)], [Some(3), Some(21)]);
+        assert_eq!([next_hit(&[], None, 1), next_hit(&[], Some(3), -1)], [None, None]);
+    }
+
+    #[test]
+    fn the_line_that_a_finding_states_is_found_in_the_log_that_has_it() {
+        let stdout = vec!["epoch 1", "epoch 2"];
+        let stderr = vec!["slurmstepd: error: killed", "  slurmstepd: error: killed", "bye"];
+        let of = |evidence: &[&str]| {
+            let evidence: Vec<String> = evidence.iter().map(|line| (*line).to_owned()).collect();
+            find_evidence(&[stdout.clone(), stderr.clone()], &evidence)
+        };
+        assert_eq!(of(&["exit code 0:125", "slurmstepd: error: killed"]), Some((1, 1)));
+        assert_eq!(of(&["epoch 1", "in 3 lines"]), Some((0, 0)));
+        assert_eq!(of(&["slurmstepd: error:…"]), Some((1, 1)), "a long line is cut");
+        assert_eq!([of(&["none"]), of(&["…"]), of(&[])], [None; 3]);
     }
 
     #[test]

@@ -14,6 +14,9 @@ pub const GPU: &str = "gpu";
 /// The process whose sheet is open: `NODE/PID/STARTED`.
 pub const PROCESS: &str = "pid";
 
+/// The finding whose evidence a log shows, by its key.
+pub const FINDING: &str = "finding";
+
 /// Whether a table shows the rows that it folds otherwise: `all`.
 pub const SHOWN: &str = "shown";
 
@@ -65,7 +68,7 @@ impl Query {
     pub fn retained(&self, from: &Route, to: &Route) -> Self {
         let same_topic = from.topic() == to.topic();
         let is_kept = |name: &str| match name {
-            GPU | PROCESS => false,
+            GPU | PROCESS | FINDING => false,
             PIN => same_topic,
             _ => same_topic || !(name.starts_with('f') || name.starts_with('s')),
         };

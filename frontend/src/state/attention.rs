@@ -30,7 +30,7 @@ pub struct Attention {
     held: RwSignal<bool>,
     /// Whether the pointer is in the job list, whose entries then keep their section.
     jobs_held: RwSignal<bool>,
-    /// The item that [`Self::next`] returned last.
+    /// The item that [`Self::next`] returned last, or that was opened since.
     visited: StoredValue<Option<String>>,
 }
 
@@ -226,8 +226,13 @@ impl Attention {
         let visited = self.visited.get_value();
         let at = listed.iter().position(|item| Some(&item.key) == visited.as_ref());
         let item = (*listed.get(around(at, by, listed.len())?)?).clone();
-        self.visited.set_value(Some(item.key.clone()));
+        self.visit(&item.key);
         Some(item)
+    }
+
+    /// Continues [`Self::next`] after the item with this key, which the viewer has opened.
+    pub fn visit(&self, key: &str) {
+        self.visited.set_value(Some(key.to_owned()));
     }
 }
 

@@ -207,6 +207,14 @@ impl Page {
         self.feed.follow_logs(&self.fleet, wanted)
     }
 
+    /// Navigates to the item of the attention list `by` places after the last one.
+    pub fn go_to_problem(&self, by: isize) {
+        if let Some(item) = self.attention.next(by) {
+            let query = item.query(untrack(|| self.wall_ms()));
+            self.address.navigate_with(item.target.route, query);
+        }
+    }
+
     /// Asks the user to confirm an action.
     pub fn propose(&self, pending_action: PendingAction) {
         self.pending_action.set(Some(pending_action));

@@ -1,6 +1,6 @@
 //! Search and steps: the matches of a log, the palette of everything, and jobs that SLURM does not list.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use nodeglass_tests::{Browser, TestRelay};
 use serde_json::json;
 
@@ -31,7 +31,7 @@ async fn find(browser: &Browser, typed: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn n_goes_down_the_matches_of_a_log_and_never_leaves_it() -> Result<()> {
+async fn n_goes_down_the_matches_of_a_log_and_without_a_search_on_to_the_next_problem() -> Result<()> {
     let Some((browser, relay)) = overview().await? else { return Ok(()) };
     browser.open(&relay.link().path("/job/48377/logs")).await?;
     let lines = "document.querySelectorAll('.log').length > 20";
@@ -61,17 +61,78 @@ async fn n_goes_down_the_matches_of_a_log_and_never_leaves_it() -> Result<()> {
     );
     browser.until("a line above it", &format!("{below} && ({is_above})")).await?;
 
-    // Without a search, too.
     browser.press('/').await?;
     browser.press(ESCAPE).await?;
     browser.until("no search", "document.querySelector('.logs__bar input').value === '' && !document.activeElement.matches('input')").await?;
-    browser.press('n').await?;
-    browser.press('N').await?;
     browser.press('?').await?;
     browser.until("the help", "document.querySelector('dialog[open]')").await?;
     ensure!(browser.eval("location.pathname").await? == json!("/job/48377/logs"), "n left the log");
     let keys = browser.text().await?;
-    ensure!(keys.contains("next problem that needs attention; in a log, next match or error"), "{keys}");
+    ensure!(
+        keys.contains("next problem that needs attention; in a log, first the next match or error"),
+        "{keys}"
+    );
+    browser.press(ESCAPE).await?;
+    browser.until("no help", "!document.querySelector('dialog[open]')").await?;
+    // The log has no error, or few.
+    for _ in 0..5 {
+        browser.press('n').await?;
+    }
+    browser.until("the next problem", "location.pathname !== '/job/48377/logs'").await?;
+    Ok(())
+}
+
+/// A job that runs out of memory soon after the start of the relay, on a node that has no other one.
+const OUT_OF_MEMORY: &str = r#"
+cluster = "quiet"
+user = "alice"
+seed = 1
+
+[[node]]
+name = "q1"
+model = "h100"
+gpus = 2
+cpus = 64
+mem_gib = 512
+
+[[job]]
+id = 101
+name = "train"
+partition = "gpu"
+submitted = "-3m"
+start = "-2m"
+end = "15s"
+ends_as = "OUT_OF_MEMORY"
+limit = "2h"
+nodes = "q1"
+behaviour = "training"
+memory_pct = 97
+args = "python3 train.py"
+"#;
+
+#[tokio::test]
+async fn a_failure_opens_the_log_at_its_evidence_after_its_node_was_left() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let folder = tempfile::tempdir()?;
+    let scenario = folder.path().join("oom.toml");
+    std::fs::write(&scenario, OUT_OF_MEMORY)?;
+    let relay = TestRelay::start(&["--scenario", scenario.to_str().context("a path")?])?;
+    browser.resize(1440, 900).await?;
+    browser.open(&relay.link().url).await?;
+    let evidence =
+        "[...document.querySelectorAll('.attention__line')].some(line => /oom.kill/i.test(line.innerText))";
+    browser.until("the failure with its evidence", evidence).await?;
+    browser.press('n').await?;
+    browser.until("its logs", "location.pathname === '/job/101/logs'").await?;
+    browser
+        .until(
+            "the line in standard error",
+            "/oom.kill/i.test(document.querySelector('.log.is-here')?.innerText)",
+        )
+        .await?;
+    let shown = "document.querySelector('.logs__bar button[aria-pressed=true]').innerText";
+    ensure!(browser.eval(&format!("{shown}.startsWith('stderr')")).await? == json!(true));
+    ensure!(browser.eval("document.querySelector('.logs .notice') === null").await? == json!(true));
     Ok(())
 }
 

@@ -258,10 +258,14 @@ impl Item {
         self.gpus.is_empty() || self.gpus.contains(gpu)
     }
 
-    /// Returns the query of the view that shows it: its metric, its GPU pinned in the graphs, and the time around its
+    /// Returns the query of the view that shows it: the finding whose evidence is in a log; or its metric, its GPU pinned in the graphs, and the time around its
     /// start; or the sheet of a GPU where no graph shows it. `now_ms` is in ms since 1970.
     pub fn query(&self, now_ms: u64) -> Query {
         let mut query = Query::default();
+        if matches!(self.target.route, Route::Job(_, JobTab::Logs)) {
+            query.set(query::FINDING, Some(self.key.clone()));
+            return query;
+        }
         let Some(GpuTrace { node, gpu, field }) = &self.trace else {
             query.set(query::GPU, self.target.gpu.as_ref().map(ToString::to_string));
             return query;
@@ -294,7 +298,7 @@ impl Item {
 /// Returns whose finding it is, and where it is shown.
 fn place(finding: &Finding, nodes: &[NodeName], affected: &[&Job]) -> Option<(String, Route)> {
     Some(match (affected, nodes) {
-        ([job], _) if finding.kind == FindingKind::Failed => {
+        ([job], _) if matches!(finding.kind, FindingKind::Failed | FindingKind::LogMessage) => {
             (job_names::within(job), Route::Job(job.id, JobTab::Logs))
         }
         ([job], [node]) => (job_names::within(job), Route::Job(job.id, JobTab::Node(node.clone()))),

@@ -30,14 +30,20 @@ pub fn Row(
     is_open: bool,
 ) -> impl IntoView {
     let is_open = RwSignal::new(is_open);
+    let page = Page::from_context();
+    let attention = page.attention.clone();
     let unfold = move |event: web_sys::MouseEvent| {
         // With a modifier, the link opens in another tab.
-        if !is_open.get_untracked() && !event.ctrl_key() && !event.meta_key() && !event.shift_key() {
+        let is_plain = !event.ctrl_key() && !event.meta_key() && !event.shift_key();
+        if is_plain && !is_open.get_untracked() {
             event.prevent_default();
             is_open.set(true);
+        } else if is_plain
+            && let Some(key) = entry.with_untracked(|entry| Some(entry.as_ref()?.item.key.clone()))
+        {
+            attention.visit(&key);
         }
     };
-    let page = Page::from_context();
     let text = move |read: fn(&Item) -> String| {
         move || entry.with(|entry| entry.as_ref().map(|entry| read(&entry.item)))
     };

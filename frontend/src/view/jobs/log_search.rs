@@ -1,6 +1,6 @@
 //! The search in a log: what is searched, the lines found, and the steps between them.
 
-use crate::domain::log_lines::{contains, current_hit, neighbouring_hit, severity};
+use crate::domain::log_lines::{contains, current_hit, neighbouring_hit, next_hit, severity};
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::platform;
@@ -28,8 +28,13 @@ pub(super) struct LogSearch {
 
 impl LogSearch {
     /// Creates the search in `lines`. A search sets `follows` to false, and restores it at its end.
-    pub(super) fn new(lines: Memo<Vec<Line>>, follows: RwSignal<bool>) -> Self {
-        let (query, chosen) = (RwSignal::new(String::new()), RwSignal::new(None::<u64>));
+    /// It begins at the line in `chosen`, if there is one.
+    pub(super) fn new(
+        lines: Memo<Vec<Line>>,
+        follows: RwSignal<bool>,
+        chosen: RwSignal<Option<u64>>,
+    ) -> Self {
+        let query = RwSignal::new(String::new());
         let hits: Memo<Vec<u64>> = Memo::new(move |_| {
             query.with(|query| {
                 let found = |(_, line): &&Line| match query.is_empty() {
@@ -61,13 +66,30 @@ impl LogSearch {
 
     /// Steps at the page's keys.
     fn step_by_keyboard(self) {
-        let log_step = Page::from_context().log_step;
+        let page = Page::from_context();
         platform::effect(move || {
-            if let Some(by) = log_step.get() {
-                log_step.set(None);
-                self.step(by);
+            if let Some(by) = page.log_step.get() {
+                page.log_step.set(None);
+                if !self.step_on(by) {
+                    page.go_to_problem(by);
+                }
             }
         });
+    }
+
+    /// Goes to the next line that was found, or to the one before. Returns whether it did: without a search, not past the
+    /// last error.
+    fn step_on(self, by: isize) -> bool {
+        if self.query.with_untracked(|query| !query.is_empty()) {
+            self.step(by);
+            return true;
+        }
+        let current = self.current.get_untracked();
+        let next = self.hits.with_untracked(|hits| next_hit(hits, current, by));
+        if next.is_some() {
+            self.chosen.set(next);
+        }
+        next.is_some()
     }
 
     /// Goes to the next line that was found, or to the one before.

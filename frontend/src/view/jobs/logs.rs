@@ -12,6 +12,7 @@ use crate::view::scope::NodeScope;
 use crate::view::widgets::copy::copy_button;
 use leptos::html::Div;
 use leptos::prelude::*;
+use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::request::{LogRef, LogStream};
 use nodeglass_protocol::{GpuField, JobId};
 
@@ -32,18 +33,23 @@ pub fn Logs(
     let leaving = page.clone();
     on_cleanup(move || drop(leaving.follow_logs(&[])));
     let shown = RwSignal::new(LogStream::Stdout);
+    let chosen = RwSignal::new(None);
+    let cause = cause(&page, id);
     let panes = move || {
-        let streams: &[LogStream] =
+        let streams: &'static [LogStream] =
             if separate.get() { &[LogStream::Stdout, LogStream::Stderr] } else { &[LogStream::Stdout] };
         let wanted: Vec<LogRef> = streams.iter().map(|stream| LogRef { job: id, stream: *stream }).collect();
         let cells = page.follow_logs(&wanted);
-        let choice =
-            streams.iter().zip(&cells).map(|(stream, cell)| tab(shown, *stream, cell, separate.get()));
+        show_evidence(cause, streams, &cells, shown, chosen);
+        let choice = streams
+            .iter()
+            .zip(&cells)
+            .map(|(stream, cell)| tab((shown, chosen), *stream, cell, separate.get()));
         let choice = choice.collect_view();
         let path = path(&page, id, shown);
         let pane = move || {
             let index = usize::from(shown.get() == LogStream::Stderr).min(cells.len().saturating_sub(1));
-            cells.get(index).map(|cell| view! { <Pane cell=cell.clone()/> })
+            cells.get(index).map(|cell| view! { <Pane cell=cell.clone() chosen/> })
         };
         view! { <div class="logs__bar">{choice} <span class="logs__path">{path}</span></div> {move || pane()} }
     };
@@ -65,7 +71,12 @@ fn path(page: &Page, id: JobId, stream: RwSignal<LogStream>) -> impl Fn() -> Opt
 }
 
 /// The button of one log, with its number of errors.
-fn tab(shown: RwSignal<LogStream>, stream: LogStream, cell: &LogCell, separate: bool) -> AnyView {
+fn tab(
+    (shown, chosen): (RwSignal<LogStream>, RwSignal<Option<u64>>),
+    stream: LogStream,
+    cell: &LogCell,
+    separate: bool,
+) -> AnyView {
     let name = match (stream, separate) {
         (LogStream::Stdout, true) => "stdout",
         (LogStream::Stderr, _) => "stderr",
@@ -80,19 +91,73 @@ fn tab(shown: RwSignal<LogStream>, stream: LogStream, cell: &LogCell, separate: 
         (count > 0).then(|| format!(" ▲ {count}"))
     };
     view! {
-        <button class="btn" aria-pressed=move || (shown.get() == stream).to_string() on:click=move |_| shown.set(stream)>
+        <button class="btn" aria-pressed=move || (shown.get() == stream).to_string() on:click=move |_| {
+                chosen.set(None);
+                shown.set(stream);
+            }>
             {name} <span class="logs__errors">{move || errors()}</span>
         </button>
     }
     .into_any()
 }
 
+/// The key of the finding in the address, from which the viewer came, or of the failure of the job; and its evidence.
+type Cause = (String, Vec<String>);
+
+/// Returns the finding from which the viewer came, or the failure of the job, if it is known.
+fn cause(page: &Page, id: JobId) -> Memo<Option<Cause>> {
+    let (key, overview) = (page.address.query(query::FINDING), page.fleet.overview().clone());
+    let (attention, assessment) = (page.attention.clone(), page.assessment);
+    Memo::new(move |_| {
+        let key = key.get();
+        key.iter().for_each(|key| attention.visit(key));
+        assessment.track();
+        overview.read(|picture| {
+            let is_meant = |finding: &&Finding| match &key {
+                Some(key) => finding.key.as_str() == key,
+                None => finding.kind == FindingKind::Failed && finding.jobs == [id],
+            };
+            let finding = picture.findings.iter().find(is_meant)?;
+            Some((finding.key.to_string(), finding.evidence.iter().map(ToString::to_string).collect()))
+        })
+    })
+}
+
+/// Shows the log that has the evidence, and its line, once: the viewer may go elsewhere then.
+fn show_evidence(
+    cause: Memo<Option<Cause>>,
+    streams: &'static [LogStream],
+    cells: &[LogCell],
+    shown: RwSignal<LogStream>,
+    chosen: RwSignal<Option<u64>>,
+) {
+    let (cells, done) = (cells.to_vec(), StoredValue::new(String::new()));
+    platform::effect(move || {
+        let Some((key, evidence)) = cause.get().filter(|(key, _)| done.with_value(|done| done != key)) else {
+            return;
+        };
+        let read =
+            |log: &Log| (log.first_line, log.lines.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let (first, logs): (Vec<u64>, Vec<Vec<String>>) = cells.iter().map(|cell| cell.read(read)).unzip();
+        if let Some((log, line)) = find_evidence(&logs, &evidence) {
+            done.set_value(key);
+            shown.set(streams[log]);
+            chosen.set(Some(first[log] + line as u64));
+        }
+    });
+}
+
 /// One log.
 #[component]
-fn Pane(cell: LogCell) -> impl IntoView {
+fn Pane(
+    /// The log.
+    cell: LogCell,
+    /// The line at which it is searched.
+    chosen: RwSignal<Option<u64>>,
+) -> impl IntoView {
     let lines = numbered_lines(&cell);
     let (follows, wraps) = (RwSignal::new(true), RwSignal::new(true));
-    let search = LogSearch::new(lines, follows);
+    let search = LogSearch::new(lines, follows, chosen);
     let scroll = NodeRef::<Div>::new();
     let on_scroll = follow_end(scroll, lines, follows);
     let (state, failed, last) = (cell.clone(), cell.clone(), cell);

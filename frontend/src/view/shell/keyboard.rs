@@ -69,10 +69,13 @@ fn follow_with_focus() {
 
 /// Focuses the search of a log, if one is shown.
 fn focus_log_search() {
-    let field = document().query_selector(".logs__bar input").ok().flatten();
-    if let Some(field) = field.and_then(|field| field.dyn_into::<HtmlElement>().ok()) {
+    if let Some(field) = log_search() {
         let _ = field.focus();
     }
+}
+
+fn log_search() -> Option<HtmlElement> {
+    document().query_selector(".logs__bar input").ok().flatten()?.dyn_into().ok()
 }
 
 fn is_text_input(event: &KeyboardEvent) -> bool {
@@ -110,14 +113,9 @@ pub fn run_command(page: &Page, grids: Grids, command: Command) -> Option<Route>
             page.address.set_query(query::PROCESS, None);
         }
         Command::AllJobs => return Some(Route::AllJobs),
-        // The log shown follows, and is never left.
-        Command::Next(by) if matches!(route, Route::Job(_, JobTab::Logs)) => page.log_step.set(Some(by)),
-        Command::Next(by) => {
-            if let Some(item) = page.attention.next(by) {
-                let query = item.query(untrack(|| page.wall_ms()));
-                page.address.navigate_with(item.target.route, query);
-            }
-        }
+        // A log that is shown takes the step, and passes it on past its last error.
+        Command::Next(by) if log_search().is_some() => page.log_step.set(Some(by)),
+        Command::Next(by) => page.go_to_problem(by),
         Command::Overview => return route.job().map(|id| Route::Job(id, JobTab::Nodes)),
         Command::Processes => {
             let id = route.job()?;
