@@ -9,7 +9,7 @@ use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{Report, Throttled};
 use nodeglass_protocol::{JobId, Text};
 use nodeglass_rules::gpu_hours::GpuHours;
-use nodeglass_rules::number::{carbon, energy, money, percent, precise};
+use nodeglass_rules::number::{ColumnFormat, carbon, energy, energy_unit, money, percent, precise};
 use std::borrow::Cow;
 
 /// A figure of a report.
@@ -27,6 +27,57 @@ pub struct Figure {
     pub bar: Option<(f64, &'static str)>,
     /// Whether it is of the whole run, however much of it was observed.
     pub is_of_whole_run: bool,
+    /// Unit of the number.
+    pub unit: Unit,
+}
+
+/// The unit of a figure: beside others of its kind, all are written in the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// It is always the same.
+    Same,
+    /// GPU hours.
+    Hours,
+    /// Bytes, or a multiple of them.
+    Bytes,
+    /// kWh, or Wh.
+    Energy,
+}
+
+/// The units of bytes, and their size.
+const BYTES: [(&str, f64); 6] = [
+    ("B", 1.0),
+    ("KiB", 1_024.0),
+    ("MiB", 1_048_576.0),
+    ("GiB", 1_073_741_824.0),
+    ("TiB", 1_099_511_627_776.0),
+    ("PiB", 1_125_899_906_842_624.0),
+];
+/// Largest ratio of two figures that are written in the same unit and with the same decimals.
+const MAX_RATIO: f64 = 1_000.0;
+
+impl Unit {
+    /// Writes figures so that they can be compared: in one unit, with the same number of decimals; `None` if each is
+    /// written for itself.
+    pub fn alike(self, numbers: &[f64]) -> Option<Vec<String>> {
+        let highest = numbers.iter().copied().fold(0.0, f64::max);
+        let lowest = numbers.iter().copied().filter(|number| *number > 0.0).fold(highest, f64::min);
+        if numbers.len() < 2 || highest > lowest * MAX_RATIO {
+            return None;
+        }
+        let (unit, factor) = match self {
+            Self::Same => return None,
+            Self::Hours => ("h", 1.0),
+            Self::Energy => energy_unit([highest]),
+            Self::Bytes => {
+                let (unit, size) = BYTES.iter().rev().find(|(_, size)| highest >= *size).unwrap_or(&BYTES[0]);
+                (*unit, 1.0 / size)
+            }
+        };
+        let scaled = || numbers.iter().map(|number| number * factor);
+        let format = ColumnFormat::of(scaled());
+        Some(scaled().map(|number| format!("{} {unit}", format.write(number))).collect())
+    }
 }
 
 /// Largest difference of the observed shares of two runs, in percentage points, with which what was observed of them is
@@ -78,8 +129,10 @@ fn gpus(report: &Report) -> Vec<Figure> {
         return Vec::new();
     }
     let spent = GpuHours::from(totals);
-    let hours =
-        |label: &'static str, hours: f64| Figure::new(label, format!("{} h", precise(hours)), Some(hours));
+    let hours = |label: &'static str, hours: f64| Figure {
+        unit: Unit::Hours,
+        ..Figure::new(label, format!("{} h", precise(hours)), Some(hours))
+    };
     let used = spent.pct_of_observed(spent.used).map(|pct| (pct / 100.0, "hue-busy"));
     let mut figures = vec![
         Figure::new("Number", text::grouped(u64::from(totals.gpus)), Some(f64::from(totals.gpus)))
@@ -105,6 +158,7 @@ fn gpus(report: &Report) -> Vec<Figure> {
         Figure {
             note: size.map_or_else(String::new, |size| format!("of {}, highest of one GPU", bytes(size))),
             bar: size.map(|size| (peak as f64 / size as f64, "hue-mem")),
+            unit: Unit::Bytes,
             ..Figure::new("Peak memory", bytes(peak), Some(peak as f64))
         }
     }));
@@ -116,6 +170,7 @@ fn gpus(report: &Report) -> Vec<Figure> {
             99.5.. => String::new(),
             known => format!("power measured for {} of the run", percent(known)),
         },
+        unit: Unit::Energy,
         ..Figure::new("Energy", energy(kwh), Some(kwh))
     }));
     figures.extend(totals.co2_kg.map(|kg| Figure::new("CO₂", carbon(kg), Some(kg))));
@@ -154,6 +209,7 @@ fn host(report: &Report) -> Vec<Figure> {
             note: requested
                 .map_or_else(String::new, |requested| format!("of {} requested", bytes(requested))),
             bar: requested.map(|requested| (peak as f64 / requested as f64, "hue-mem")),
+            unit: Unit::Bytes,
             ..Figure::new("Peak memory", bytes(peak), Some(peak as f64))
         }
     });
@@ -178,6 +234,7 @@ fn data(report: &Report) -> Vec<Figure> {
     known
         .map(|(label, amount, note)| Figure {
             note: note.to_owned(),
+            unit: Unit::Bytes,
             ..Figure::new(label, bytes(amount.max(0.0) as u64), Some(amount))
         })
         .collect()
@@ -257,7 +314,8 @@ pub fn difference(number: Option<f64>, base: Option<f64>) -> String {
 
 impl Figure {
     fn new(label: impl Into<Cow<'static, str>>, value: String, number: Option<f64>) -> Self {
-        Self { label: label.into(), value, note: String::new(), number, bar: None, is_of_whole_run: false }
+        let (label, note) = (label.into(), String::new());
+        Self { label, value, note, number, bar: None, is_of_whole_run: false, unit: Unit::Same }
     }
 
     fn of_whole_run(self) -> Self {
@@ -439,6 +497,18 @@ pub mod tests {
         assert_eq!(run(&report_with(&[])), Part::new(1_000, 4_600));
         assert_eq!(run(&Report { start_s: None, ..report_with(&[]) }), None);
         assert_eq!(run(&Report { elapsed_s: 0, ..report_with(&[]) }), None);
+    }
+
+    #[test]
+    fn figures_beside_each_other_have_one_unit_and_the_same_decimals() {
+        const GIB: f64 = 1_073_741_824.0;
+        let written = |unit: Unit, numbers: &[f64]| unit.alike(numbers).map(|all| all.join(", "));
+        assert_eq!(written(Unit::Bytes, &[2_662.4 * GIB, 929.3 * GIB]).unwrap(), "2.60 TiB, 0.91 TiB");
+        assert_eq!(written(Unit::Hours, &[1_998.2, 53.6]).unwrap(), "1,998 h, 54 h");
+        assert_eq!(written(Unit::Energy, &[0.7657, 0.1202]).unwrap(), "765.7 Wh, 120.2 Wh");
+        assert_eq!(written(Unit::Hours, &[1_998.2, 0.4]), None, "its unit would hide the lesser");
+        assert_eq!([written(Unit::Same, &[1.0, 2.0]), written(Unit::Hours, &[1.0])], [None, None]);
+        assert_eq!(written(Unit::Hours, &[0.0, 0.0]).unwrap(), "0 h, 0 h");
     }
 
     #[test]

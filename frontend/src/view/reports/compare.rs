@@ -4,7 +4,7 @@ use super::load::{Loading, load};
 use super::overlay::Overlay;
 use super::parts::{Add, label_of};
 use crate::describe::comparison::difference_sentence;
-use crate::describe::report::{Figures, difference, figures, is_observed_alike, state_text};
+use crate::describe::report::{Figures, Unit, difference, figures, is_observed_alike, state_text};
 use crate::domain::compared::{Compared, has_started, heading};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text::ABSENT;
@@ -213,11 +213,17 @@ fn row(columns: &[Vec<Figures>], unlike: &[bool], title: &str, label: Cow<'stati
         let group = column.iter().find(|group| group.title == title)?;
         let found: Vec<_> = group.figures.iter().filter(|figure| figure.label == label).collect();
         let value = found.iter().map(|figure| figure.value.clone()).collect::<Vec<_>>().join(", ");
-        found.first().map(|figure| (value, figure.number, figure.is_of_whole_run))
+        found.first().map(|figure| (value, figure.number, figure.is_of_whole_run, figure.unit))
     };
-    let base = columns.first().and_then(of).and_then(|(_, number, _)| number);
-    let cells = columns.iter().zip(unlike).enumerate().map(|(at, (column, is_unlike))| {
-        let (value, number, is_of_whole_run) = of(column).unwrap_or_else(|| (ABSENT.to_owned(), None, false));
+    let all: Vec<_> = columns.iter().map(of).collect();
+    let numbers: Vec<f64> = all.iter().flatten().filter_map(|(_, number, ..)| *number).collect();
+    let unit = all.iter().flatten().map(|(.., unit)| *unit).next();
+    let mut alike = unit.and_then(|unit| unit.alike(&numbers)).into_iter().flatten();
+    let base = all.first().and_then(|first| first.as_ref()?.1);
+    let cells = all.into_iter().zip(unlike).enumerate().map(|(at, (figure, is_unlike))| {
+        let (value, number, is_of_whole_run, _) =
+            figure.unwrap_or_else(|| (ABSENT.to_owned(), None, false, Unit::Same));
+        let value = number.and_then(|_| alike.next()).unwrap_or(value);
         let number = number.filter(|_| is_of_whole_run || !is_unlike);
         let than_first = (at > 0).then(|| view! { <small>{difference(number, base)}</small> });
         view! { <td class="num">{than_first} " " {value}</td> }

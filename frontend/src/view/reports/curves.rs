@@ -2,7 +2,7 @@
 
 use crate::describe::bytes;
 use crate::describe::report::run;
-use crate::domain::compared::Part;
+use crate::domain::compared::{Compared, Part};
 use crate::state::page::Page;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Topic;
@@ -126,6 +126,17 @@ impl Curves {
     }
 }
 
+/// Returns what a graph shows of each of these times, whose readings `curves` are; `None` if that is all of it, as it is of
+/// a part that the viewer chose.
+pub fn observed_parts(compared: &[Compared], times: &[Option<Part>], curves: &[Curves]) -> Vec<Option<Part>> {
+    let all = compared.iter().zip(times).zip(curves);
+    let observed = |((one, time), curves): ((&Compared, &Option<Part>), &Curves)| {
+        let time = time.filter(|_| one.part.is_none())?;
+        Some(curves.shown_of(time)).filter(|shown| *shown != time)
+    };
+    all.map(observed).collect()
+}
+
 /// Returns the slots that lie within a time as a whole, so that values before and after it do not count; the slots
 /// that it touches if it is shorter than that.
 fn slots_within(from_ms: u64, to_ms: u64, slot_ms: u64) -> Range<u64> {
@@ -198,6 +209,7 @@ pub fn format_value(field: usize, value: f32) -> String {
 mod tests {
     use super::*;
     use crate::describe::report::tests::report_with;
+    use nodeglass_protocol::JobId;
 
     fn summaries(slots: &[(u64, u32, u32, u32)]) -> Summaries {
         let mut summaries = Summaries::default();
@@ -273,6 +285,24 @@ mod tests {
         assert_eq!(late, Part { from_s: 1_070, to_s: 1_100 });
         let early = shown(&[known, none, known, none, none, none, none, none, none, none]);
         assert_eq!(early, Part { from_s: 1_000, to_s: 1_030 });
+    }
+
+    #[test]
+    fn of_runs_of_which_the_end_was_observed_a_comparison_shows_the_end() {
+        let time = Part { from_s: 1_000, to_s: 1_100 };
+        let (known, none) = (Some(1.0), None);
+        let curves = |line: [Option<f32>; 10]| {
+            let lines = [line.to_vec(), Vec::new(), Vec::new(), Vec::new()];
+            Curves { lines, slot_ms: 10_000, ..Curves::default() }
+        };
+        let late = curves([none, none, none, none, none, none, none, known, known, known]);
+        let whole = Compared::whole(JobId(17));
+        let part = Compared { part: Some(time), ..whole };
+        let compared = [whole, whole, part, whole];
+        let readings = [late.clone(), curves([known; 10]), late.clone(), late];
+        let shown = observed_parts(&compared, &[Some(time), Some(time), Some(time), None], &readings);
+        assert_eq!(shown, [Some(Part { from_s: 1_070, to_s: 1_100 }), None, None, None]);
+        assert_eq!(observed_parts(&compared, &[Some(time); 4], &[]), [], "nothing is loaded yet");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! note that each has.
 
 use super::curve_plot::CurvePlot;
-use super::curves::{Curves, FIELDS};
-use super::parts::{Parts, run};
+use super::curves::{Curves, FIELDS, observed_parts};
+use super::parts::{Parts, label_of, run};
 use crate::describe::report::{common_notes, note_at_s};
 use crate::domain::compared::{Compared, Part};
 use crate::domain::text;
@@ -27,12 +27,35 @@ pub fn Overlay(
     let alignment = Alignment::new(reports);
     let aligned = alignment.times(compared, times);
     let curves = loaded_curves(compared, reports, aligned);
-    let plot = CurvePlot::new(compared, reports, aligned, alignment.note, curves, field);
+    // At a note, each begins at that; otherwise a run of which only the end was observed begins with that.
+    let trimmed =
+        Memo::new(move |_| if alignment.note.with(Option::is_some) { Vec::new() } else { aligned.get() });
+    let observed = Observed::new(compared, reports, trimmed, curves);
+    let shown =
+        Memo::new(move |_| if trimmed.with(Vec::is_empty) { aligned.get() } else { observed.times.get() });
+    let lines =
+        Memo::new(move |_| if trimmed.with(Vec::is_empty) { curves.get() } else { observed.curves.get() });
+    let late_s = observed.late_s;
+    let origin = Memo::new(move |_| {
+        let is_late = late_s.with(|late_s| late_s.iter().any(Option::is_some));
+        alignment.note.get().or_else(|| is_late.then(|| Text::from(FIRST_READING)))
+    });
+    let plot = CurvePlot::new(compared, reports, shown, origin, lines, field);
+    let late = move || {
+        let of = |(one, late_s): (&Compared, &Option<u64>)| {
+            let label = reports.with(|reports| label_of(one.job, reports));
+            Some(format!("Readings of {label} begin {} after its start.", text::duration((*late_s)?)))
+        };
+        let all = compared
+            .with(|all| late_s.with(|late_s| all.iter().zip(late_s).filter_map(of).collect::<Vec<_>>()));
+        (!all.is_empty()).then(|| view! { <p class="curves__late">{all.join(" ")}</p> })
+    };
     view! {
         <section class="card" aria-label="Readings over time">
             <div class="overlay-head">
                 <h2>{move || format!("{}, mean of each job's GPUs", FIELDS[field.get()].1)}</h2>
                 {move || alignment.choice()}
+                {late}
                 <div role="group" aria-label="Metric" class="usage__days">{field_choices(field)}</div>
             </div>
             {plot.view()}
@@ -55,35 +78,73 @@ pub fn RunGraph(
         reports.with(|reports| reports.iter().map(|report| Compared::whole(report.job)).collect::<Vec<_>>())
     });
     let whole = times(compared, reports);
-    let curves = loaded_curves(compared, reports, whole);
-    let part = Memo::new(move |_| {
-        let time = whole.with(|times| times.first().copied().flatten())?;
-        let shown = curves.with(|curves| curves.first().map(|curves| curves.shown_of(time)))?;
-        (shown != time).then_some(shown)
-    });
-    // The readings of the part once more, in shorter slots.
-    let details = loaded_curves(compared, reports, Memo::new(move |_| vec![part.get()]));
-    let curves = Memo::new(move |_| if part.with(Option::is_some) { details.get() } else { curves.get() });
-    let shown = Memo::new(move |_| part.get().map_or_else(|| whole.get(), |part| vec![Some(part)]));
-    let late_s = Memo::new(move |_| {
-        let start_s = whole.with(|times| times.first().copied().flatten())?.from_s;
-        Some((part.get()?.from_s - start_s).unsigned_abs()).filter(|late_s| *late_s > 0)
-    });
-    let origin = Memo::new(move |_| late_s.get().map(|_| Text::from("first reading")));
+    let observed = Observed::new(compared, reports, whole, loaded_curves(compared, reports, whole));
+    let Observed { times: shown, curves, late_s } = observed;
+    let is_late = move || late_s.with(|late_s| late_s.iter().any(Option::is_some));
+    let origin = Memo::new(move |_| is_late().then(|| Text::from(FIRST_READING)));
     let plot = CurvePlot::new(compared, reports, shown, origin, curves, field);
-    let late = |late_s: u64| {
-        let text = format!("Readings begin {} after the start of the job.", text::duration(late_s));
-        view! { <p class="curves__late">{text}</p> }
+    let late = move || {
+        let text = format!(
+            "Readings begin {} after the start of the job.",
+            text::duration(late_s.with(|late_s| *late_s.first()?)?)
+        );
+        Some(view! { <p class="curves__late">{text}</p> })
     };
     view! {
         <section class="card" aria-label="Readings over the run">
             <div class="overlay-head">
                 <h2>{move || format!("{} over the run, mean of the GPUs", FIELDS[field.get()].1)}</h2>
-                {move || late_s.get().map(late)}
+                {late}
                 <div role="group" aria-label="Metric" class="usage__days">{field_choices(field)}</div>
             </div>
             {plot.view()}
         </section>
+    }
+}
+
+/// The moment at which the graph of a run begins that was observed late.
+const FIRST_READING: &str = "first reading";
+
+/// The times of runs that were observed, without a long time at either end that nobody observed, and their readings.
+#[derive(Clone, Copy)]
+struct Observed {
+    times: Memo<Vec<Option<Part>>>,
+    curves: Memo<Vec<Curves>>,
+    /// For how long each was not observed at its start, in s.
+    late_s: Memo<Vec<Option<u64>>>,
+}
+
+impl Observed {
+    /// Of `whole` times, whose readings are `curves`.
+    fn new(
+        compared: Memo<Vec<Compared>>,
+        reports: Memo<Arc<Vec<Report>>>,
+        whole: Memo<Vec<Option<Part>>>,
+        curves: Memo<Vec<Curves>>,
+    ) -> Self {
+        let parts = Memo::new(move |_| {
+            whole.with(|whole| compared.with(|all| curves.with(|curves| observed_parts(all, whole, curves))))
+        });
+        // The readings of the parts once more, in shorter slots.
+        let details = loaded_curves(compared, reports, parts);
+        let is_part = move |at: usize| parts.with(|parts| parts.get(at).is_some_and(Option::is_some));
+        let times = Memo::new(move |_| {
+            let part = |at: usize| parts.with(|parts| parts.get(at).copied().flatten());
+            whole.get().into_iter().enumerate().map(|(at, time)| part(at).or(time)).collect::<Vec<_>>()
+        });
+        let shown = Memo::new(move |_| {
+            let detail = |at: usize| details.with(|details| details.get(at).cloned().unwrap_or_default());
+            let all = curves.get().into_iter().enumerate();
+            all.map(|(at, curves)| if is_part(at) { detail(at) } else { curves }).collect::<Vec<_>>()
+        });
+        let late_s = Memo::new(move |_| {
+            let late_s = |(part, time): (&Option<Part>, &Option<Part>)| {
+                Some((part.as_ref()?.from_s - time.as_ref()?.from_s).unsigned_abs())
+                    .filter(|late_s| *late_s > 0)
+            };
+            parts.with(|parts| whole.with(|whole| parts.iter().zip(whole).map(late_s).collect::<Vec<_>>()))
+        });
+        Self { times, curves: shown, late_s }
     }
 }
 

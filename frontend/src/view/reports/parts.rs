@@ -328,7 +328,7 @@ fn figure_cell(curves: Memo<Vec<Curves>>, at: usize, field: usize) -> AnyView {
         Some(format!("{} to {}", format_value(field, low), format_value(field, high)))
     };
     view! {
-        <td class="num">
+        <td class="num" data-title=FIELDS[field].1>
             <small>{than_first}</small> " " {shown}
             <small class="parts__range">{range}</small>
         </td>
