@@ -74,6 +74,12 @@ impl Window {
         }
     }
 
+    /// Returns its end, no longer than `span_ms`.
+    pub fn at_most(self, span_ms: u64) -> Self {
+        let steps = usize::try_from(span_ms.div_ceil(self.step_ms)).unwrap_or(usize::MAX).max(1);
+        Self { steps: self.steps.min(steps), ..self }
+    }
+
     /// Returns the `span_ms` that end with the last complete step at `end_ms`, in at most `most` steps if
     /// possible.
     pub fn over(end_ms: u64, span_ms: u64, most: usize) -> Self {
@@ -326,6 +332,15 @@ mod tests {
     fn a_step_is_the_mean_of_its_seconds() {
         let trace = trace(&[(3, 10), (4, 20), (5, 30), (6, 40)]);
         assert_eq!(window(2, 3).series(&trace), [None, Some(20.0), Some(40.0)]);
+    }
+
+    #[test]
+    fn the_window_of_a_short_job_that_ended_begins_with_it() {
+        let ten_minutes = Window::ten_minutes(900_000);
+        let short = ten_minutes.at_most(181_000);
+        assert_eq!((short.start_ms(), short.end_ms(), short.steps()), (717_000, 900_000, 61));
+        assert_eq!([ten_minutes.at_most(u64::MAX), ten_minutes.at_most(600_000)], [ten_minutes; 2]);
+        assert_eq!(ten_minutes.at_most(0).steps(), 1);
     }
 
     #[test]

@@ -84,6 +84,8 @@ pub struct Page {
     pub assessment: RwSignal<u64>,
     /// When the job of the route ended, by the relay's clock in ms: its graphs end there. `None` while it runs.
     pub ended_ms: Memo<Option<u64>>,
+    /// Run time of the job of the route in ms, if it has ended: before it, there is nothing to show.
+    pub run_ms: Memo<Option<u64>>,
     /// The moment under the cursor of the graphs, in ms of the relay's clock.
     pub cursor: RwSignal<Option<u64>>,
     /// Number of matches or errors by which the shown log has still to move; negative is up.
@@ -146,6 +148,7 @@ impl Page {
             step,
             assessment,
             ended_ms: end_of_job(&fleet, route, jobs),
+            run_ms: run_time(route, jobs),
             cursor: RwSignal::new(None),
             log_step: RwSignal::new(None),
             frames,
@@ -192,9 +195,10 @@ impl Page {
         u64::try_from(self.wall_s()).unwrap_or_default() * 1_000
     }
 
-    /// Returns the last ten minutes, or those before the end of an ended job; changes with every step.
+    /// Returns the last ten minutes, or those of its run before the end of an ended job; changes with every step.
     pub fn window(&self) -> Window {
-        Window::ten_minutes(self.ended_ms.get().unwrap_or_else(|| self.step.get() * Window::STEP_MS))
+        let end_ms = self.ended_ms.get().unwrap_or_else(|| self.step.get() * Window::STEP_MS);
+        Window::ten_minutes(end_ms).at_most(self.run_ms.get().unwrap_or(u64::MAX))
     }
 
     /// Sends a request; a refusal is a sentence for the user.
@@ -456,6 +460,19 @@ fn end_of_job(fleet: &FleetStore, route: Memo<Route>, jobs: Memo<Arc<Vec<Job>>>)
             let page_ms = platform::now_ms();
             let ago_s = fleet.wall_s(page_ms).saturating_sub(ended_s?).max(0).cast_unsigned();
             Some(fleet.relay_ms(page_ms).saturating_sub(ago_s * 1_000))
+        })
+    })
+}
+
+/// Returns how long the job of the route ran, in ms, if it has ended.
+fn run_time(route: Memo<Route>, jobs: Memo<Arc<Vec<Job>>>) -> Memo<Option<u64>> {
+    Memo::new(move |_| {
+        let id = route.get().job()?;
+        jobs.with(|jobs| {
+            let job = jobs.iter().find(|job| job.id == id)?;
+            let ran_s = job.ended?.checked_sub(job.start?)?;
+            matches!(job.state, JobState::Ended(_))
+                .then_some(u64::try_from(ran_s).ok()?.saturating_mul(1_000))
         })
     })
 }

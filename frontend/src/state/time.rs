@@ -8,7 +8,6 @@ use crate::fleet::TopicStore;
 use crate::platform::{self, Listener};
 use crate::state::page::Page;
 use leptos::prelude::*;
-use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::{GpuUuid, NodeName};
 use wasm_bindgen::JsCast;
@@ -20,8 +19,6 @@ pub struct Time {
     range: RwSignal<Range>,
     /// The range in the URL.
     written: StoredValue<Range>,
-    /// Run time of the route's job in ms, if it has ended.
-    run_ms: Memo<Option<u64>>,
     /// The moment under the cursor, in ms of the relay's clock.
     pub cursor: RwSignal<Option<u64>>,
     hovered: RwSignal<Option<GpuRef>>,
@@ -75,7 +72,6 @@ impl Time {
             page: page.clone(),
             range: RwSignal::new(Range::default()),
             written: StoredValue::new(Range::default()),
-            run_ms: run_ms(page),
             cursor: page.cursor,
             hovered: RwSignal::new(None),
             pinned: Memo::new(move |_| pin.with(|pin| GpuRef::parse(pin.as_ref()?))),
@@ -169,7 +165,7 @@ impl Time {
 
     /// Returns the time range that is shown: the chosen one, without the time before an ended job.
     pub fn range(&self) -> Range {
-        self.range.get().within_run(self.run_ms.get())
+        self.range.get().within_run(self.page.run_ms.get())
     }
 
     /// Returns the time range that the user chose.
@@ -415,18 +411,4 @@ impl Time {
             }
         }
     }
-}
-
-/// Returns how long the job of the route ran, in ms, if it has ended.
-fn run_ms(page: &Page) -> Memo<Option<u64>> {
-    let (route, jobs) = (page.route, page.jobs);
-    Memo::new(move |_| {
-        let id = route.get().job()?;
-        jobs.with(|jobs| {
-            let job = jobs.iter().find(|job| job.id == id)?;
-            let ran_s = job.ended?.checked_sub(job.start?)?;
-            matches!(job.state, JobState::Ended(_))
-                .then_some(u64::try_from(ran_s).ok()?.saturating_mul(1_000))
-        })
-    })
 }

@@ -1,7 +1,9 @@
 //! A job's logs: followed or paused, searched, with errors and warnings marked.
 
 use super::log_search::{Line, LogSearch};
-use crate::domain::log_lines::{severity, split_matches};
+use crate::chart::Range;
+use crate::domain::log_lines::{find_evidence, severity, split_matches};
+use crate::domain::query;
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::fleet::{Log, LogCell};
@@ -26,6 +28,11 @@ pub fn Logs(
 ) -> impl IntoView {
     let page = Page::from_context();
     let series = scope.series(&page, GpuField::Util);
+    let run_ms = page.run_ms;
+    let time = move || match run_ms.get().filter(|run_ms| *run_ms < Range::RECENT_MS) {
+        Some(run_ms) => format!("GPU utilisation, 0–100 %, {} of its run", text::span(run_ms / 1_000)),
+        None => "GPU utilisation, 0–100 %, last 10 min".to_owned(),
+    };
     let separate = {
         let page = page.clone();
         Memo::new(move |_| page.job(id).is_none_or(|job| job.stderr.is_some() && job.stderr != job.stdout))
@@ -55,7 +62,7 @@ pub fn Logs(
     };
     view! {
         <section class="logs" aria-label="Logs">
-            <div class="logs__chart"><span>"GPU utilisation, 0–100 %, last 10 min"</span><Area series hue="hue-util"/></div>
+            <div class="logs__chart"><span>{time}</span><Area series hue="hue-util"/></div>
             {move || panes()}
         </section>
     }
