@@ -12,7 +12,7 @@ pub const SHORT_S: u64 = 600;
 
 /// Offered durations, with their length in s; `None` is the relay's default.
 pub const DURATIONS: [(&str, Option<u64>); 6] = [
-    ("24 h, or until the job ends", None),
+    ("24 h, of jobs until they end", None),
     ("1 h", Some(3_600)),
     ("8 h", Some(8 * 3_600)),
     ("24 h", Some(24 * 3_600)),
@@ -38,7 +38,8 @@ pub struct Offer {
     pub scope: Scope,
 }
 
-/// Returns what may be shared, the smallest scope first: what is in view, then everything.
+/// Returns what may be shared: what is in view, the smallest scope first, then everything; where nothing is in view,
+/// everything, then each job.
 pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
     let mut offers = Vec::new();
     match route {
@@ -60,6 +61,16 @@ pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
             let scope = Scope::Nodes(vec![name.clone()]);
             offers.push(Offer { label: format!("{scope}, with all of its jobs"), scope });
         }
+        Route::Compare(compared) if !compared.is_empty() => {
+            let mut jobs: Vec<JobId> = Vec::new();
+            for one in compared {
+                if jobs.len() < Scope::MAX_NAMED && !jobs.contains(&one.job) {
+                    jobs.push(one.job);
+                }
+            }
+            let scope = Scope::Jobs(jobs);
+            offers.push(Offer { label: format!("this comparison: {scope}"), scope });
+        }
         Route::AllJobs
         | Route::JobLabel(..)
         | Route::Usage
@@ -69,11 +80,21 @@ pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
             let running = jobs.iter().filter(|job| job.is_active());
             let offer =
                 |job: &Job| Offer { label: job_label(job.id, Some(job)), scope: Scope::Jobs(vec![job.id]) };
-            offers.extend(running.map(offer));
+            return [everything()].into_iter().chain(running.map(offer)).collect();
         }
     }
-    offers.push(Offer { label: "everything, including future jobs".to_owned(), scope: Scope::All });
+    offers.push(everything());
     offers
+}
+
+fn everything() -> Offer {
+    Offer { label: "everything, including future jobs".to_owned(), scope: Scope::All }
+}
+
+/// Returns a link of a share that opens the page at `path`.
+pub fn link_to(url: &str, path: &str) -> String {
+    let (page, rest) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+    format!("{}{path}{rest}", page.trim_end_matches('/'))
 }
 
 /// The tasks of a job's array that have ids by now; those that SLURM still keeps as one entry get theirs when they start.
@@ -173,13 +194,13 @@ pub fn message(link: &ShareLink, url: &str, owner: &str, until: &str) -> String 
     )
 }
 
-/// A user who views, in however many tabs.
+/// A user who views, in however many tabs and terminals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareViewer {
     /// The user; `None` if the kernel does not name one.
     pub user: Option<String>,
-    /// Number of tabs.
-    pub tabs: usize,
+    /// Number of tabs and terminals.
+    pub connections: usize,
     /// Since when at least one is open, in ms since 1970.
     pub since_ms: u64,
     /// The user's relation to the owner.
@@ -214,19 +235,19 @@ pub fn viewers(visitors: &[Visitor], share: Option<&ShareId>) -> Vec<ShareViewer
         let user = visitor.user.as_ref().map(ToString::to_string);
         match viewers.iter_mut().find(|viewer| viewer.user == user) {
             Some(viewer) => {
-                viewer.tabs += 1;
+                viewer.connections += 1;
                 viewer.since_ms = viewer.since_ms.min(visitor.since_ms);
             }
             None => {
                 let relation = relation(&user);
-                viewers.push(ShareViewer { user, tabs: 1, since_ms: visitor.since_ms, relation });
+                viewers.push(ShareViewer { user, connections: 1, since_ms: visitor.since_ms, relation });
             }
         }
     }
     viewers
 }
 
-/// Describes a viewer: `bob since 14:03, 2 tabs`; `when` formats a time in seconds since 1970.
+/// Describes a viewer: `bob since 14:03, 2 connections`; `when` formats a time in seconds since 1970.
 pub fn viewer_text(viewer: &ShareViewer, when: &dyn Fn(i64) -> String) -> String {
     let who = match (viewer.relation, viewer.user.as_deref()) {
         (Relation::Owner, _) => "you".to_owned(),
@@ -235,8 +256,11 @@ pub fn viewer_text(viewer: &ShareViewer, when: &dyn Fn(i64) -> String) -> String
         (_, None) => "an unknown user".to_owned(),
     };
     let since = when((viewer.since_ms / 1_000).cast_signed());
-    let tabs = if viewer.tabs > 1 { format!(", {} tabs", viewer.tabs) } else { String::new() };
-    format!("{who} since {since}{tabs}")
+    let several = match viewer.connections {
+        0 | 1 => String::new(),
+        count => format!(", {count} connections"),
+    };
+    format!("{who} since {since}{several}")
 }
 
 /// Returns the number of viewers besides the owner.
@@ -247,6 +271,7 @@ pub fn guests(sharing: &Sharing) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::compared::Compared;
     use nodeglass_protocol::NodeName;
     use nodeglass_protocol::job::JobState;
     use nodeglass_protocol::share::Share;
@@ -297,6 +322,17 @@ mod tests {
     }
 
     #[test]
+    fn a_link_to_a_comparison_keeps_the_key() {
+        let path = "/compare/17-18";
+        assert_eq!(
+            link_to("http://localhost:8090/?v=3#key", path),
+            "http://localhost:8090/compare/17-18?v=3#key"
+        );
+        assert_eq!(link_to("http://h/base/#key", path), "http://h/base/compare/17-18#key");
+        assert_eq!(link_to("http://h", path), "http://h/compare/17-18");
+    }
+
+    #[test]
     fn hidden_parts_are_named_and_environments_always_are() {
         let mut terms = terms(Scope::All);
         assert_eq!(
@@ -312,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_scope_is_offered_first_and_everything_last() {
+    fn what_is_in_view_is_offered_first_and_where_nothing_is_everything() {
         let jobs = [job(17, JobState::Running), job(18, JobState::Pending)];
         let scopes =
             |route: &Route| offers(route, &jobs).into_iter().map(|offer| offer.scope).collect::<Vec<_>>();
@@ -325,10 +361,13 @@ mod tests {
             [one.clone(), second.clone(), all.clone()]
         );
         assert_eq!(scopes(&Route::Node(node("n2"))), [second, all.clone()]);
-        assert_eq!(scopes(&Route::AllJobs), [one, all.clone()]);
+        assert_eq!(scopes(&Route::AllJobs), [all.clone(), one.clone()]);
+        assert_eq!(scopes(&Route::Compare(Vec::new())), [all.clone(), one]);
+        let both = [17, 18, 17].map(|id| Compared::whole(JobId(id))).to_vec();
+        assert_eq!(scopes(&Route::Compare(both)), [Scope::Jobs(vec![JobId(17), JobId(18)]), all.clone()]);
         // A job that is not listed yet may be shared.
         assert_eq!(scopes(&Route::Job(JobId(9), JobTab::Nodes)), [Scope::Jobs(vec![JobId(9)]), all]);
-        assert_eq!(offers(&Route::AllJobs, &jobs)[0].label, "job 17 train");
+        assert_eq!(offers(&Route::AllJobs, &jobs)[1].label, "job 17 train");
     }
 
     #[test]
@@ -385,7 +424,10 @@ mod tests {
         let label = |visitors: &[Visitor], share: Option<&ShareId>| -> Vec<String> {
             viewers(visitors, share).iter().map(|viewer| viewer_text(viewer, &when)).collect()
         };
-        assert_eq!(label(&visitors, Some(&id)), ["bob since 5 s, 2 tabs", "an unknown user since 7 s"]);
+        assert_eq!(
+            label(&visitors, Some(&id)),
+            ["bob since 5 s, 2 connections", "an unknown user since 7 s"]
+        );
         assert_eq!(label(&visitors, None), ["you since 0 s"]);
         let mut same = visitors.clone();
         same.push(visitor(Some(&id), Some("alice"), 8_000));

@@ -118,10 +118,14 @@ pub const FOCUS_BINDINGS: &[(&str, &[Keys])] = &[
     ),
 ];
 
-/// Returns the shortcuts available to a viewer.
-pub fn bindings(is_owner: bool) -> impl Iterator<Item = &'static Binding> {
-    let of_owner = |command| matches!(command, Command::Share | Command::Note);
-    BINDINGS.iter().filter(move |binding| is_owner || !of_owner(binding.command))
+/// Returns the shortcuts available to a viewer, who may see logs or not.
+pub fn bindings(is_owner: bool, shows_logs: bool) -> impl Iterator<Item = &'static Binding> {
+    let is_available = move |command| match command {
+        Command::Share | Command::Note => is_owner,
+        Command::Logs => shows_logs,
+        _ => true,
+    };
+    BINDINGS.iter().filter(move |binding| is_available(binding.command))
 }
 
 impl Command {
@@ -165,9 +169,11 @@ mod tests {
 
     #[test]
     fn a_guest_is_not_offered_the_owners_keys() {
-        let shares = |is_owner| bindings(is_owner).any(|binding| binding.command == Command::Share);
+        let shares = |is_owner| bindings(is_owner, true).any(|binding| binding.command == Command::Share);
         assert!(shares(true) && !shares(false));
-        assert_eq!(bindings(false).count(), BINDINGS.len() - 2);
+        assert_eq!(bindings(false, true).count(), BINDINGS.len() - 2);
+        let mut without_logs = bindings(false, false);
+        assert!(without_logs.all(|binding| binding.command != Command::Logs));
     }
 
     #[test]

@@ -89,10 +89,12 @@ fn rows_text(groups: &[NodeGroup]) -> Option<String> {
     let gpus = || groups.iter().flat_map(|group| &group.gpus);
     let (all, instances) = (gpus().count(), gpus().filter(|gpu| gpu.is_instance).count());
     let counted = text::gpu_count(all - instances, instances);
-    match all {
-        0 => None,
-        1 => Some(counted),
-        _ => Some(format!("{counted}, one row each")),
+    match (all, groups.len()) {
+        (0, _) => None,
+        (1, _) => Some(counted),
+        (_, 0 | 1) => Some(format!("{counted}, one row each")),
+        // Tables of jobs count the GPUs of jobs.
+        (_, nodes) => Some(format!("{counted} on {nodes} nodes, one row each")),
     }
 }
 

@@ -16,9 +16,10 @@ pub fn Help() -> impl IntoView {
         let keys = keys.into_iter().map(|key| view! { <kbd>{keycap(key)}</kbd> " " }).collect_view();
         view! { <dt>{keys}</dt> <dd>{what}</dd> }
     };
-    let keys = move |is_owner: bool| {
+    let keys = move |is_owner: bool, shows_logs: bool| {
+        let everywhere = bindings(is_owner, shows_logs);
         let everywhere =
-            bindings(is_owner).map(|binding| line(binding.keys.to_vec(), binding.description)).collect_view();
+            everywhere.map(|binding| line(binding.keys.to_vec(), binding.description)).collect_view();
         let palette = line(vec!["Ctrl", "K"], "search findings, jobs, nodes, GPUs, ranks, PIDs, commands");
         // The keys of a process are signals.
         let local = FOCUS_BINDINGS.iter().filter(|(title, _)| is_owner || !title.contains("process")).map(
@@ -30,12 +31,12 @@ pub fn Help() -> impl IntoView {
         view! { <div class="help__keys"><h2>"Keyboard shortcuts"</h2> <dl>{everywhere} {palette}</dl> {local.collect_view()}</div> }
     };
     move || {
-        let is_owner = untrack(|| page.is_owner());
+        let (is_owner, shows_logs) = untrack(|| (page.is_owner(), page.shows_logs()));
         open.get().then(|| {
             view! {
                 <Sheet class="ask help" label="Help" close=Arc::new(move || open.set(false))>
                     {documents()}
-                    {keys(is_owner)}
+                    {keys(is_owner, shows_logs)}
                     <div class="help__touch">
                         <h2>"Touch"</h2>
                         <dl>

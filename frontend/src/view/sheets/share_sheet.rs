@@ -2,7 +2,7 @@
 
 use super::share_link::link_lines;
 use super::share_list::ShareList;
-use crate::describe::share::{DURATIONS, HIDEABLE_PARTS, Offer, audience_text, expiry_text, offers};
+use crate::describe::share::{DURATIONS, HIDEABLE_PARTS, Offer, audience_text, expiry_text, link_to, offers};
 use crate::domain::route::Route;
 use crate::platform;
 use crate::state::page::{Page, ShareSheetView};
@@ -48,7 +48,10 @@ fn Create(first: bool) -> impl IntoView {
 
 fn form(page: &Page, created: RwSignal<Option<ShareLink>>, first: bool) -> AnyView {
     let route = page.route.get_untracked();
-    let is_in_view = matches!(route, Route::Job(..) | Route::Node(_));
+    let is_in_view = match &route {
+        Route::Compare(compared) => !compared.is_empty(),
+        route => matches!(route, Route::Job(..) | Route::Node(_)),
+    };
     let offers = untrack(|| page.jobs.with(|jobs| offers(&route, jobs)));
     let scopes: Arc<Vec<Scope>> = Arc::new(offers.iter().map(|offer| offer.scope.clone()).collect());
     let (wrong, waits) = (RwSignal::new(String::new()), RwSignal::new(false));
@@ -108,7 +111,7 @@ fn scope_fields(offers: Vec<Offer>, is_in_view: bool, first: bool) -> AnyView {
             |(at, offer): (usize, Offer)| view! { <option value=at.to_string()>{offer.label}</option> };
         return view! {
             <select class="field" name="scope" aria-label="Show" required autofocus=first>
-                <option value="">"Choose a job, or everything"</option>
+                <option value="">"Choose everything, or a job"</option>
                 {offers.map(option).collect_view()}
             </select>
         }
@@ -186,6 +189,13 @@ fn request(filled: &FormData, scopes: &[Scope]) -> Option<Result<ShareRequest, L
 #[component]
 fn Created(link: ShareLink) -> impl IntoView {
     let page = Page::from_context();
+    let route = page.route.get_untracked();
+    // What is compared is in the address.
+    let is_compared = matches!(route, Route::Compare(_)) && matches!(link.share.terms.scope, Scope::Jobs(_));
+    let link = match &link.link {
+        Some(url) if is_compared => ShareLink { link: Some(link_to(url, &route.path())), ..link },
+        _ => link,
+    };
     let head = NodeRef::<H2>::new();
     platform::effect(move || {
         if let Some(head) = head.get() {

@@ -154,10 +154,11 @@ fn silences(page: &Page) -> Vec<PaletteEntry> {
 fn commands(page: &Page) -> Vec<PaletteEntry> {
     let is_owner = page.is_owner();
     let walks = |command: &Command| matches!(command, Command::Job(_) | Command::Node(_) | Command::Close);
-    let commands = bindings(is_owner).filter(|binding| !walks(&binding.command)).map(|binding| {
-        let hint = format!("key {}", keycap(binding.keys[0]));
-        PaletteEntry::new(binding.description, hint, Target::Command(binding.command))
-    });
+    let commands =
+        bindings(is_owner, page.shows_logs()).filter(|binding| !walks(&binding.command)).map(|binding| {
+            let hint = format!("key {}", keycap(binding.keys[0]));
+            PaletteEntry::new(binding.description, hint, Target::Command(binding.command))
+        });
     let pages = [
         ("my usage", Route::Usage),
         ("audit log: who viewed and what was done", Route::Audit),

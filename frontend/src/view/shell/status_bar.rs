@@ -90,7 +90,7 @@ fn Viewers() -> impl IntoView {
         overview.relay().track();
         match overview.read(|picture| picture.relay.viewers) {
             0 | 1 => String::new(),
-            viewers => format!("{} connected", text::count(viewers as usize, "tab", "tabs")),
+            viewers => format!("{} connected", text::count(viewers as usize, "viewer", "viewers")),
         }
     };
     view! { <span class="hide-s">{move || sentence()}</span> }
