@@ -308,7 +308,9 @@ impl TailReader {
         let local_host = match &inner.files {
             LogFiles::OnNodes => return Err(LocalMiss::default()),
             LogFiles::Here(host) => host,
-            LogFiles::Simulated(files) => return self.read_simulated(files.as_ref(), path, job),
+            LogFiles::Simulated(files) => {
+                return self.read_simulated(files.as_ref(), path, job).ok_or_else(LocalMiss::default);
+            }
         };
         // Once its node has served the log, a local file of the same name is ignored.
         if self.location == Location::Node && job.is_active() {
@@ -335,17 +337,11 @@ impl TailReader {
     }
 
     /// Reads the log of an ended job; while it runs, its node serves the same bytes.
-    fn read_simulated(
-        &mut self,
-        files: &dyn SimulatedFiles,
-        path: &str,
-        job: &Job,
-    ) -> Result<Tail, LocalMiss> {
-        let is_over = job.ended.is_some();
-        let tail =
-            is_over.then(|| files.tail(job, path, self.after)).flatten().ok_or_else(LocalMiss::default)?;
+    fn read_simulated(&mut self, files: &dyn SimulatedFiles, path: &str, job: &Job) -> Option<Tail> {
+        job.ended?;
+        let tail = files.tail(job, path, self.after)?;
         (self.location, self.after) = (Location::Node, tail.end);
-        Ok(tail)
+        Some(tail)
     }
 
     async fn read_remote(
