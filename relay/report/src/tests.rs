@@ -253,7 +253,7 @@ fn what_the_probe_kept_from_before_the_relay_is_of_the_job_as_its_findings_say()
         ..finding("collective_hang/7", 1_001_000, None)
     };
     reports.set_jobs(&[job(1)], 2_200, relay_ms, |_| None);
-    reports.record_findings(&[hang.clone()]);
+    reports.record_findings(std::slice::from_ref(&hang));
     let report = ended(&mut reports, 1, 2_200);
     let lost = hang.wasted_gpu_hours(2_200_000);
     assert!((report.totals.gpu_hours_hung - lost).abs() < 0.002, "{} {lost}", report.totals.gpu_hours_hung);
