@@ -2,6 +2,7 @@
 
 pub(crate) mod clusters;
 mod outages;
+mod replicas;
 mod same_name;
 mod secured;
 mod unleased;

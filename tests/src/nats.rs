@@ -41,6 +41,30 @@ impl NatsServer {
         Self::start_with(&[])
     }
 
+    /// Starts three that form a cluster, with JetStream on each; `None` if they are not installed.
+    ///
+    /// # Errors
+    /// If one does not start.
+    pub fn cluster() -> Result<Option<Vec<Self>>> {
+        // Each server must know the addresses of the others before they start: those of loopback with the pid of this test
+        // are its own.
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let address = |number: u8| format!("nats://127.{}.{low}.{number}:6222", 1 + high % 254);
+        let routes = [1, 2, 3].map(address).join(",");
+        let server = |number: u8| {
+            let (name, listen) = (format!("server-{number}"), address(number));
+            let cluster = ["--server_name", &name, "--cluster_name", "test", "--cluster", &listen];
+            Self::start(&[&cluster, &["--routes", routes.as_str()][..]].concat())
+        };
+        [1, 2, 3].into_iter().map(server).collect()
+    }
+
+    /// Its name in a cluster.
+    pub fn name(&self) -> &str {
+        let mut named = self.arguments.iter().skip_while(|argument| *argument != "--server_name");
+        named.nth(1).map_or("", String::as_str)
+    }
+
     fn start_with(arguments: &[&str]) -> Result<Option<Self>> {
         let Some([program]) = skip::programs(["nats-server"]) else { return Ok(None) };
         let dir = tempfile::tempdir().context("make a folder for nats-server")?;
@@ -170,6 +194,12 @@ impl NatsClient {
     pub fn count(&self, suffix: &str) -> usize {
         let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         messages.iter().filter(|(subject, _)| subject.ends_with(suffix)).count()
+    }
+
+    /// The payload of the newest message of a subject.
+    pub fn newest(&self, subject: &str) -> Option<Vec<u8>> {
+        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        messages.iter().rfind(|(known, _)| known == subject).map(|(_, payload)| payload.clone())
     }
 
     /// Numbers of messages and of payload bytes so far.

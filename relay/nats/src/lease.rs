@@ -26,6 +26,8 @@ const FENCE: Duration = Duration::from_millis(3_500);
 const EXPIRE: Duration = Duration::from_millis(5_500);
 /// Time between two renewals of the keys of nodes.
 const RENEW_NODES: Duration = Duration::from_secs(60);
+/// Number of servers that keep the bucket, where there are so many: one of three may fail.
+const REPLICAS: usize = 3;
 /// Maximum number of keys of nodes that are renewed at a time.
 const RENEWALS: usize = 16;
 /// Maximum age of a key, after which the server deletes those of a dead relay.
@@ -414,7 +416,10 @@ impl Leases {
         }
         let context = jetstream::new(self.bus.client.clone());
         let store = match context.get_key_value(self.bucket.clone()).await {
-            Ok(store) => store,
+            Ok(store) => {
+                replicate(&context, &store).await;
+                store
+            }
             Err(_) => self.create(&context).await?,
         };
         self.shared().store = Some(store.clone());
@@ -436,11 +441,16 @@ impl Leases {
             allow_rollup: true,
             deny_delete: true,
             allow_direct: true,
-            num_replicas: 1,
+            num_replicas: REPLICAS,
             ..jetstream::stream::Config::default()
         };
         // Another relay may have created it at the same time.
-        let created = context.create_stream(stream).await.map_err(|error| error.to_string());
+        let mut created = context.create_stream(stream.clone()).await;
+        if created.is_err() {
+            // A server that is alone, or one of two.
+            created = context.create_stream(jetstream::stream::Config { num_replicas: 1, ..stream }).await;
+        }
+        let created = created.map_err(|error| error.to_string());
         let store = context.get_key_value(self.bucket.clone()).await;
         store.map_err(|error| created.err().unwrap_or_else(|| error.to_string()).into())
     }
@@ -507,6 +517,17 @@ impl Leases {
                 Some(owner) => drop(shared.owners.insert(node, (owner, entry.revision))),
                 None => drop(shared.owners.remove(&node)),
             }
+        }
+    }
+}
+
+/// Has a bucket of fewer servers kept by [`REPLICAS`], which fails where there are not so many.
+async fn replicate(context: &jetstream::Context, store: &kv::Store) {
+    let config = &store.stream.cached_info().config;
+    if config.num_replicas < REPLICAS {
+        let wanted = jetstream::stream::Config { num_replicas: REPLICAS, ..config.clone() };
+        if let Err(error) = context.update_stream(&wanted).await {
+            tracing::debug!(%error, "NATS keeps the leases on fewer servers");
         }
     }
 }
