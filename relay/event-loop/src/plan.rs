@@ -103,7 +103,7 @@ impl EventLoop {
         });
     }
 
-    /// States that nodes are not connected, because nobody views them: their silence is no problem of theirs.
+    /// States that nodes are not connected: nobody views them, so their silence does not mean that they failed.
     fn disconnect(&mut self, nodes: &BTreeSet<NodeName>, now_ms: u64) {
         for name in nodes {
             let is_connected =

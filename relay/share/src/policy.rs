@@ -351,8 +351,8 @@ impl Visibility {
         self.shows_host(&raw.name, fleet).then(|| self.span_of(jobs(), raw, None, fleet))
     }
 
-    /// The time from the first start to the last end of those jobs that are in scope, as far as it is certain that they ran
-    /// there; everything if the scope is not jobs.
+    /// The time from the first start to the last end of those jobs that are in scope, without the time for which it is not
+    /// certain that they ran there; everything if the scope is not jobs.
     fn span_of<'a>(
         &self,
         jobs: impl Iterator<Item = &'a Job>,
