@@ -18,13 +18,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Polls the job list until its receiver is dropped, earlier when requested.
+/// Polls the job list until its receiver is dropped, earlier when requested. Passes the cluster's name on once SLURM states it.
 pub async fn poll(
     mut jobs: Box<dyn JobSource>,
     mut poll_schedule: PollSchedule,
     clock: Clock,
     (events, jobs_by_node): (mpsc::Sender<Event>, watch::Sender<Arc<JobsByNode>>),
-    store: JobStore,
+    on_cluster: impl Fn(&str) + Send,
     poll_trigger: PollTrigger,
 ) {
     let mut last = Vec::new();
@@ -53,7 +53,7 @@ pub async fn poll(
             }
         };
         if let Some(name) = jobs.cluster_name() {
-            store.set_cluster(name);
+            on_cluster(name);
         }
         let cluster = jobs.take_cluster().map(Event::Cluster);
         for event in [Some(event), cluster].into_iter().flatten() {

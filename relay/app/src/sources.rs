@@ -174,7 +174,9 @@ impl Sources {
             let schedule =
                 PollSchedule::new(config.slurm_interval).of_many(jobs.is_of_many()).free(jobs.is_free());
             let found = (events.clone(), self.jobs_by_node);
-            tokio::spawn(poll(jobs, schedule, clock, found, store.clone(), poll_trigger.clone()));
+            let named = store.clone();
+            let on_cluster = move |name: &str| named.set_cluster(name);
+            tokio::spawn(poll(jobs, schedule, clock, found, on_cluster, poll_trigger.clone()));
         }
         if let Some(others) = self.others {
             tokio::spawn(follow_others(others, clock, events.clone(), *terminal));

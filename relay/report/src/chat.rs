@@ -1,6 +1,6 @@
 //! A report as a message for a chat: text in a block of code, bounded, without what a chat would interpret.
 
-use super::text::Clock;
+use super::text::FormatTime;
 use super::{Report, text};
 
 /// Longest message in characters; Mattermost accepts 16,383.
@@ -16,7 +16,7 @@ pub enum Chat {
 }
 
 /// The message.
-pub fn message(report: &Report, chat: Chat, clock: Clock<'_>) -> String {
+pub fn message(report: &Report, chat: Chat, clock: FormatTime<'_>) -> String {
     let plain = text(report, None, clock);
     if plain.chars().count() <= MAX_CHARS {
         return code_block(&plain, chat);

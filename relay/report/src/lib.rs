@@ -28,7 +28,7 @@ use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName
 use nodeglass_rules::run::ms_of;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-pub use text::{Clock, markdown, text};
+pub use text::{FormatTime, markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
 use tracked::Tracked;
 pub use units::aligned;

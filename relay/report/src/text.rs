@@ -11,10 +11,10 @@ use nodeglass_rules::text::{bytes, count, exact_span as duration};
 use std::fmt::Write as _;
 
 /// Formats a moment, in s since 1970, in the time zone of the reader.
-pub type Clock<'a> = &'a dyn Fn(u64) -> String;
+pub type FormatTime<'a> = &'a dyn Fn(u64) -> String;
 
 /// A report as text. `note` is a sentence about where it comes from, if that is not obvious.
-pub fn text(report: &Report, note: Option<&str>, clock: Clock<'_>) -> String {
+pub fn text(report: &Report, note: Option<&str>, clock: FormatTime<'_>) -> String {
     let mut out = format!("{}\n", heading(report));
     if let Some(note) = note {
         let _ = writeln!(out, "{note}");
@@ -58,7 +58,7 @@ pub fn text(report: &Report, note: Option<&str>, clock: Clock<'_>) -> String {
 const LACKS_NOTES: &str = "Notes may be missing.";
 
 /// A report as Markdown.
-pub fn markdown(report: &Report, note: Option<&str>, clock: Clock<'_>) -> String {
+pub fn markdown(report: &Report, note: Option<&str>, clock: FormatTime<'_>) -> String {
     let mut out = format!("## {}\n\n", escaped(&heading(report)));
     if let Some(note) = note {
         let _ = writeln!(out, "{}\n", escaped(note));
@@ -109,7 +109,7 @@ struct Entry {
 }
 
 /// Returns the findings and the notes, each with its title, unless there are none.
-fn timed(report: &Report, clock: Clock<'_>) -> impl Iterator<Item = (&'static str, Vec<Entry>)> {
+fn timed(report: &Report, clock: FormatTime<'_>) -> impl Iterator<Item = (&'static str, Vec<Entry>)> {
     let time = |at_ms: u64| format!("{}, {}", clock(at_ms / 1_000), time_of(at_ms, report));
     let finding = |entry: Folded<'_>| Entry {
         time: time(entry.since().at_ms),

@@ -66,7 +66,7 @@ impl Relay {
         let supervisor = Supervisor::new(launcher, clock, node_events, poll_trigger.clone());
         let schedule = PollSchedule::new(Duration::from_secs(5));
         let found = (events, watch::channel(Arc::default()).0);
-        let polling = tokio::spawn(poll(Box::new(squeue), schedule, clock, found, poll_trigger));
+        let polling = tokio::spawn(poll(Box::new(squeue), schedule, clock, found, |_| (), poll_trigger));
         let nodes = tokio::spawn(supervisor.run(plan.clone(), requests, ending.clone(), PROBES_LEAVE));
         let core = tokio::spawn(core.run(ending));
         let mut history = LongHistory::new(HISTORY_BUDGET);

@@ -62,7 +62,7 @@ pub(crate) fn job_record(bytes: &[u8]) {
     let text = nodeglass_report::text(&report, None, &|at_s| at_s.to_string());
     assert!(!text.chars().any(|c| c != '\n' && super::names::is_hostile(c)), "{text:?}");
     for chat in [Chat::Slack, Chat::Mattermost] {
-        let message = nodeglass_report::message(&report, chat);
+        let message = nodeglass_report::message(&report, chat, &|at_s| at_s.to_string());
         assert!(message.matches("```").count() == 2, "{message}");
         assert!(!message.contains(['<', '>']), "{message}");
     }
