@@ -125,7 +125,7 @@ impl ActionService {
     /// is dropped.
     pub async fn request(&self, request: Request) -> Response {
         if request.is_action() && self.deps.read_only {
-            return Response::Refused("this relay was started with --read-only".into());
+            return Response::Refused("this relay was started with --read-only or --view-only".into());
         }
         let deps = self.deps.clone();
         match request {

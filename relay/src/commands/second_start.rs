@@ -58,11 +58,11 @@ pub fn refusal(
         out.push('\n');
     }
     let pids: Vec<_> = running.iter().map(|relay| relay.pid).collect();
-    let rows = [
-        ("to open it", "relay link".to_owned()),
-        ("to stop it", stop_hint(&pids)),
-        ("to run both", another(args, requested, running)),
-    ];
+    let mut rows = vec![("to open it", "relay link".to_owned()), ("to stop it", stop_hint(&pids))];
+    // An account runs one relay of a site.
+    if args.first().is_none_or(|command| command != "site") {
+        rows.push(("to run both", another(args, requested, running)));
+    }
     for (name, value) in rows {
         let _ = writeln!(out, "  {} {value}", style.dim(&format!("{name:<12}")));
     }
@@ -174,6 +174,8 @@ relay: a relay of yours is already running, but not as requested here
         assert!(matches!(decide(&both, &request(&[])), SecondStart::Found(relay) if relay.pid == 2));
         let text = refused(&both, &["--local"]);
         assert!(text.contains("running (pid 1)") && text.contains("running (pid 2)"), "{text}");
+        let site = refusal(&both, &[], &request(&[]), &["site".to_owned()], Style::default());
+        assert!(!site.contains("--new"), "an account runs one relay of a site: {site}");
         assert!(text.ends_with("relay --local --new --bind 127.0.0.1:8082\n"), "{text}");
         assert!(text.contains("`kill 1 2`"), "{text}");
     }

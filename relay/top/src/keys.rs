@@ -329,7 +329,7 @@ fn confirmation(
 ) -> Result<Overlay, String> {
     let welcome = model.welcome.as_ref().ok_or("not connected")?;
     if !welcome.may_act {
-        return Err("this relay was started with --read-only".to_owned());
+        return Err("this relay was started with --read-only or --view-only".to_owned());
     }
     if view.pane != Pane::Processes {
         return Err("select a process first (Tab)".to_owned());

@@ -166,13 +166,18 @@ pub fn NoJobs() -> impl IntoView {
         let health = page.fleet.overview().read(|picture| picture.relay.jobs.clone());
         let none = page.jobs.with(|jobs| jobs.is_empty());
         let local = page.fleet.welcome().is_none() || !page.has_jobs();
-        match health {
-            _ if !none || local => None,
-            _ if page.share().is_some() => Some("None of the jobs shared with you is running."),
-            JobsHealth::NotYet => Some("Asking SLURM for your jobs …"),
-            JobsHealth::Stale { .. } => Some("SLURM does not respond. Your jobs appear as soon as it does."),
-            _ => Some("You have no jobs now. New ones appear here when you submit them."),
-        }
+        let sentence = match health {
+            _ if !none || local => return None,
+            _ if page.share().is_some() => "None of the jobs shared with you is running.",
+            JobsHealth::NotYet => "Asking SLURM for your jobs …",
+            JobsHealth::Stale { reason, .. } => {
+                return Some(format!(
+                    "The list of jobs cannot be read: {reason}. Your jobs appear as soon as it can."
+                ));
+            }
+            _ => "You have no jobs now. New ones appear here when you submit them.",
+        };
+        Some(sentence.to_owned())
     });
     move || sentence.get().map(|sentence| view! { <p class="jobs__none">{sentence}</p> })
 }

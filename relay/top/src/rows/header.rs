@@ -139,8 +139,6 @@ fn slurm(health: &JobsHealth, now_ms: u64) -> (Severity, Option<String>) {
         JobsHealth::Stale { last_ms: Some(last_ms), .. } => {
             (Severity::Warning, Some(format!("SLURM stale {}", age(*last_ms))))
         }
-        JobsHealth::Stale { last_ms: None, .. } => {
-            (Severity::Error, Some("SLURM does not respond".to_owned()))
-        }
+        JobsHealth::Stale { last_ms: None, .. } => (Severity::Error, Some("no list of jobs".to_owned())),
     }
 }
