@@ -88,7 +88,10 @@ fn in_prefix(prefix: &Path) -> Option<(Method, PathBuf, String)> {
     let within = |name: &str| prefix.join(name);
     let found = |method, update: String| Some((method, prefix.to_owned(), update));
     if names(&within("conda-meta")).any(|name| name.starts_with("nodeglass-")) {
-        return found(Method::Conda, format!("conda update --prefix {} nodeglass", prefix.display()));
+        return found(
+            Method::Conda,
+            format!("conda update --prefix {} --channel CHANNEL nodeglass", prefix.display()),
+        );
     }
     if within(".spack").is_dir() {
         return found(Method::Spack, "spack install nodeglass && spack load nodeglass".to_owned());
@@ -110,10 +113,11 @@ fn in_environment(prefix: &Path, settings: &str) -> (Method, String) {
     let is_of_uv = settings.lines().any(|line| line.starts_with("uv ="));
     let python = prefix.join("bin/python");
     // `pipx run` and `uvx` keep an environment for a while, and install nothing.
-    if is_below(".cache/pipx") {
-        (Method::Pipx, "pipx run --spec NEW.whl nodeglass".to_owned())
+    // Older versions of pipx take a file without a folder for the name of a package.
+    if is_below(".cache/pipx") || is_below("pipx/.cache") {
+        (Method::Pipx, "pipx run --spec ./NEW.whl nodeglass".to_owned())
     } else if is_below("pipx") {
-        (Method::Pipx, "pipx install --force NEW.whl".to_owned())
+        (Method::Pipx, "pipx install --force ./NEW.whl".to_owned())
     } else if is_below("uv/tools") {
         (Method::Uv, "uv tool install --force NEW.whl".to_owned())
     } else if is_of_uv && is_below("archive-v0") {
@@ -178,7 +182,12 @@ mod tests {
         assert_eq!((method, update.as_str()), (Method::Uv, "uv tool install --force NEW.whl"));
         let update = |program: &str, file: (&str, &str)| find(program, &[file]).1;
         let cached = (".cache/pipx/79203/pyvenv.cfg", "");
-        assert_eq!(update(".cache/pipx/79203/bin/relay", cached), "pipx run --spec NEW.whl nodeglass");
+        assert_eq!(update(".cache/pipx/79203/bin/relay", cached), "pipx run --spec ./NEW.whl nodeglass");
+        let cached = (".local/pipx/.cache/79203/pyvenv.cfg", "");
+        assert_eq!(
+            update(".local/pipx/.cache/79203/bin/relay", cached),
+            "pipx run --spec ./NEW.whl nodeglass"
+        );
         let cached = (".cache/uv/archive-v0/EQ9Z/pyvenv.cfg", "uv = 0.9.1\n");
         assert_eq!(update(".cache/uv/archive-v0/EQ9Z/bin/relay", cached), "uvx --from NEW.whl nodeglass");
         let user = (".local/lib/python3.11/site-packages/nodeglass-0.1.0.dist-info/METADATA", "");
