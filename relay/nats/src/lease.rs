@@ -26,7 +26,7 @@ const FENCE: Duration = Duration::from_millis(3_500);
 const EXPIRE: Duration = Duration::from_millis(5_500);
 /// Time between two renewals of the keys of nodes.
 const RENEW_NODES: Duration = Duration::from_secs(60);
-/// Number of servers that keep the bucket, where there are so many: one of three may fail.
+/// Number of replicas of the bucket in a cluster of at least as many servers: with three, one may fail.
 const REPLICAS: usize = 3;
 /// Maximum number of keys of nodes that are renewed at a time.
 const RENEWALS: usize = 16;
@@ -521,7 +521,8 @@ impl Leases {
     }
 }
 
-/// Has a bucket of fewer servers kept by [`REPLICAS`], which fails where there are not so many.
+/// Raises the replicas of an existing bucket to [`REPLICAS`]. A cluster of fewer servers refuses that, and the bucket stays
+/// as it is.
 async fn replicate(context: &jetstream::Context, store: &kv::Store) {
     let config = &store.stream.cached_info().config;
     if config.num_replicas < REPLICAS {

@@ -53,8 +53,9 @@ pub(super) enum FailureKind {
 }
 
 impl FailureKind {
-    /// Returns how long to wait after so many waits; `None` if a further attempt needs a reason. No key was refused, so
-    /// that attempts lock nobody out; but each may leave a process behind there.
+    /// Returns how long to wait before the next attempt, after this number of waits; `None` if only a new job, changed files
+    /// or keys, or a request justify one. The node refused no key, so attempts lock nobody out; but each may leave a
+    /// process behind there.
     pub(super) fn wait_after(self, waits: usize) -> Option<Duration> {
         match self {
             Self::Hang | Self::Account => {

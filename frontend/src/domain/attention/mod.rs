@@ -258,8 +258,8 @@ impl Item {
         self.gpus.is_empty() || self.gpus.contains(gpu)
     }
 
-    /// Returns the query of the view that shows it: the finding whose evidence is in a log; or its metric, its GPU pinned in the graphs, and the time around its
-    /// start; or the sheet of a GPU where no graph shows it. `now_ms` is in ms since 1970.
+    /// Returns the query of the view that shows it: the finding whose evidence is in a log; or its metric, its GPU pinned in
+    /// the graphs, and the time around its start; or the sheet of a GPU where no graph shows it. `now_ms` is in ms since 1970.
     pub fn query(&self, now_ms: u64) -> Query {
         let mut query = Query::default();
         if matches!(self.target.route, Route::Job(_, JobTab::Logs)) {
