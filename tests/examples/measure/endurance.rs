@@ -26,8 +26,9 @@ const FAULT_EVERY: Duration = Duration::from_secs(5);
 const STOPPED: Duration = Duration::from_secs(25);
 /// SLURM fails in one of so many faults.
 const SLURM_FAILS: u64 = 12;
-/// The rings of ten minutes and the history fill during the warm-up, if the run is that long.
-const WARM_UP: Duration = Duration::from_secs(2_400);
+/// The rings, the history, and the series of findings, which reach two hours back, fill during the warm-up, which is
+/// half of a shorter run.
+const WARM_UP: Duration = Duration::from_secs(7_200);
 /// Growth that is not a leak: a share of the mean, and an absolute amount for small figures, within an hour.
 const GROWTH_SHARE: f64 = 0.05;
 /// Growth is judged over this time at least: a slope of a few minutes says little about an hour.
