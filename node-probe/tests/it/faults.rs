@@ -80,13 +80,14 @@ fn f29_a_hung_gpu_blocks_neither_other_gpus_nor_the_host() {
     let mut probe = node.start(&[]);
     let first = probe.sample(|sample| sample.gpus.len() == 3);
     node.set(&hanging("nvmlDeviceGetPowerUsage", 12_000));
-    let is_hung = |sample: &Sample| sample.gpus[1].fault.is_some();
+    // A busy machine may delay all of them for a moment, which is another fault.
+    let is_hung = |sample: &Sample| {
+        let fault = sample.gpus[1].fault.as_ref();
+        fault.is_some_and(|why| why.as_str().starts_with("no answer from the driver since "))
+    };
     let hung = unbroken(&mut probe, first.seq + 1, is_hung);
     let why = hung.gpus[1].fault.clone().unwrap();
-    assert!(
-        why.as_str().starts_with("no answer from the driver since ") && why.as_str().ends_with(" UTC"),
-        "{why} {hung:?}"
-    );
+    assert!(why.as_str().ends_with(" UTC"), "{why} {hung:?}");
     let reported = event(&mut probe);
     assert_eq!(
         (reported.gpu.unwrap().as_str(), reported.text.as_str()),
