@@ -14,6 +14,7 @@ use nodeglass_rules::text;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 
@@ -52,6 +53,8 @@ struct Content {
     known: Vec<Silence>,
     /// Entries that only a newer relay knows; they stay in it.
     foreign: Vec<Value>,
+    /// Device and inode of its directory; `None` if there was no file.
+    place: Option<(u64, u64)>,
 }
 
 /// The silences before and after a change, and whether they were stored.
@@ -116,13 +119,17 @@ impl Silences {
         Response::Done(done.as_str().into())
     }
 
-    /// Stores what could not be stored before, reads what could not be read, and notifies the fleet if that changes anything.
-    /// Returns why it still fails.
+    /// Stores what could not be stored before, or what a directory lacks that took the place of another; reads what could
+    /// not be read; and notifies the fleet if that changes anything. Returns why it still fails.
     pub async fn retry(&self, wall_ms: u64, events: &mpsc::Sender<Event>) -> Option<Text> {
-        self.0.problem()?;
         let _changing = self.0.changing.lock().await;
         let (inner, before) = (self.0.clone(), self.list());
-        let _ = tokio::task::spawn_blocking(move || inner.store(wall_ms)).await;
+        let store = move || {
+            if inner.problem().is_some() || inner.is_replaced() {
+                inner.store(wall_ms);
+            }
+        };
+        let _ = tokio::task::spawn_blocking(store).await;
         let after = self.list();
         if after != before {
             // It fails only while the relay shuts down.
@@ -150,6 +157,13 @@ impl Inner {
             _ => {}
         }
         *problem = new;
+    }
+
+    /// Returns whether the file was deleted, or its directory replaced, since it was read or written.
+    fn is_replaced(&self) -> bool {
+        let Some(dir) = &self.dir else { return false };
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.as_ref().and_then(|file| file.place).is_some_and(|known| place(dir) != Some(known))
     }
 
     /// Reads the file, and writes what it lacks.
@@ -196,7 +210,9 @@ impl Inner {
             has_scope && silence.until_ms > wall_ms && silence.until_ms <= latest_ms
         });
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = file.take().unwrap_or_default().known;
+        // A file that was deleted, or restored with its directory, ends no silence.
+        let before = file.take().filter(|before| before.place == read.place);
+        let before = before.map(|before| before.known).unwrap_or_default();
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         let merged = merged(&before, &read.known, &list);
         *list = merged;
@@ -209,7 +225,7 @@ impl Inner {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let foreign = file.as_ref().map(|file| file.foreign.clone()).unwrap_or_default();
         write(dir, list, &foreign)?;
-        *file = Some(Content { known: list.to_vec(), foreign });
+        *file = Some(Content { known: list.to_vec(), foreign, place: place(dir) });
         Ok(())
     }
 }
@@ -228,6 +244,7 @@ fn merged(before: &[Silence], file: &[Silence], list: &[Silence]) -> Vec<Silence
 
 /// Excludes changes by other relays until the file is dropped.
 fn lock(dir: &StateDir) -> io::Result<File> {
+    dir.prepare().map_err(io::Error::other)?;
     let busy = || io::Error::other("another relay of yours is changing the silences");
     dir.lock(LOCK).map_err(io::Error::other)?.ok_or_else(busy)
 }
@@ -302,7 +319,14 @@ fn read(dir: &StateDir, wall_ms: u64) -> io::Result<Content> {
     };
     foreign.retain(is_kept);
     foreign.truncate(MAX_FOREIGN);
-    Ok(Content { known, foreign })
+    Ok(Content { known, foreign, place: place(dir) })
+}
+
+/// Returns device and inode of the directory of the file; `None` if there is no file.
+fn place(dir: &StateDir) -> Option<(u64, u64)> {
+    dir.path().join(FILE).symlink_metadata().ok()?;
+    let dir = dir.path().metadata().ok()?;
+    Some((dir.dev(), dir.ino()))
 }
 
 /// Renames a damaged file, so that the next change does not overwrite it. Returns its entries: none.
@@ -459,6 +483,31 @@ mod tests {
         assert_eq!((&told, &stored), (&silences.list(), &silences.list()));
         assert_eq!(stored.len(), 2);
         assert!(stored.contains(&older));
+    }
+
+    #[tokio::test]
+    async fn f24_silences_survive_a_directory_that_is_moved_away_and_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, away] = ["state", "away"].map(|name| folder.path().join(name));
+        let dir = || Some(StateDir::at(&path).unwrap());
+        let (events, _received) = mpsc::channel(8);
+        let silences = Silences::open(dir(), 1_000);
+        let of = |job| SilenceRequest { job: Some(JobId(job)), ..request(60) };
+        let jobs = |silences: &Silences| {
+            silences.list().iter().filter_map(|silence| Some(silence.job?.0)).collect::<Vec<_>>()
+        };
+        silences.change(of(1), &[], 1_000, &events).await;
+        std::fs::rename(&path, &away).unwrap();
+        silences.change(of(2), &[], 1_000, &events).await;
+        assert_eq!(jobs(&silences), [1, 2], "a missing file ends nothing");
+        std::fs::remove_dir_all(&path).unwrap();
+        std::fs::rename(&away, &path).unwrap();
+        assert_eq!(silences.retry(1_000, &events).await, None);
+        assert_eq!(jobs(&silences), [1, 2]);
+        assert_eq!(jobs(&Silences::open(dir(), 1_000)), [1, 2], "what the old file lacks is stored again");
+        std::fs::remove_file(path.join(FILE)).unwrap();
+        assert_eq!(silences.retry(1_000, &events).await, None);
+        assert_eq!(jobs(&Silences::open(dir(), 1_000)), [1, 2]);
     }
 
     #[tokio::test]
