@@ -52,7 +52,10 @@ fn on_gpus_of(input: &DetectorInput<'_>, node: &NodePicture, job: &Job) -> Optio
 /// The processes of no job on GPUs that no job has: SLURM may allocate these at any moment. A GPU of another user's job is
 /// used by a process of that job.
 fn on_free_gpus(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job]) -> Option<Detection> {
-    let is_of_no_job = |process: &ProcessPicture| process.facts.job.is_none();
+    // Where jobs have no cgroups, the environment of a process names its job, which is readable of own processes only.
+    let has_cgroups = !node.job_usage.is_empty();
+    let is_of_no_job =
+        |process: &ProcessPicture| process.facts.job.is_none() && (has_cgroups || is_own(input, process));
     let is_free = |gpu: &GpuPicture| {
         let mut here = node.processes.iter().filter(|process| process.facts.gpu == gpu.facts.uuid);
         gpu.owners.is_empty() && here.all(is_of_no_job)

@@ -261,6 +261,16 @@ fn a_process_of_no_job_on_a_gpu_that_no_job_has_is_named() {
     assert_eq!((found.kind, found.jobs), (FindingKind::OutsideJob, vec![JobId(17)]));
     let of_another_job = on_free_gpu(|script| script.nodes[0].processes[1].facts.job = Some(JobId(3)));
     assert_eq!(of_another_job, None, "another user's job has the GPU");
+    fn of_bob(script: &mut Script) {
+        script.nodes[0].processes[1].facts.user = Reading::Value("bob".into());
+    }
+    assert_eq!(on_free_gpu(of_bob), None, "jobs have no cgroups: it may be of bob's job");
+    let with_cgroups = on_free_gpu(|script| {
+        of_bob(script);
+        let usage = JobUsagePicture { job: JobId(17), row: Row::default() };
+        script.nodes[0].job_usage.push(usage);
+    });
+    assert!(with_cgroups.is_some(), "its cgroup would name bob's job");
 }
 
 #[test]
