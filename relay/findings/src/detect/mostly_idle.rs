@@ -29,7 +29,11 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Det
         Some(u64::MAX) => return None,
         until_ms => until_ms.map_or(0, |until_ms| input.now.wall_to_relay_ms(until_ms)),
     };
-    let since_ms = from_ms.max(others_until_ms);
+    // The mean may lack some minutes, of which nothing is stated: what was read begins later, if the relay does.
+    let minutes =
+        |unit: &JobGpu<'_>| unit.series.active_minutes(from_ms, now_ms).last().map(|(at_ms, _)| at_ms);
+    let first_ms = job.units.iter().filter_map(minutes).min().unwrap_or(from_ms);
+    let since_ms = first_ms.max(others_until_ms);
     // Before the window, the GPUs did more than in it, unless they were not read.
     let was_read = job.units.iter().all(|unit| unit.series.active_minutes(0, from_ms).next().is_some());
     let is_whole_run = job.started_ms + 2 * LONG_STEP_MS > from_ms;
@@ -38,11 +42,11 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Det
     let mut detection = of_job(FindingKind::MostlyIdle, job, &job.units, GpuField::Util, title);
     detection.reason = "mostly idle".to_owned();
     let name = job.units.first().map_or("utilisation", activity_name);
-    let window = text::span(window_ms / 1_000);
+    let window = text::span(window_ms.saturating_sub(first_ms - from_ms) / 1_000);
     detection.evidence.push(format!("{name} {mean_pct:.1} % on average over {window}"));
     detection.evidence.extend(unused(input, job, from_ms));
     detection.evidence.extend(held(&job.units));
-    detection.since = Some((since_ms, since_ms == from_ms && !was_read && !is_whole_run));
+    detection.since = Some((since_ms, since_ms == first_ms && !was_read && !is_whole_run));
     let since_pct = mean(job, since_ms, now_ms).unwrap_or(mean_pct);
     detection.set_lost_gpus(count as f64 * (1.0 - f64::from(since_pct) / 100.0));
     Some(detection)
