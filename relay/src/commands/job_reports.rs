@@ -68,7 +68,7 @@ pub async fn history(args: HistoryCommand) -> anyhow::Result<String> {
             let reports = reports(days.days, which.relay).await?;
             if json { terminal::json(&reports)? } else { job_tables::list(&reports, LocalTime::of) }
         }
-        HistoryCommand::Faults(args) => faults(&args)?,
+        HistoryCommand::Faults(args) => faults(&args).await?,
         HistoryCommand::Export { format, days, which } => {
             let reports = reports(days.days, which.relay).await?;
             match format {
@@ -79,13 +79,20 @@ pub async fn history(args: HistoryCommand) -> anyhow::Result<String> {
     })
 }
 
-/// The faults of nodes in the stored reports of the last days.
-fn faults(args: &FaultsArgs) -> anyhow::Result<String> {
+/// The faults of nodes in the reports of the last days: the stored ones, or the running relay's before any is stored.
+async fn faults(args: &FaultsArgs) -> anyhow::Result<String> {
     let mut faults = NodeFaults::default();
+    let mut is_any_stored = false;
     if let Some(database) = database()? {
         let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
         let since_s = now_s - i64::from(args.days.days) * 86_400;
-        database.each_report(since_s, None, |report| faults.add(&report))?;
+        database.each_report(since_s, None, |report| {
+            is_any_stored = true;
+            faults.add(&report);
+        })?;
+    }
+    if !is_any_stored {
+        reports(args.days.days, None).await?.iter().for_each(|report| faults.add(report));
     }
     let faults = faults.list(args.node.as_ref());
     Ok(if args.json { terminal::json(&faults)? } else { job_tables::faults(&faults, LocalTime::of) })

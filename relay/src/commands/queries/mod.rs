@@ -172,8 +172,10 @@ async fn answer_from(source: &mut Source, query: Query) -> anyhow::Result<Answer
     let age = match (slurm.staleness(), &query) {
         (Some(stale), _) => Some(stale),
         (None, Query::Jobs(_)) if is_for_people => age::of_jobs(&slurm),
-        (None, Query::List(_) | Query::Ps(_)) if is_for_people => {
-            age::of_readings(&snapshot, Clock::wall_ms())
+        (None, Query::List(ListArgs { node, .. }) | Query::Ps(ListArgs { node, .. })) => {
+            let now_ms = Clock::wall_ms();
+            let readings = || is_for_people.then(|| age::of_readings(&snapshot, now_ms)).flatten();
+            age::of_lost(&snapshot, node.as_ref(), now_ms).or_else(readings)
         }
         _ => None,
     };
