@@ -571,6 +571,15 @@ fn what_was_found_during_the_run_is_in_the_report_with_its_end() {
 }
 
 #[test]
+fn an_event_has_no_duration() {
+    let mut reports = reports(2);
+    let xid = Finding { kind: FindingKind::Xid, title: "Xid 31".into(), ..finding("a", 1_060_000, None) };
+    reports.record_findings(&[xid]);
+    let text = text(&ended(&mut reports, 2, 1_600), None, &time);
+    assert!(text.contains("after 1 min  Xid 31\n"), "{text}");
+}
+
+#[test]
 fn a_hang_takes_of_the_used_hours_what_was_observed_of_it() {
     let mut reports = reports(2);
     // The relay starts ten minutes after the job, while it hangs.
@@ -622,7 +631,14 @@ fn what_slow_gpus_cost_is_stated_as_a_part_of_the_used_hours_and_a_hang_is_not_c
     for text in [text(&report, None, &time), markdown(&report, None, &time)] {
         assert!(text.contains(expected), "{text}");
     }
-    let usage = usage(&[report.clone(), report.clone()], 30);
+    let newer =
+        Report { job: JobId(8), start_s: report.start_s.map(|start_s| start_s + 1), ..report.clone() };
+    let usage = usage(&[report.clone(), newer], 30);
+    assert_eq!(
+        usage.jobs.iter().map(|job| job.job).collect::<Vec<_>>(),
+        [JobId(8), JobId(7)],
+        "newest first"
+    );
     assert!(close(usage.total.gpu_hours_slowed, 2.0 * totals.gpu_hours_slowed));
     assert!(close(usage.jobs[0].gpu_hours_slowed, totals.gpu_hours_slowed));
     // It is never more than what was used.

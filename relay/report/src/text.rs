@@ -133,10 +133,11 @@ fn time_of(at_ms: u64, report: &Report) -> String {
     }
 }
 
-/// Returns a finding with its duration: `GPU 3 is too hot, for 12 min`.
+/// Returns a finding with its duration, which an event does not have: `GPU 3 is too hot, for 12 min`.
 fn finding_text(entry: &Folded<'_>) -> String {
     let title = &entry.finding.title;
     match entry.ended_ms() {
+        _ if entry.finding.kind.is_event() => title.to_string(),
         Some(ended_ms) => {
             let lasted_s = ended_ms.saturating_sub(entry.since().at_ms) / 1_000;
             format!("{title}, for {}", duration(lasted_s))

@@ -2,6 +2,7 @@
 
 use nodeglass_protocol::Text;
 use nodeglass_protocol::report::{JobUsage, ProjectUsage, Report, Usage, UsageSums, WeekUsage};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Number of jobs among the most wasteful ones.
@@ -14,7 +15,7 @@ const MAX_PROJECTS: usize = 200;
 const WEEK_S: i64 = 7 * 86_400;
 const MONDAY_S: i64 = 4 * 86_400;
 
-/// Sums up the jobs of the last `days`, which are given newest first.
+/// Sums up the jobs of the last `days`, and lists the newest first.
 pub fn usage(reports: &[Report], days: u32) -> Usage {
     let week = |report: &Report| (report.start_s.unwrap_or(0) - MONDAY_S).div_euclid(WEEK_S);
     let mut total = UsageSums::default();
@@ -32,6 +33,8 @@ pub fn usage(reports: &[Report], days: u32) -> Usage {
     projects.truncate(MAX_PROJECTS);
     let mut wasteful: Vec<&Report> =
         reports.iter().filter(|report| report.totals.gpu_hours_unused > 0.0).collect();
+    let mut newest: Vec<&Report> = reports.iter().collect();
+    newest.sort_by_key(|report| Reverse(report.start_s));
     wasteful.sort_by(|one, other| other.totals.gpu_hours_unused.total_cmp(&one.totals.gpu_hours_unused));
     Usage {
         days,
@@ -39,7 +42,7 @@ pub fn usage(reports: &[Report], days: u32) -> Usage {
         weeks: weeks.map(|(week, sums)| WeekUsage { monday_s: week * WEEK_S + MONDAY_S, sums }).collect(),
         projects,
         wasteful: wasteful.into_iter().take(MAX_WASTEFUL).map(job).collect(),
-        jobs: reports.iter().take(MAX_LISTED).map(job).collect(),
+        jobs: newest.into_iter().take(MAX_LISTED).map(job).collect(),
         incomplete: None,
     }
 }

@@ -101,7 +101,7 @@ pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
         out.push_str(&format!("In total {}\n", spent.join(", ")));
     }
     out.push('\n');
-    out.push_str(&sums("Week of", &weeks.collect::<Vec<_>>()));
+    out.push_str(&sums("Started in the week of", &weeks.collect::<Vec<_>>()));
     out.push('\n');
     out.push_str(&sums("Project", &projects.collect::<Vec<_>>()));
     if !usage.wasteful.is_empty() {
