@@ -185,7 +185,8 @@ impl Share {
             cpu_limit_pct: whole(cpus * 100.0),
             mem_used_bytes: whole(used.min(limit)),
             mem_limit_bytes: whole(limit),
-            shmem_bytes: whole(used * 0.11),
+            // Less than what is in /dev/shm of the node, as `sample` has it.
+            shmem_bytes: whole((used * 0.11).min(self.processes * per_gpu * 11.0 * GIB)),
             oom_kills: Reading::Value(u64::from(self.is_killed)),
         }
     }
