@@ -6,7 +6,7 @@ use nodeglass_protocol::report::{Totals, UsageSums};
 /// Fewer hours than this are not mentioned as a part, as in the cost of a finding.
 const MIN_HOURS: f64 = 0.05;
 /// Hours of unknown utilisation are mentioned from this share of the observed ones: a GPU has none in its first moments.
-const UNKNOWN_SHARE: f64 = 0.01;
+const UNKNOWN_SHARE: f64 = 0.005;
 
 /// GPU hours of one job or the sum over many.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

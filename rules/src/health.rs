@@ -164,10 +164,13 @@ pub fn slurm_state(state: &JobState) -> &str {
     }
 }
 
-/// Returns the label of a job's state.
-pub fn state_label(state: &JobState) -> String {
-    match state {
-        JobState::Pending => "waiting".to_owned(),
+/// Returns the label of a job's state, with SLURM's reason code if it is pending: `waiting (Priority)`.
+pub fn state_label(job: &Job) -> String {
+    match &job.state {
+        JobState::Pending => match &job.reason {
+            Some(code) => format!("waiting ({code})"),
+            None => "waiting".to_owned(),
+        },
         JobState::Configuring => "configuring nodes".to_owned(),
         JobState::Running => "running".to_owned(),
         JobState::Suspended => "suspended".to_owned(),

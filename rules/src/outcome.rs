@@ -40,7 +40,7 @@ impl Exit {
     pub fn text(self) -> String {
         match self {
             Self::Success => "success".to_owned(),
-            Self::OutOfMemory => "out of memory".to_owned(),
+            Self::OutOfMemory => "out of host memory".to_owned(),
             Self::Signal(signal) => format!("ended by {}", signal_name(signal)),
             Self::Code(code) => format!("exit code {code}"),
         }
@@ -66,7 +66,7 @@ fn signal_name(signal: u32) -> String {
 pub struct Failure {
     /// Severity: an error, or a warning if the job met a limit as configured.
     pub severity: Severity,
-    /// The event in a few words: `out of memory`.
+    /// The event in a few words: `out of host memory`.
     pub label: String,
     /// Meaning, one sentence; empty if unknown.
     pub why: String,
@@ -80,7 +80,7 @@ pub fn failure(job: &Job) -> Option<Failure> {
     let (severity, label, why) = match how.as_str() {
         "CANCELLED" | "COMPLETED" | "REQUEUED" | "REVOKED" => return None,
         _ if exit == Some(Exit::OutOfMemory) || how.as_str() == "OUT_OF_MEMORY" => {
-            known(Severity::Error, "out of memory", "It exceeded its requested memory (--mem).")
+            known(Severity::Error, "out of host memory", "It exceeded its requested memory (--mem).")
         }
         "TIMEOUT" => {
             known(Severity::Warning, "time limit reached", "SLURM ended it at its time limit (--time).")
@@ -156,8 +156,8 @@ mod tests {
     #[test]
     fn running_out_of_memory_is_no_signal() {
         assert_eq!(Exit::parse("0:125"), Some(Exit::OutOfMemory));
-        assert_eq!(label("OUT_OF_MEMORY", "0:125").as_deref(), Some("out of memory"));
-        assert_eq!(label("FAILED", "0:125").as_deref(), Some("out of memory"));
+        assert_eq!(label("OUT_OF_MEMORY", "0:125").as_deref(), Some("out of host memory"));
+        assert_eq!(label("FAILED", "0:125").as_deref(), Some("out of host memory"));
         assert!(failure(&ended("OUT_OF_MEMORY", "")).unwrap().why.contains("--mem"));
     }
 

@@ -54,35 +54,6 @@ impl Severity {
         self >= Self::Warning
     }
 
-    /// Returns the CSS class of its symbol.
-    pub fn class(self) -> &'static str {
-        match self {
-            Self::Ok => "dot dot--well",
-            Self::Ended => "dot dot--ended",
-            Self::Pending => "dot dot--waiting",
-            Self::Warning => "dot dot--attention",
-            Self::Error => "dot dot--bad",
-        }
-    }
-
-    /// Returns the CSS class of a tag, such as a flag in a GPU's row.
-    pub fn tag_class(self) -> &'static str {
-        match self {
-            Self::Error => "flag flag--alarm",
-            Self::Warning => "flag",
-            Self::Ok | Self::Ended | Self::Pending => "flag flag--quiet",
-        }
-    }
-
-    /// Returns the CSS class of text in its colour; empty where text stays as it is.
-    pub fn text_class(self) -> &'static str {
-        match self {
-            Self::Error => "is-bad",
-            Self::Warning => "is-warning",
-            Self::Ok | Self::Ended | Self::Pending => "",
-        }
-    }
-
     /// Returns its symbol for text that cannot hold an element, such as a title; empty if it is normal.
     pub fn symbol(self) -> &'static str {
         match self {
@@ -100,16 +71,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_severity_has_its_own_symbol_and_only_problems_a_colour() {
+    fn every_severity_has_its_own_symbol() {
         let all = [Severity::Ok, Severity::Ended, Severity::Pending, Severity::Warning, Severity::Error];
         assert!(all.is_sorted());
-        let distinct = |of: fn(Severity) -> &'static str| {
-            all.map(of).into_iter().collect::<std::collections::BTreeSet<_>>()
-        };
-        assert_eq!((distinct(Severity::class).len(), distinct(Severity::symbol).len()), (5, 5));
-        for severity in all {
-            assert_eq!(severity.needs_attention(), !severity.text_class().is_empty(), "{severity:?}");
-            assert_eq!(severity.needs_attention(), !severity.tag_class().contains("quiet"), "{severity:?}");
-        }
+        let distinct = all.map(Severity::symbol).into_iter().collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(distinct.len(), all.len());
     }
 }

@@ -67,7 +67,7 @@ pub fn power_parts(watts: u64, limit: Option<u64>) -> (String, String) {
     (kilo(watts), limit.map_or("kW".to_owned(), |limit| format!("/ {} kW", kilo(limit))))
 }
 
-/// Formats bytes with a suitable unit and at most four digits: `812 MiB`, `70.8 GiB`, `1.2 TiB`, `2.5 PiB`.
+/// Formats bytes with a suitable unit and at most four digits: `812 MiB`, `70.8 GiB`, `1,008 GiB`, `1.2 TiB`, `2.5 PiB`.
 pub fn bytes(bytes: u64) -> String {
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
@@ -75,14 +75,14 @@ pub fn bytes(bytes: u64) -> String {
     const TIB: u64 = 1 << 40;
     const PIB: u64 = 1 << 50;
     let in_tenths = |unit: u64| match bytes as f64 / unit as f64 {
-        many @ 999.95.. => (many.round() as u64).to_string(),
+        many @ 999.95.. => grouped(many.round() as u64),
         few => tenths(few),
     };
     match bytes {
         0..KIB => format!("{bytes} B"),
-        KIB..MIB => format!("{} KiB", bytes / KIB),
-        MIB..GIB => format!("{} MiB", bytes / MIB),
-        GIB..TIB if bytes.is_multiple_of(GIB) => format!("{} GiB", bytes / GIB),
+        KIB..MIB => format!("{} KiB", grouped(bytes / KIB)),
+        MIB..GIB => format!("{} MiB", grouped(bytes / MIB)),
+        GIB..TIB if bytes.is_multiple_of(GIB) => format!("{} GiB", grouped(bytes / GIB)),
         GIB..TIB => format!("{} GiB", in_tenths(GIB)),
         TIB..PIB => format!("{} TiB", in_tenths(TIB)),
         _ => format!("{} PiB", in_tenths(PIB)),
@@ -188,26 +188,6 @@ pub fn model(name: &str) -> &str {
 /// Returns the last part of a command's path: `/usr/bin/python3` is `python3`.
 pub fn program(command: &str) -> &str {
     command.rsplit('/').next().unwrap_or(command)
-}
-
-/// Explains SLURM's reason code where it is not plain.
-pub fn reason(code: &str) -> &str {
-    match code {
-        "Priority" => "jobs with a higher priority come first",
-        "Resources" => "waiting for free resources",
-        "Dependency" => "waiting for another job",
-        "DependencyNeverSatisfied" => "the job it depends on can no longer succeed",
-        "BeginTime" => "its start time has not been reached",
-        "JobHeldUser" => "held by its user",
-        "JobHeldAdmin" => "held by an administrator",
-        "ReqNodeNotAvail" => "a requested node is not available",
-        "PartitionDown" => "its partition is down",
-        "QOSMaxGRESPerUser" | "QOSMaxGRESPerAccount" => "the GPU limit is reached",
-        "AssocGrpGRES" | "AssocGrpCpuLimit" | "AssocGrpGRESMinutes" => "the account's limit is reached",
-        "JobArrayTaskLimit" => "the array's limit of running tasks is reached",
-        "None" => "not considered by the scheduler yet",
-        other => other,
-    }
 }
 
 /// Formats a duration as [`span`] does, without the second unit from ten of the first one on: `17 h`, `5 d 16 h`.
@@ -344,11 +324,5 @@ mod tests {
         assert_eq!(model("Tesla V100"), "Tesla V100");
         assert_eq!(program("/usr/bin/python3"), "python3");
         assert_eq!(program("python3"), "python3");
-    }
-
-    #[test]
-    fn a_reason_without_explanation_is_shown_as_its_code() {
-        assert_eq!(reason("Priority"), "jobs with a higher priority come first");
-        assert_eq!(reason("SomethingNew"), "SomethingNew");
     }
 }

@@ -287,7 +287,7 @@ mod tests {
         let entries = [0, 900, 4 << 20, 80 << 30, (70 << 30) + (820 << 20), 3 << 40].map(bytes);
         assert_eq!(entries, ["0 B", "900 B", "4 MiB", "80 GiB", "70.8 GiB", "3.0 TiB"].map(String::from));
         let large = [(1_000 << 40) + 1, 2_542_500 << 30, 3 << 50, u64::MAX].map(bytes);
-        assert_eq!(large, ["1000 TiB", "2.4 PiB", "3.0 PiB", "16384 PiB"].map(String::from));
+        assert_eq!(large, ["1,000 TiB", "2.4 PiB", "3.0 PiB", "16,384 PiB"].map(String::from));
         assert_eq!(rate(12 << 20), "12 MiB/s");
     }
 }

@@ -11,7 +11,7 @@ use nodeglass_rules::attention::Folded;
 /// Returns when something began, or from when to when it lasted: `since 14:02`, `since 14:02 or earlier`,
 /// `14:02 – 14:20`.
 pub fn when(item: &Item) -> String {
-    let at = |at_ms: u64| platform::time_of_day((at_ms / 1_000).cast_signed());
+    let at = |at_ms: u64| platform::format_time_or_date((at_ms / 1_000).cast_signed());
     when_at(item, at)
 }
 
@@ -27,7 +27,7 @@ fn when_at(item: &Item, at: impl Fn(u64) -> String) -> String {
 /// Returns when a finding began: `at 14:02` of an event, `since 14:02`, `since 14:02 or earlier`.
 pub fn began(entry: &Folded<'_>) -> String {
     let Since { at_ms, or_earlier } = entry.since();
-    let since = platform::time_of_day((at_ms / 1_000).cast_signed());
+    let since = platform::format_time_or_date((at_ms / 1_000).cast_signed());
     began_at(entry.finding.kind, &since, or_earlier)
 }
 
@@ -50,7 +50,7 @@ pub fn lasted(entry: &Folded<'_>) -> String {
 
 /// Returns until when something is silenced, in ms since 1970: `until 14:30`.
 pub fn silenced_until(until_ms: u64) -> String {
-    format!("until {}", platform::time_of_day((until_ms / 1_000).cast_signed()))
+    format!("until {}", platform::format_time_or_date((until_ms / 1_000).cast_signed()))
 }
 
 /// Returns what a graph says of a finding: `▲ GPU 3 too hot, since 14:02`.

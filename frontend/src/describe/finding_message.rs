@@ -14,7 +14,7 @@ fn is_fault(item: &Item) -> bool {
     item.kind.is_fault(item.severity == Severity::Error)
 }
 
-/// Returns what, where, since when, the evidence and the link, one line each. `job` is the only job that it affects, `when`
+/// Returns what, where, since when, the evidence, the advice and the link, one line each. `job` is the only job that it affects, `when`
 /// and `cost` as the list has them.
 pub fn message(item: &Item, job: Option<&Job>, when: &str, cost: Option<&str>, link: &str) -> String {
     let whose = match job {
@@ -38,6 +38,7 @@ pub fn message(item: &Item, job: Option<&Job>, when: &str, cost: Option<&str>, l
     add("Evidence", item.evidence.clone());
     add("Ranks", item.positions.join("; "));
     add("Cost", cost.unwrap_or_default().to_owned());
+    add("Advice", item.advice.clone());
     add("Page", link.to_owned());
     lines.join("\n")
 }

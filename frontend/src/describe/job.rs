@@ -26,8 +26,7 @@ pub fn pending_reason(job: &Job) -> Option<String> {
     if !matches!(job.state, JobState::Pending) {
         return None;
     }
-    let reason = job.reason_text.as_ref().map(ToString::to_string);
-    reason.or_else(|| job.reason.as_ref().map(|code| text::reason(code.as_str()).to_owned()))
+    job.reason_text.as_ref().map(ToString::to_string).or_else(|| job.reason.as_ref().map(ToString::to_string))
 }
 
 /// Returns how long a job has run, in seconds.
@@ -207,7 +206,7 @@ pub mod tests {
         let mut waiting = job(JobState::Pending);
         assert_eq!(pending_reason(&waiting), None);
         waiting.reason = Some("Priority".into());
-        assert_eq!(pending_reason(&waiting).as_deref(), Some("jobs with a higher priority come first"));
+        assert_eq!(pending_reason(&waiting).as_deref(), Some("Priority"));
         waiting.reason_text = Some("others come first".into());
         assert_eq!(pending_reason(&waiting).as_deref(), Some("others come first"));
         waiting.state = JobState::Running;
@@ -218,7 +217,7 @@ pub mod tests {
     fn exit_codes_name_their_signal() {
         assert_eq!(exit_text("0:0"), "success");
         assert_eq!(exit_text("0:15"), "ended by SIGTERM");
-        assert_eq!(exit_text("0:125"), "out of memory");
+        assert_eq!(exit_text("0:125"), "out of host memory");
         assert_eq!(exit_text("1:0"), "");
         assert_eq!(exit_text("odd"), "");
     }

@@ -289,13 +289,13 @@ pub fn run(report: &Report) -> Option<Part> {
     Part::new(from_s, from_s.checked_add(i64::try_from(report.elapsed_s).ok()?)?)
 }
 
-/// Returns SLURM's state of a job in words, as the list of jobs has them: `out of memory`.
+/// Returns SLURM's state of a job in words, as the list of jobs has them: `out of host memory`.
 pub fn state_text(state: &Text, is_final: bool) -> String {
     if !is_final && state.as_str().is_empty() {
         return "not ended".to_owned();
     }
     let ended = Job::new(JobId(0), Text::default(), JobState::Ended(state.clone()));
-    outcome::failure(&ended).map_or_else(|| health::state_label(&ended.state), |failure| failure.label)
+    outcome::failure(&ended).map_or_else(|| health::state_label(&ended), |failure| failure.label)
 }
 
 /// Returns the difference of a figure from another job's, as a percentage: `+14 %`; empty if it is too small to show.
@@ -480,7 +480,7 @@ pub mod tests {
     #[test]
     fn states_are_words_and_not_slurms_names() {
         let words = |state: &str| state_text(&state.into(), true);
-        assert_eq!(words("OUT_OF_MEMORY"), "out of memory");
+        assert_eq!(words("OUT_OF_MEMORY"), "out of host memory");
         assert_eq!(
             [words("COMPLETED"), words("NODE_FAIL"), words("")],
             ["completed", "node failed", "ended"]

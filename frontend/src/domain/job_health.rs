@@ -16,7 +16,7 @@ pub fn for_job<'a>(
     entries: &[Entry],
     now_ms: u64,
 ) -> Health {
-    let label = state_label(&job.state);
+    let label = state_label(job);
     match job.state {
         JobState::Pending => return Health::new(Severity::Pending, label),
         JobState::Ended(_) => {
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_failed_job_looks_failed() {
         let ended = |how: &str| job_health(JobState::Ended(how.into()), &[], &linked(Link::Ended, Some(1)));
-        assert_eq!(ended("OUT_OF_MEMORY"), (Severity::Error, "out of memory".to_owned()));
+        assert_eq!(ended("OUT_OF_MEMORY"), (Severity::Error, "out of host memory".to_owned()));
         assert_eq!(ended("COMPLETED"), (Severity::Ended, "completed".to_owned()));
     }
 }

@@ -362,16 +362,16 @@ pub fn utc_text(offset_min: i32) -> String {
 }
 
 /// Formats a time in local time, with the date unless it is today: `09:14`, `21 Nov 09:14`.
-pub fn time_of_day(unix_s: i64) -> String {
+pub fn format_time_or_date(unix_s: i64) -> String {
     let at = js_sys::Date::new(&JsValue::from_f64(unix_s as f64 * 1_000.0));
     let today = js_sys::Date::new_0();
     let day = |at: &js_sys::Date| (at.get_date(), at.get_month(), at.get_full_year());
-    if day(&at) == day(&today) { minute_of_day(unix_s) } else { minute_of_date(unix_s) }
+    if day(&at) == day(&today) { format_time(unix_s) } else { format_date_time(unix_s) }
 }
 
 /// Formats a day in local time: `22 Nov`.
-pub fn date(unix_s: i64) -> String {
-    let at = minute_of_date(unix_s);
+pub fn format_date(unix_s: i64) -> String {
+    let at = format_date_time(unix_s);
     at.rsplit_once(' ').map_or_else(String::new, |(date, _)| date.to_owned())
 }
 
@@ -381,30 +381,30 @@ pub fn print() {
 }
 
 /// Formats a time in local time with seconds: `09:14:03`.
-pub fn clock_of_day(unix_s: i64) -> String {
+pub fn format_time_s(unix_s: i64) -> String {
     let at = js_sys::Date::new(&JsValue::from_f64(unix_s as f64 * 1_000.0));
     format!("{:02}:{:02}:{:02}", at.get_hours(), at.get_minutes(), at.get_seconds())
 }
 
 /// Formats Unix time as `09:14` in the browser's time zone.
-pub fn minute_of_day(unix_s: i64) -> String {
-    clock_of_day(unix_s).chars().take(5).collect()
+pub fn format_time(unix_s: i64) -> String {
+    format_time_s(unix_s).chars().take(5).collect()
 }
 
 /// Formats Unix time as `22 Nov 09:14` in the browser's time zone.
-pub fn minute_of_date(unix_s: i64) -> String {
+pub fn format_date_time(unix_s: i64) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let at = js_sys::Date::new(&JsValue::from_f64(unix_s as f64 * 1_000.0));
     let month = MONTHS.get(at.get_month() as usize).copied().unwrap_or_default();
-    format!("{} {month} {}", at.get_date(), minute_of_day(unix_s))
+    format!("{} {month} {}", at.get_date(), format_time(unix_s))
 }
 
 /// Formats Unix time in local time, as [`parse_local_datetime`] reads it: `2026-11-25 09:14:03`.
 pub fn local_datetime(unix_s: i64) -> String {
     let at = js_sys::Date::new(&JsValue::from_f64(unix_s as f64 * 1_000.0));
     let (year, month, day) = (at.get_full_year(), at.get_month() + 1, at.get_date());
-    format!("{year:04}-{month:02}-{day:02} {}", clock_of_day(unix_s))
+    format!("{year:04}-{month:02}-{day:02} {}", format_time_s(unix_s))
 }
 
 /// Parses a date and a time of day in local time to Unix time; seconds may be omitted.

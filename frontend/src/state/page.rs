@@ -342,6 +342,17 @@ impl Page {
         })
     }
 
+    /// Returns a job's name with its number: `eval (48440_7)`.
+    pub fn job_name_and_label(&self, id: JobId) -> String {
+        self.jobs.with(|jobs| {
+            let job = jobs.iter().find(|job| job.id == id);
+            job.map_or_else(
+                || format!("job {id}"),
+                |job| job_names::with_label(job.name.as_str(), job.label.as_str()),
+            )
+        })
+    }
+
     /// Returns a job's name as last received; does not subscribe.
     pub fn job_name_untracked(&self, id: JobId) -> Option<String> {
         self.jobs.with_untracked(|jobs| jobs.iter().find(|job| job.id == id).map(job_names::within))

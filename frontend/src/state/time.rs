@@ -324,7 +324,7 @@ impl Time {
 
     /// Formats a moment in the browser's time zone, with seconds.
     pub fn clock(&self, at_ms: u64) -> String {
-        platform::clock_of_day(self.wall_s(at_ms))
+        platform::format_time_s(self.wall_s(at_ms))
     }
 
     /// Formats a moment for a range of `span_s` seconds: `09:14:03`, `09:14` from an hour on, and with the day
@@ -332,9 +332,9 @@ impl Time {
     pub fn axis_clock(&self, at_ms: u64, span_s: u64) -> String {
         let wall_s = self.wall_s(at_ms);
         match span_s {
-            0..3_600 => platform::clock_of_day(wall_s),
-            3_600..43_200 => platform::minute_of_day(wall_s),
-            _ => platform::minute_of_date(wall_s),
+            0..3_600 => platform::format_time_s(wall_s),
+            3_600..43_200 => platform::format_time(wall_s),
+            _ => platform::format_date_time(wall_s),
         }
     }
 
@@ -344,10 +344,10 @@ impl Time {
         let wall_s = self.wall_s(at_ms);
         match span_s {
             0..DATES_S => self.axis_clock(at_ms, span_s),
-            DATES_S..YEARS_S => platform::date(wall_s),
+            DATES_S..YEARS_S => platform::format_date(wall_s),
             _ => {
                 let year: String = platform::local_datetime(wall_s).chars().take(4).collect();
-                format!("{} {year}", platform::date(wall_s))
+                format!("{} {year}", platform::format_date(wall_s))
             }
         }
     }

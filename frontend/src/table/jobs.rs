@@ -4,7 +4,7 @@ use super::column::{CellStyle, Column, Sum};
 use super::definition::{ColumnDef, Now, computed};
 use super::nodes::share;
 use super::value::{CellUnit, NO_START, NOT_PENDING, Value};
-use crate::describe::job::{bottleneck as bottleneck_name, pending_reason, run_time, time_left};
+use crate::describe::job::{bottleneck as bottleneck_name, run_time, time_left};
 use crate::domain::health::{Health, state_label};
 use crate::domain::text;
 use crate::domain::totals::Totals;
@@ -38,7 +38,7 @@ const fn span(id: &'static str, title: &'static str, about: &'static str) -> Col
 }
 
 static COLUMNS: &[Def] = &[
-    computed(text_column("name", "Name", 166, "its name").rank(0).grows().style(CellStyle::Custom), |row| {
+    computed(text_column("name", "Name", 160, "its name").rank(0).grows().style(CellStyle::Custom), |row| {
         Value::text(row.job.name.as_str())
     }),
     computed(text_column("job", "Job", 82, "its number").rank(2).aliases(&["id"]), |row| {
@@ -244,16 +244,9 @@ fn starts(row: &JobRow<'_>) -> Value {
 }
 
 fn state(row: &JobRow<'_>) -> Value {
-    let (text, state) = (state_text(row.job, row.health), state_label(&row.job.state));
+    let (label, state) = (&row.health.label, state_label(row.job));
     // A filter also finds a job by its state, with any problem.
-    let is_said = text.contains(&state) || row.job.state == JobState::Pending;
-    Value::text(if is_said { text } else { format!("{text}; {state}") })
-}
-
-/// Returns a job's state in words: what is wrong with it, or why it is pending, or its state.
-pub fn state_text(job: &Job, health: &Health) -> String {
-    let reason = pending_reason(job).map(|reason| reason.trim_end_matches('.').to_owned());
-    reason.unwrap_or_else(|| health.label.clone())
+    Value::text(if label.contains(&state) { label.clone() } else { format!("{label}; {state}") })
 }
 
 fn part_of(row: &JobRow<'_>) -> Value {
@@ -276,7 +269,7 @@ mod tests {
     use nodeglass_protocol::insight::{Bottleneck, BottleneckKind};
 
     fn at(job: &Job, id: &str) -> Value {
-        let health = Health { severity: Severity::Ok, label: "running".to_owned() };
+        let health = Health { severity: Severity::Ok, label: state_label(job) };
         let now = Now { relay_ms: 0, wall_s: 1_100 };
         value(
             &JobRow { job, totals: Totals::default(), health: &health, insight: None, now },
@@ -303,7 +296,7 @@ mod tests {
         job.reason = Some("Priority".into());
         job.submitted = Some(1_000);
         job.start = Some(1_700);
-        assert_eq!(at(&job, "state"), Value::text("jobs with a higher priority come first"));
+        assert_eq!(at(&job, "state"), Value::text("waiting (Priority)"));
         assert_eq!((at(&job, "waits"), at(&job, "starts")), (Value::Number(100), Value::Number(600)));
         assert!(at(&job, "left").why_absent().is_some());
         assert!(at(&job, "time").why_absent().is_some());
@@ -345,7 +338,7 @@ mod tests {
         };
         let bottleneck = Bottleneck { kind: BottleneckKind::MemoryBandwidth, evidence: "".into() };
         let insight = JobInsight { job: job.id, progress: Some(progress), bottleneck: Some(bottleneck) };
-        let health = Health { severity: Severity::Ok, label: "running".to_owned() };
+        let health = Health { severity: Severity::Ok, label: state_label(&job) };
         let row = |insight| {
             let row = JobRow {
                 job: &job,

@@ -5,6 +5,7 @@ mod jobs;
 mod node;
 mod reports;
 mod scope;
+mod severity_class;
 mod sheets;
 mod shell;
 mod tables;

@@ -75,7 +75,7 @@ impl JobSummary {
             name: job.name.clone(),
             user: job.user.clone(),
             partition: job.partition.clone(),
-            state: nodeglass_rules::health::state_label(&job.state),
+            state: nodeglass_rules::health::state_label(job),
             nodes: job.nodes.clone(),
             gpus: job.gpu_count,
             exit: job.exit.clone(),
@@ -345,7 +345,7 @@ pub mod tests {
         let mut failed = job(17, JobState::Ended("OUT_OF_MEMORY".into()));
         failed.exit = Some("0:125".into());
         let notice = Notice::Job(JobSummary::of(&failed), JobEvent::Ended);
-        assert_eq!(notice.subject(), "train (17) ended: out of memory");
+        assert_eq!(notice.subject(), "train (17) ended: out of host memory");
         assert_eq!(notice.details(), ["8 GPUs", "on n1", "exit code 0:125"]);
         let done =
             Notice::Job(JobSummary::of(&job(17, JobState::Ended("COMPLETED".into()))), JobEvent::Ended);

@@ -233,7 +233,7 @@ async fn every_trouble_fits_every_screen() -> Result<()> {
     browser.until("the failed job", failed).await?;
     take(&browser, "troubles").await?;
     for place in [
-        ("ended", "/job/48535", format!("/out of memory/.test({text})")),
+        ("ended", "/job/48535", format!("/out of host memory/.test({text})")),
         ("unreachable", "/node/gpu-h02", format!("/reach|connect|down/i.test({text})")),
         ("refused", "/node/gpu-h01", format!("/log in/.test({text})")),
         ("stale", "/node/gpu-h03", format!("/silent|stale|onnecting/.test({text})")),

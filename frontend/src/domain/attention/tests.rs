@@ -258,7 +258,7 @@ fn failures_since_the_last_visit_stay_above_warnings_and_seen_ones_below() {
         items[0].is_past && items[0].ended_ms.is_none(),
         "it can be dismissed, and has the time of its end"
     );
-    assert_eq!(items[0].title, "job-1 ended: out of memory");
+    assert_eq!(items[0].title, "job-1 ended: out of host memory");
 }
 
 #[test]

@@ -28,12 +28,15 @@ impl ColourMap {
         Self::of(scheme, ColourScale::WHOLE, ["--util-0", "--util-1", "--util-2", "--util-3"])
     }
 
-    /// Reads the colours of a metric. A deviation is pale while a GPU is like its peers.
+    /// Reads the colours of a metric. A deviation is pale while a GPU is like its peers, and throttling unless it is a
+    /// problem: a power cap is not.
     pub fn for_metric(metric: GraphMetric, scheme: ColourScheme, scale: ColourScale) -> Self {
-        if metric == GraphMetric::DEVIATION {
-            return Self::of(ColourScheme::Ramp, scale, ["--util-0", "--util-0", "--warn", "--warn"]);
-        }
-        Self { scale, ..Self::from_tokens(scheme_of(metric, scheme)) }
+        let steps = match metric {
+            GraphMetric::DEVIATION => ["--util-0", "--util-0", "--warn", "--warn"],
+            GraphMetric::THROTTLE => ["--util-0", "--util-1", "--util-1", "--warn"],
+            _ => return Self { scale, ..Self::from_tokens(scheme_of(metric, scheme)) },
+        };
+        Self::of(ColourScheme::Ramp, scale, steps)
     }
 
     fn of(scheme: ColourScheme, scale: ColourScale, steps: [&'static str; 4]) -> Self {

@@ -93,7 +93,7 @@ impl Export {
         let now_ms = self.time.now_ms();
         let range = untrack(|| self.time.range());
         let name = untrack(|| self.page.route.get().job().map(|id| self.page.job_name(id)));
-        let day = platform::time_of_day(self.time.wall_s(range.end_ms(now_ms)));
+        let day = platform::format_time_or_date(self.time.wall_s(range.end_ms(now_ms)));
         format!(
             "{}{what} · {}–{} ({day})",
             name.map(|name| format!("{name} · ")).unwrap_or_default(),

@@ -7,6 +7,7 @@ use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::state::page::Page;
 use crate::state::time::Time;
+use crate::view::severity_class::SeverityClass;
 use leptos::prelude::*;
 use nodeglass_protocol::GpuUuid;
 

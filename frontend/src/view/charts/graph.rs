@@ -1,17 +1,19 @@
 //! A line graph of some GPUs over time that highlights the hovered one.
 
 use super::gpu_groups::{NodeGroup, history_revision};
-use super::plot::{Line, Plot};
+use super::plot::Plot;
 use super::plot_area::{PlotArea, PlotHandlers};
 use super::plot_paint::paint;
 use super::time_bar::TimeAxis;
 use super::tooltip::TooltipText;
+use crate::chart::band::spread;
 use crate::chart::{Series, value_ticks};
 use crate::domain::metric::GraphMetric;
 use crate::domain::text;
 use crate::fleet::TopicStore;
 use crate::platform::{self, Observer};
 use crate::state::time::{GpuRef, Time};
+use crate::view::scope::is_left_out;
 use leptos::html::Canvas;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -39,6 +41,32 @@ pub fn plot_memo(
     })
 }
 
+/// The current value of each line of a plot; `None` where it is stale or cannot be read.
+pub type Current = Memo<Vec<Option<f32>>>;
+
+/// Returns the current values of some GPUs, updated once a second: a step of the plot is a mean, and may be longer.
+pub fn current_memo(
+    time: &Time,
+    store: &TopicStore,
+    groups: Memo<Vec<NodeGroup>>,
+    metric: Memo<GraphMetric>,
+) -> Current {
+    let (page, store) = (time.page().clone(), store.clone());
+    Memo::new(move |_| {
+        page.second.track();
+        let (metric, now_ms) = (metric.get(), page.now_ms());
+        groups.with(|groups| {
+            let of_group = |group: &NodeGroup| {
+                let is_old =
+                    store.node(&group.node, |node| is_left_out(node, groups.len(), now_ms)).unwrap_or(true);
+                let now = |gpu| group.now(&store, gpu, metric).filter(|_| !is_old);
+                group.gpus.iter().map(now).collect::<Vec<_>>()
+            };
+            groups.iter().flat_map(of_group).collect()
+        })
+    })
+}
+
 /// The text in place of values that are not loaded.
 pub(super) fn loading_text(is_connected: bool) -> &'static str {
     if is_connected { "Loading…" } else { "Not loaded: no connection to the relay" }
@@ -49,6 +77,8 @@ pub(super) fn loading_text(is_connected: bool) -> &'static str {
 pub fn Graph(
     /// The lines.
     plot: Plots,
+    /// Their current values.
+    current: Current,
     /// The metric.
     metric: Memo<GraphMetric>,
     /// The alternative text.
@@ -82,7 +112,7 @@ pub fn Graph(
     };
     view! {
         <div class="graph">
-            <Title plot metric/>
+            <Title plot current metric/>
             <div class="graph__ticks" aria-hidden="true">{move || ticks()}</div>
             <PlotArea label window handlers=handlers(&time, plot, metric)>
                 <canvas node_ref=canvas style:height=format!("{height}px")></canvas>
@@ -95,7 +125,7 @@ pub fn Graph(
 
 /// The title, and the value at the cursor or the current one.
 #[component]
-fn Title(plot: Plots, metric: Memo<GraphMetric>) -> impl IntoView {
+fn Title(plot: Plots, current: Current, metric: Memo<GraphMetric>) -> impl IntoView {
     let time = Time::from_context();
     let sentence = move || {
         if plot.with(|plot| plot.is_unsupported) {
@@ -107,13 +137,20 @@ fn Title(plot: Plots, metric: Memo<GraphMetric>) -> impl IntoView {
             let step = cursor.and_then(|at_ms| plot.window.step_at(at_ms));
             let (at, at_end) = step.map_or_else(|| plot.newest(), |step| (step, false));
             // A live range ends with the job.
-            let at_end = at_end || (step.is_none() && time.is_over() && time.range().is_live());
+            let is_current = step.is_none() && time.range().is_live();
+            let at_end = at_end || (is_current && time.is_over());
+            // As in the tables: a step is a mean.
+            let current = (at_end || is_current).then(|| current.get());
+            let value = |index: usize| match &current {
+                Some(current) => current.get(index).copied().flatten(),
+                None => plot.lines[index].values.get(at).copied().flatten(),
+            };
             let gpu_ref = gpu_ref.filter(|_| plot.lines.len() > 1);
             let highlighted_value = gpu_ref.and_then(|gpu_ref| {
                 plot.line_for(&gpu_ref)
-                    .map(|(_, line)| format!("{} {}", line.name, line_text(line, metric, at, at_end)))
+                    .map(|(index, line)| format!("{} {}", line.name, value_text(metric, value(index))))
             });
-            let all = all_text(plot, metric, at, at_end);
+            let all = all_text(plot, metric, &(0..plot.lines.len()).map(value).collect::<Vec<_>>());
             let text = [highlighted_value, all].into_iter().flatten().collect::<Vec<_>>().join(" · ");
             if at_end { format!("at the end: {text}") } else { text }
         })
@@ -142,37 +179,28 @@ fn keep_painted(time: &Time, plot: Plots, hue: &'static str, canvas: NodeRef<Can
     });
 }
 
-/// Describes a line at a step. At the end of a job, its last reading, as in the totals: a step is a mean.
-fn line_text(line: &Line, metric: GraphMetric, at: usize, at_end: bool) -> String {
-    let value = if at_end { line.now } else { line.values.get(at).copied().flatten() };
+fn value_text(metric: GraphMetric, value: Option<f32>) -> String {
     value.map_or_else(|| NO_DATA.to_owned(), |value| metric.format(value))
 }
 
-/// Describes all lines at a step: their values if they are one or two, or median, lowest and highest.
-fn all_text(plot: &Plot, metric: GraphMetric, at: usize, at_end: bool) -> Option<String> {
-    let value_at = |values: &[Option<f32>]| values.get(at).copied().flatten();
-    let text = |line: &Line| line_text(line, metric, at, at_end);
-    let spread = match &plot.band {
-        Some(_) if at_end => plot.last_readings(),
-        Some(band) => {
-            let [low, mid, high] = [&band.low, &band.mid, &band.high].map(|values| value_at(values));
-            low.zip(mid).zip(high).map(|((low, mid), high)| (low, mid, high))
+/// Describes the values of all lines: each if they are one or two, or median, lowest and highest.
+fn all_text(plot: &Plot, metric: GraphMetric, values: &[Option<f32>]) -> Option<String> {
+    match (&plot.band, values) {
+        (Some(_), _) => {
+            let spread = spread(&mut values.iter().copied().flatten().collect::<Vec<_>>());
+            Some(spread.map_or_else(
+                || NO_DATA.to_owned(),
+                |(low, mid, high)| {
+                    let [low, mid, high] = [low, mid, high].map(|value| metric.format(value));
+                    format!("median {mid}, {low} to {high}")
+                },
+            ))
         }
-        None => None,
-    };
-    match (&plot.band, plot.lines.as_slice()) {
-        (Some(_), _) => Some(spread.map_or_else(
-            || NO_DATA.to_owned(),
-            |(low, mid, high)| {
-                let [low, mid, high] = [low, mid, high].map(|value| metric.format(value));
-                format!("median {mid}, {low} to {high}")
-            },
-        )),
-        (None, [one]) => Some(text(one)),
-        (None, [one, other]) => Some(match [text(one), text(other)] {
-            [one, other] if one == NO_DATA && other == NO_DATA => one,
-            [one, other] => format!("{one} and {other}"),
-        }),
+        (None, [one]) => Some(value_text(metric, *one)),
+        (None, [None, None]) => Some(NO_DATA.to_owned()),
+        (None, [one, other]) => {
+            Some(format!("{} and {}", value_text(metric, *one), value_text(metric, *other)))
+        }
         (None, _) => None,
     }
 }

@@ -282,10 +282,10 @@ fn name(row: Row) -> AnyView {
     view! { <a href=href style:height=height>{move || unwell()} <span>{name_text}</span></a> }.into_any()
 }
 
-/// Formats the mean of the values of GPUs; of deviations the largest, which matters.
+/// Formats the mean of the values of GPUs; of deviations and throttling the worst, which matters.
 fn mean_text(metric: GraphMetric, values: &[f32]) -> String {
     let shown = match metric {
-        GraphMetric::DEVIATION => values.iter().copied().fold(0.0, f32::max),
+        GraphMetric::DEVIATION | GraphMetric::THROTTLE => values.iter().copied().fold(0.0, f32::max),
         _ => values.iter().sum::<f32>() / values.len() as f32,
     };
     text::or_absent((!values.is_empty()).then(|| metric.format(shown)))
@@ -305,7 +305,7 @@ fn state(row: Row) -> AnyView {
             let at_end = |gpu| group.value_at(&scope.store, gpu, metric, end_ms);
             return (false, mean_text(metric, &group.gpus.iter().filter_map(at_end).collect::<Vec<_>>()));
         }
-        page.step.track();
+        page.second.track();
         let health = health.get();
         let values: Vec<f32> =
             group.gpus.iter().filter_map(|gpu| group.now(&scope.store, gpu, metric)).collect();

@@ -1,7 +1,7 @@
 //! All GPUs of a job in one graph: their band, and the outliers.
 
 use super::gpu_groups::NodeGroup;
-use super::graph::{Graph, Plots, plot_memo};
+use super::graph::{Graph, Plots, current_memo, plot_memo};
 use super::graph_panel::GraphPanel;
 use super::plot::Plot;
 use super::summary::summary;
@@ -22,6 +22,7 @@ pub fn Overlay(
 ) -> impl IntoView {
     let GraphPanel { page, time, groups, metric, export } = GraphPanel::new(&scope, false);
     let plot = plot_memo(&time, &scope.store, groups, metric, 300);
+    let current = current_memo(&time, &scope.store, groups, metric);
     let label = summary(&page, &time, &scope.store, groups, metric);
     let verdict = {
         let (store, step) = (scope.store, page.step);
@@ -40,7 +41,7 @@ pub fn Overlay(
                 {export.menu()}
             </div>
             {outlier_list(&time, groups, verdict)}
-            <Graph plot metric label hue="--util-line" height=260/>
+            <Graph plot current metric label hue="--util-line" height=260/>
             {legend(plot)}
         </section>
     }

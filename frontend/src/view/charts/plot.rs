@@ -1,7 +1,6 @@
 //! A plot: lines of GPUs on one scale and one time range, ready to be drawn, read and compared.
 
 use super::gpu_groups::{GpuEntry, NodeGroup, is_over, is_unsupported};
-use crate::chart::band::spread;
 use crate::chart::{Band, Extreme, Point, Series, Window, WindowCache};
 use crate::domain::metric::GraphMetric;
 use crate::fleet::TopicStore;
@@ -47,14 +46,12 @@ pub struct Line {
     pub values: Series,
     /// Lowest and highest values in the steps of the long-term history; empty otherwise.
     pub extremes: (Series, Series),
-    /// Its last reading; unlike the newest step, not a mean.
-    pub now: Option<f32>,
 }
 
 impl Line {
     /// Returns the line of a GPU, without values.
     fn new(gpu_ref: GpuRef) -> Self {
-        Self { gpu_ref, name: String::new(), values: Series::new(), extremes: Default::default(), now: None }
+        Self { gpu_ref, name: String::new(), values: Series::new(), extremes: Default::default() }
     }
 
     /// Keeps the cached steps and appends new ones; a GPU without data has no values.
@@ -105,7 +102,6 @@ impl Plot {
                 true => extremes(group, store, gpu, metric, &window),
                 false => Default::default(),
             };
-            line.now = group.now(store, gpu, metric);
             line
         };
         plot.lines = all.map(line).collect();
@@ -165,11 +161,6 @@ impl Plot {
             gpu_ref.and_then(|gpu_ref| self.line_for(gpu_ref)).map(|(_, line)| std::slice::from_ref(line));
         let lines = one.unwrap_or(&self.lines);
         known(lines.iter().map(|line| line.values.as_slice()))
-    }
-
-    /// Returns the lowest, median and highest last reading.
-    pub fn last_readings(&self) -> Option<(f32, f32, f32)> {
-        spread(&mut self.lines.iter().filter_map(|line| line.now).collect::<Vec<_>>())
     }
 
     /// Returns the line nearest to a value at a step.

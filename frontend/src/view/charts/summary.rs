@@ -167,7 +167,7 @@ pub fn metric_buttons(time: &Time, shown: Memo<GraphMetric>) -> AnyView {
 /// The legend of a heat map's colours and patterns.
 pub fn legend(shown: Memo<ShownScale>) -> AnyView {
     let ramp = move || match shown.get().metric {
-        GraphMetric::DEVIATION => "legend__ramp legend__ramp--deviation",
+        GraphMetric::DEVIATION | GraphMetric::THROTTLE => "legend__ramp legend__ramp--deviation",
         _ => "legend__ramp",
     };
     let not_offered = move || match shown.get().metric {

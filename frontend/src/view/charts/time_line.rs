@@ -1,7 +1,7 @@
 //! A node's timeline: each metric of its GPUs over the same range, and the throttle lanes.
 
 use super::gpu_groups::NodeGroup;
-use super::graph::{Graph, plot_memo};
+use super::graph::{Graph, current_memo, plot_memo};
 use super::graph_panel::GraphPanel;
 use super::summary::{metric_menu, summary};
 use super::throttle_lanes::ThrottleLanes;
@@ -34,6 +34,7 @@ pub fn TimeLine(
     let graphs = GRAPHS.map(|(metric, hue)| {
         let fixed = Memo::new(move |_| metric);
         let plot = plot_memo(&time, &scope.store, groups, fixed, 240);
+        let current = current_memo(&time, &scope.store, groups, fixed);
         let label = summary(&page, &time, &scope.store, groups, fixed);
         // A GPU without these counters has no such graph.
         let has_values = Memo::new(move |_| {
@@ -41,7 +42,7 @@ pub fn TimeLine(
         });
         move || {
             (metric != GraphMetric::SM_ACTIVE || has_values.get())
-                .then(|| view! { <Graph plot metric=fixed label hue/> }.into_any())
+                .then(|| view! { <Graph plot current metric=fixed label hue/> }.into_any())
         }
     });
     let panel = NodeRef::<Section>::new();

@@ -7,6 +7,7 @@ use super::job_entry::{job_health as health_of, overview_scope};
 use super::job_list::NoJobs;
 use super::machine_groups::{ListNotices, MachineGroups};
 use super::users::Users;
+use crate::describe::job::pending_reason;
 use crate::domain::compared;
 use crate::domain::health::{Health, is_stale};
 use crate::domain::job_health;
@@ -23,6 +24,7 @@ use crate::table::jobs::{self, JobRow};
 use crate::table::{Column, Now, Value};
 use crate::view::charts::heat_map::HeatMap;
 use crate::view::scope::NodeScope;
+use crate::view::severity_class::SeverityClass;
 use crate::view::tables::grid::{
     self, CustomCell, Folding, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames,
 };
@@ -200,11 +202,12 @@ fn most_rows() -> usize {
     (room.max(0.0) as usize).clamp(*LISTED.start(), *LISTED.end())
 }
 
-/// A job's state in words: what is wrong, or why it waits, or its state.
+/// A job's state: what is wrong, or its state; why it waits is the tooltip.
 fn state(job: Option<&Job>, health: &Health) -> AnyView {
-    let label = job.map(|job| jobs::state_text(job, health)).unwrap_or_default();
-    let class = health.severity.text_class();
-    view! { <span class=format!("said {class}") title=label.clone()>{label.clone()}</span> }.into_any()
+    let Health { severity, label } = health;
+    let title = job.and_then(pending_reason).unwrap_or_else(|| label.clone());
+    view! { <span class=format!("said {}", severity.text_class()) title=title>{label.clone()}</span> }
+        .into_any()
 }
 
 impl RowSource for Jobs {

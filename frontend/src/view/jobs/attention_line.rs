@@ -3,6 +3,7 @@
 use crate::describe::finding::when;
 use crate::domain::attention::Entry;
 use crate::domain::text;
+use crate::view::severity_class::SeverityClass;
 use leptos::prelude::*;
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ pub fn AttentionLine(
                 <i class=class aria-hidden="true"></i>
                 <span class="attention-line__what" title=sentence>{sentence}</span>
                 <small>{more}</small>
-                <span class="attention-line__go" aria-hidden="true">"▾"</span>
+                <span class="attention-line__go" aria-hidden="true">"▸"</span>
             </button>
         </Show>
     }

@@ -8,6 +8,7 @@ use crate::fleet::TopicStore;
 use crate::platform;
 use crate::state::attention::Attention;
 use crate::state::page::Page;
+use crate::view::severity_class::SeverityClass;
 use leptos::prelude::*;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::finding::FindingKind;

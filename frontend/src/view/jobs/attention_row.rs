@@ -26,7 +26,8 @@ pub fn Row(
     store: TopicStore,
     /// Whether the list is about one job, whose name need not be repeated.
     in_job: bool,
-    /// Whether its evidence and advice are shown at first; a click on its line shows them.
+    /// Whether its evidence and advice are shown at first. A click on its line shows them, then where it is; one on the
+    /// symbol at its end folds them again.
     is_open: bool,
 ) -> impl IntoView {
     let is_open = RwSignal::new(is_open);
@@ -86,12 +87,21 @@ pub fn Row(
                 </span>
                 <Spark spark line/>
                 {since_and_cost(page, entry, until_ms)}
-                <span class="attention__go" aria-hidden="true">{move || if is_open.get() { "›" } else { "▾" }}</span>
+                <span class="attention__go" aria-hidden="true" on:click=move |event| fold(&event, is_open)>{move || if is_open.get() { "▾" } else { "▸" }}</span>
             </a>
             {dismiss_button(entry)}
             <SilenceButton entry until_ms link/>
             <Show when=move || is_open.get()><Stacks capture/> <FindingTools entry/></Show>
         </li>
+    }
+}
+
+/// Folds an open line.
+fn fold(event: &web_sys::MouseEvent, is_open: RwSignal<bool>) {
+    if is_open.get_untracked() {
+        event.prevent_default();
+        event.stop_propagation();
+        is_open.set(false);
     }
 }
 

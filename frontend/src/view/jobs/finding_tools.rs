@@ -54,7 +54,7 @@ fn only_job(page: &Page, item: &Item) -> Option<Job> {
 fn text_of(page: &Page, item: &Item) -> String {
     let now_ms = page.wall_ms();
     let link = format!("{}{}", platform::origin(), attention::href(item, now_ms, |route| page.href(route)));
-    let day = platform::date((item.since.at_ms / 1_000).cast_signed());
+    let day = platform::format_date((item.since.at_ms / 1_000).cast_signed());
     let zone = platform::utc_text(platform::utc_offset_min());
     let when = format!("{day}, {} ({zone})", when(item));
     message(item, only_job(page, item).as_ref(), &when, item.cost_text(now_ms).as_deref(), &link)

@@ -30,7 +30,7 @@ pub fn JobAbout(
         let actions = pending_action::for_job(&known).into_iter().map(|action| ("", action)).collect();
         let siblings = page.jobs.with(|jobs| job::siblings(&known, jobs));
         let share = page.share();
-        let mut entries = job::groups(&known, &platform::time_of_day);
+        let mut entries = job::groups(&known, &platform::format_time_or_date);
         if share.as_ref().is_some_and(|terms| terms.hidden.paths) {
             entries.retain(|group| group.title != job::FILES);
         }
@@ -61,7 +61,7 @@ fn family(page: &Page, siblings: Vec<Job>) -> AnyView {
     let note = siblings.len().saturating_sub(SIBLINGS);
     let links = siblings.into_iter().take(SIBLINGS).map(|job| {
         let href = page.href(&Route::Job(job.id, JobTab::Nodes));
-        view! { <a class="link num" href=href title=health::state_label(&job.state)>{job.label.to_string()}</a> }
+        view! { <a class="link num" href=href title=health::state_label(&job)>{job.label.to_string()}</a> }
     });
     view! {
         <h2 class="caption"><b>"Related tasks"</b></h2>

@@ -13,6 +13,7 @@ use crate::domain::text;
 use crate::platform;
 use crate::state::page::Page;
 use crate::view::scope::NodeScope;
+use crate::view::severity_class::SeverityClass;
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -131,7 +132,7 @@ pub fn allocation(job: &Job) -> String {
 pub fn when(job: &Job, now_s: i64) -> (String, &'static str) {
     match job.state {
         JobState::Pending => match job.start {
-            Some(start) => (format!("~{}", platform::time_of_day(start)), "start"),
+            Some(start) => (format!("~{}", platform::format_time_or_date(start)), "start"),
             None => (String::new(), ""),
         },
         JobState::Ended(_) => {

@@ -15,6 +15,7 @@ use crate::domain::route::{JobTab, Route};
 use crate::domain::text;
 use crate::platform;
 use crate::state::page::Page;
+use crate::view::severity_class::SeverityClass;
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -78,7 +79,7 @@ fn compare_link(page: &Page, job: &Job) -> Option<AnyView> {
 /// Explains why a job is pending, with its expected start.
 fn pending_notice(job: &Job) -> AnyView {
     let Some(reason_text) = pending_reason(job) else { return ().into_any() };
-    let start = job.start.map(|at| format!(" Expected to start: {}.", platform::time_of_day(at)));
+    let start = job.start.map(|at| format!(" Expected to start: {}.", platform::format_time_or_date(at)));
     view! { <p class="head__why">"Waiting: " {reason_text} {start}</p> }.into_any()
 }
 
@@ -118,7 +119,7 @@ fn Meta(
         .reason
         .as_ref()
         .filter(|_| has_ended && outcome::failure(&job).is_none())
-        .map(|code| text::reason(code.as_str()).to_owned());
+        .map(ToString::to_string);
     let exit = job.exit.as_ref().filter(|exit| has_ended && exit.as_str() != "0:0").map(|exit| {
         let reason_text = exit_text(exit.as_str());
         view! { <span>"Exit code " <b class="num">{exit.to_string()}</b> " " {reason_text}</span> }
@@ -137,8 +138,8 @@ fn Meta(
             <span>"Partition " <b>{job.partition.to_string()}</b></span>
             <span>"Nodes " <b class="num">{text::grouped(job.node_count.into())}</b></span>
             {gpus}
-            {started.map(|at| view! { <span>"Started " <b class="num">{platform::time_of_day(at)}</b></span> })}
-            {job.ended.map(|at| view! { <span>"Ended " <b class="num">{platform::time_of_day(at)}</b></span> })}
+            {started.map(|at| view! { <span>"Started " <b class="num">{platform::format_time_or_date(at)}</b></span> })}
+            {job.ended.map(|at| view! { <span>"Ended " <b class="num">{platform::format_time_or_date(at)}</b></span> })}
             {reason.map(|reason| view! { <span>{reason}</span> })}
             {exit}
             <LimitedBy id=job.id/>
@@ -148,7 +149,7 @@ fn Meta(
 
 /// The state of a job, and what is wrong with one that still runs, unless the list below begins with it.
 fn state_view(job: &Job, health: Memo<Health>, is_listed: Memo<bool>) -> impl Fn() -> AnyView + use<> {
-    let (state, has_ended) = (health::state_label(&job.state), matches!(job.state, JobState::Ended(_)));
+    let (state, has_ended) = (health::state_label(job), matches!(job.state, JobState::Ended(_)));
     move || {
         health.with(|health| {
             let class = health.severity.text_class();

@@ -140,7 +140,7 @@ fn Fold(section: Section, members: Memo<usize>) -> impl IntoView {
     });
     let (what, more) = match section {
         Section::Waiting => (" waiting", {
-            let more = move || Some(format!(" · next ~{}", platform::time_of_day(next.get()?)));
+            let more = move || Some(format!(" · next ~{}", platform::format_time_or_date(next.get()?)));
             (move || more().into_any()).into_any()
         }),
         _ => (" ended", {

@@ -57,7 +57,7 @@ fn end_view(
         let wall_ahead_ms = wall_ahead_ms(&page);
         let (end, part_end) = known.with(|known| known.as_ref().map(|known| (known.end, known.part_end)))?;
         let at = |at_ms: u64| {
-            platform::time_of_day(at_ms.saturating_add_signed(wall_ahead_ms).cast_signed() / 1_000)
+            platform::format_time_or_date(at_ms.saturating_add_signed(wall_ahead_ms).cast_signed() / 1_000)
         };
         let text = |end: ProgressEnd| if in_list { at(end.latest_at_ms) } else { progress::end(end, at) };
         let severity =
@@ -77,7 +77,7 @@ fn end_view(
             let before = match (severity, in_list) {
                 (Some(_), true) => "≈ ",
                 (Some(_), false) => "done ≈ ",
-                (None, true) => "part ≈ ",
+                (None, true) => "part ends ≈ ",
                 (None, false) => "this part ends ≈ ",
             };
             view! { <span class="progress__end" title=about>{before} <span class=class>{text} {mark}</span></span> }.into_any()

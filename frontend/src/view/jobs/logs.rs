@@ -37,6 +37,10 @@ pub fn Logs(
         let page = page.clone();
         Memo::new(move |_| page.job(id).is_none_or(|job| job.stderr.is_some() && job.stderr != job.stdout))
     };
+    let grows = {
+        let page = page.clone();
+        Memo::new(move |_| page.job(id).is_some_and(|job| job.is_active()))
+    };
     let leaving = page.clone();
     on_cleanup(move || drop(leaving.follow_logs(&[])));
     let shown = RwSignal::new(LogStream::Stdout);
@@ -56,7 +60,7 @@ pub fn Logs(
         let path = path(&page, id, shown);
         let pane = move || {
             let index = usize::from(shown.get() == LogStream::Stderr).min(cells.len().saturating_sub(1));
-            cells.get(index).map(|cell| view! { <Pane cell=cell.clone() chosen/> })
+            cells.get(index).map(|cell| view! { <Pane cell=cell.clone() chosen grows/> })
         };
         view! { <div class="logs__bar">{choice} <span class="logs__path">{path}</span></div> {move || pane()} }
     };
@@ -161,6 +165,8 @@ fn Pane(
     cell: LogCell,
     /// The line at which it is searched.
     chosen: RwSignal<Option<u64>>,
+    /// Whether the job still writes to it.
+    grows: Memo<bool>,
 ) -> impl IntoView {
     let lines = numbered_lines(&cell);
     let (follows, wraps) = (RwSignal::new(true), RwSignal::new(true));
@@ -180,9 +186,7 @@ fn Pane(
     view! {
         {error}
         <div class="logs__bar">
-            <button class="btn" aria-pressed=move || follows.get().to_string() on:click=move |_| follows.update(|follows| *follows = !*follows)>
-                {move || if follows.get() { "● Following" } else { "‖ Paused" }}
-            </button>
+            {move || grows.get().then(|| follow_button(follows))}
             <button class="btn" aria-pressed=move || wraps.get().to_string() on:click=move |_| wraps.update(|wraps| *wraps = !*wraps)>"Wrap"</button>
             {search.controls()}
             <span class="spring"></span>
@@ -203,6 +207,16 @@ fn Pane(
             <div class="log log--partial">{move || last.read(|log| log.partial.as_ref().map(ToString::to_string))}</div>
         </div>
     }
+}
+
+/// The button that follows the end of the log, or keeps the lines in view.
+fn follow_button(follows: RwSignal<bool>) -> AnyView {
+    view! {
+        <button class="btn logs__follow" aria-pressed=move || follows.get().to_string() on:click=move |_| follows.update(|follows| *follows = !*follows)>
+            {move || if follows.get() { "● Following" } else { "‖ Paused" }}
+        </button>
+    }
+    .into_any()
 }
 
 /// Returns the lines of a log with their numbers.

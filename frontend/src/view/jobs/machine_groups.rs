@@ -11,6 +11,7 @@ use crate::domain::{health, ownership};
 use crate::fleet::NodeCell;
 use crate::state::page::Page;
 use crate::view::scope::{NodeScope, alone};
+use crate::view::severity_class::SeverityClass;
 use leptos::prelude::*;
 
 /// The groups of machines, each with its totals and a row per machine.

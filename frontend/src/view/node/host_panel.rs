@@ -22,7 +22,10 @@ pub fn HostPanel(
             node.head().track();
             node.usage_jobs().track();
             let groups_of_node = store.node(&node, |picture| {
-                let used = picture.job_usage.iter().map(|usage| host::usage(usage, page.job_name(usage.job)));
+                let used = picture
+                    .job_usage
+                    .iter()
+                    .map(|usage| host::usage(usage, page.job_name_and_label(usage.job)));
                 let groups = match host::is_withheld(page.sees_only_jobs(), picture) {
                     true => host::shared_groups(picture),
                     false => host::groups(picture),

@@ -4,6 +4,7 @@ use crate::describe::node_fault::{FaultRow, row};
 use crate::platform;
 use crate::state::page::Page;
 use crate::view::reports::load::{Loading, load};
+use crate::view::severity_class::SeverityClass;
 use leptos::prelude::*;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::report::{ReportAnswer, ReportQuery};
@@ -41,15 +42,16 @@ fn Faults(name: NodeName) -> impl IntoView {
             _ => None,
         },
     );
-    move || match loaded.get() {
+    move || {
+        match loaded.get() {
         Loading::Pending => view! { <p class="empty">"Loading the faults …"</p> }.into_any(),
         Loading::Failed(why) => view! { <p class="empty">{why}</p> }.into_any(),
         Loading::Ready(faults) if faults.is_empty() => {
-            view! { <p class="empty">"Nothing was found during the jobs that this relay has seen here."</p> }
+            view! { <p class="empty">"No fault of the node or its GPUs was found during the jobs that this relay has seen here."</p> }
                 .into_any()
         }
         Loading::Ready(faults) => {
-            let rows = faults.iter().map(|fault| row(fault, platform::time_of_day)).map(fault_row);
+            let rows = faults.iter().map(|fault| row(fault, platform::format_time_or_date)).map(fault_row);
             view! {
                 <div class="links__scroll" role="region" aria-label="Faults" tabindex="0">
                     <table class="plain">
@@ -68,6 +70,7 @@ fn Faults(name: NodeName) -> impl IntoView {
             }
             .into_any()
         }
+    }
     }
 }
 

@@ -96,7 +96,7 @@ fn Shown(report: Memo<Option<Report>>) -> impl IntoView {
 
 /// The title on paper, where the head of the job's page is missing.
 fn title(report: &Report) -> AnyView {
-    let at = |time_s: Option<i64>| time_s.map_or_else(|| "–".to_owned(), platform::time_of_day);
+    let at = |time_s: Option<i64>| time_s.map_or_else(|| "–".to_owned(), platform::format_time_or_date);
     let what = format!("Job {} · {}", report.label, report.name);
     let when = format!(
         "{} · {} · partition {} · {} to {}",
@@ -350,7 +350,7 @@ fn note_table(report: &Report) -> AnyView {
         });
         view! {
             <tr>
-                <th scope="row" class="num">{platform::time_of_day(at_s)}</th>
+                <th scope="row" class="num">{platform::format_time_or_date(at_s)}</th>
                 <td class="num">{text::or_absent(after)}</td>
                 <td>{note_text(note)}</td>
             </tr>

@@ -31,7 +31,7 @@ struct Column {
 const COLUMNS: [Column; 10] = [
     Column {
         value: |job| Some(job.start_s? as f64),
-        cell: |start_s, _| platform::time_of_day(start_s as i64),
+        cell: |start_s, _| platform::format_time_or_date(start_s as i64),
         ..column("Started", "start_s")
     },
     Column {

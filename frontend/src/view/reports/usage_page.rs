@@ -149,14 +149,14 @@ fn Shown(usage: Memo<Option<Usage>>) -> impl IntoView {
 /// The sums of all jobs, and by week and project.
 fn sums(usage: &Usage) -> AnyView {
     // Noon, so that a change of the clocks does not move the date.
-    let weeks = usage.weeks.iter().map(|week| (platform::date(week.monday_s + 43_200), &week.sums));
+    let weeks = usage.weeks.iter().map(|week| (platform::format_date(week.monday_s + 43_200), &week.sums));
     let projects = usage.projects.iter().map(|project| (project.project.to_string(), &project.sums));
     view! {
         {summary(usage)}
         <div class="usage__both">
             <section>
-                <h2 class="caption"><b>"By week"</b></h2>
-                {sums_table("Week of", &weeks.collect::<Vec<_>>())}
+                <h2 class="caption"><b>"By week of the start"</b></h2>
+                {sums_table("Started in the week of", &weeks.collect::<Vec<_>>())}
             </section>
             <section>
                 <h2 class="caption"><b>"By project"</b></h2>

@@ -17,7 +17,7 @@ use crate::state::time::Time;
 use crate::table::processes::gap_text;
 use crate::view::charts::finding_marks::MarkedGpu;
 use crate::view::charts::gpu_groups::gpu_groups;
-use crate::view::charts::graph::{Graph, plot_memo};
+use crate::view::charts::graph::{Graph, current_memo, plot_memo};
 use crate::view::charts::summary::summary;
 use crate::view::charts::time_bar::TimeBar;
 use crate::view::scope::{NodeScope, alone};
@@ -167,8 +167,9 @@ fn charts(store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> AnyView {
     let one = |(metric, hue): (GraphMetric, &'static str)| {
         let fixed = Memo::new(move |_| metric);
         let plot = plot_memo(&time, store, groups, fixed, 240);
+        let current = current_memo(&time, store, groups, fixed);
         let label = summary(&page, &time, store, groups, fixed);
-        view! { <Graph plot metric=fixed label hue height=64/> }
+        view! { <Graph plot current metric=fixed label hue height=64/> }
     };
     let all = [
         (GraphMetric::UTIL, "--util-line"),
@@ -216,7 +217,7 @@ fn details(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Details {
     });
     let time = |at_ms: u64| {
         let at_s = page.wall_s() - (page.now_ms().saturating_sub(at_ms) / 1_000).cast_signed();
-        platform::time_of_day(at_s)
+        platform::format_time_or_date(at_s)
     };
     let events = gpu_health::events(node.head.events.iter(), gpu, stated, time);
     let throttling = throttling

@@ -208,7 +208,7 @@ fn sparks(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
     // Untracked: the sheet is not built anew each second, which would forget the samples.
     let (cursor, since) = (
         RwSignal::new(None),
-        format!("collecting since {}", platform::time_of_day(untrack(|| page.wall_s()))),
+        format!("collecting since {}", platform::format_time_or_date(untrack(|| page.wall_s()))),
     );
     let one = |(index, (title, field, hue, format)): (usize, SparkField)| {
         let top = Memo::new(move |_| samples.with(|samples| top(samples, index, field)));

@@ -82,7 +82,7 @@ fn Colours() -> impl IntoView {
             {ColourScheme::NAMED.map(scheme).into_iter().collect_view()}
             {custom}
             <div class="settings__bounds">{threshold(settings, "yellow from", true)} {threshold(settings, "red from", false)}</div>
-            <p class="settings__why">"Single colour: busy is good, and amber and red are kept for problems. "
+            <p class="settings__why">"Single colour: busy is good, and yellow and red are kept for problems. "
                 "The others use the colours of the tools that they are named after."</p>
         </fieldset>
     }

@@ -20,7 +20,7 @@ pub fn link_lines(page: &Page, link: &ShareLink) -> AnyView {
     };
     let line = |purpose: &str, command: String| ShellCommand { purpose: purpose.to_owned(), command };
     let owner = untrack(|| page.fleet.welcome()).map_or(String::new(), |welcome| welcome.user.to_string());
-    let until = platform::time_of_day((link.share.terms.expires_ms / 1_000).cast_signed());
+    let until = platform::format_time_or_date((link.share.terms.expires_ms / 1_000).cast_signed());
     // Who receives the message may be in another zone.
     let until = format!("{until} {}", platform::utc_text(platform::utc_offset_min()));
     let message = message(link, url, &owner, &until);

@@ -90,7 +90,9 @@ fn entry(
     let about = format!("{its_scope}{} · {hidden}", audience_text(&terms));
     let ends = {
         let page = page.clone();
-        move || expiry_text(&terms, page.wall_s().unsigned_abs() * 1_000, None, &platform::time_of_day)
+        move || {
+            expiry_text(&terms, page.wall_s().unsigned_abs() * 1_000, None, &platform::format_time_or_date)
+        }
     };
     let who = {
         let id = id.clone();
@@ -144,7 +146,7 @@ fn show_link(page: Page, id: ShareId, state: RwSignal<EntryState>) {
 fn viewers_text(sharing: &Sharing, share: Option<&ShareId>) -> String {
     let viewers = viewers(&sharing.visitors, share);
     let text: Vec<String> =
-        viewers.iter().map(|viewer| viewer_text(viewer, &platform::time_of_day)).collect();
+        viewers.iter().map(|viewer| viewer_text(viewer, &platform::format_time_or_date)).collect();
     text.join("; ")
 }
 

@@ -111,7 +111,7 @@ fn scope_fields(offers: Vec<Offer>, is_in_view: bool, first: bool) -> AnyView {
             |(at, offer): (usize, Offer)| view! { <option value=at.to_string()>{offer.label}</option> };
         return view! {
             <select class="field" name="scope" aria-label="Show" required autofocus=first>
-                <option value="">"Choose everything, or a job"</option>
+                <option value="">"Choose what to share"</option>
                 {offers.map(option).collect_view()}
             </select>
         }
@@ -208,7 +208,7 @@ fn Created(link: ShareLink) -> impl IntoView {
     let how = format!(
         "Read-only, {}; {}.",
         audience_text(terms),
-        expiry_text(terms, now_ms, None, &platform::time_of_day)
+        expiry_text(terms, now_ms, None, &platform::format_time_or_date)
     );
     let lines = link_lines(&page, &link);
     let not_stored = link.not_stored.map(|why| {

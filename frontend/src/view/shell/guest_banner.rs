@@ -28,7 +28,7 @@ fn banner(page: &Page, terms: ShareTerms) -> AnyView {
         Memo::new(move |_| {
             let (now_ms, job_left) = (page.wall_s().unsigned_abs() * 1_000, job_left_s(&page, &terms));
             (
-                expiry_text(&terms, now_ms, job_left, &platform::time_of_day),
+                expiry_text(&terms, now_ms, job_left, &platform::format_time_or_date),
                 remaining_s(&terms, now_ms, job_left) < SHORT_S,
             )
         })

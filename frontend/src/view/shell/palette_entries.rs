@@ -63,11 +63,7 @@ pub fn entries(page: &Page) -> Vec<PaletteEntry> {
     let jobs = page.jobs.get();
     let job = |job: &Job| {
         let name = format!("{} {}", job.label, job.name);
-        PaletteEntry::route(
-            name,
-            format!("job, {}", state_label(&job.state)),
-            Route::Job(job.id, JobTab::Nodes),
-        )
+        PaletteEntry::route(name, format!("job, {}", state_label(job)), Route::Job(job.id, JobTab::Nodes))
     };
     let tabs = page.route.get().job().into_iter().flat_map(|id| {
         let nodes = page.job(id).map(|job| job.nodes).unwrap_or_default();
@@ -94,6 +90,10 @@ pub fn entries(page: &Page) -> Vec<PaletteEntry> {
 /// Returns the jobs in which a typed rank or PID can be searched: the processes of jobs that are not shown are unknown here.
 pub fn processes_elsewhere(page: &Page, typed: &str) -> Vec<PaletteEntry> {
     let Some((column, number)) = column_and_number(typed) else { return Vec::new() };
+    // The number of a job is not taken for a PID.
+    if page.jobs.with(|jobs| jobs.iter().any(|job| job.label.as_str() == typed.trim())) {
+        return Vec::new();
+    }
     let here = page.route.get().job();
     let has_rank = |job: &Job| job.gpu_count.is_none_or(|count| count > number);
     let may_have = |job: &&Job| job.is_active() && Some(job.id) != here && (column == "pid" || has_rank(job));
@@ -157,7 +157,13 @@ fn commands(page: &Page) -> Vec<PaletteEntry> {
     let commands =
         bindings(is_owner, page.shows_logs()).filter(|binding| !walks(&binding.command)).map(|binding| {
             let hint = format!("key {}", keycap(binding.keys[0]));
-            PaletteEntry::new(binding.description, hint, Target::Command(binding.command))
+            let words = match binding.command {
+                Command::Help => "help",
+                Command::Copy => "export csv json",
+                Command::Share => "link guest",
+                _ => "",
+            };
+            PaletteEntry::new(binding.description, hint, Target::Command(binding.command)).with_words(words)
         });
     let pages = [
         ("my usage", Route::Usage),

@@ -56,7 +56,7 @@ pub fn TopBar() -> impl IntoView {
             <span class="spring"></span>
             <Shares/>
             <button class="btn" title="Search jobs, nodes, ranks, PIDs, commands (Ctrl K)" on:click=move |_| finder.set(true)>
-                <span class="top__icon" aria-hidden="true">"⌕"</span> <span class="hide-s">"Find "</span> <kbd>"Ctrl"</kbd> " " <kbd>"K"</kbd>
+                <span class="top__icon top__icon--find" aria-hidden="true">"⌕"</span> <span class="hide-s">"Find "</span> <kbd>"Ctrl"</kbd> " " <kbd>"K"</kbd>
             </button>
             <button class="btn" title="Settings (S)" aria-label="Settings" on:click=move |_| settings_open.set(true)>
                 <span class="top__icon" aria-hidden="true">"⚙\u{fe0e}"</span> <span class="hide-s">"Settings"</span>

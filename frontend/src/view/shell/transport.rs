@@ -47,7 +47,7 @@ impl Player {
     fn position_text(&self) -> String {
         let (at_ms, ReplayStatus { from_ms, to_ms, .. }) = (self.at_ms(), self.status());
         let ahead_s = (at_ms.cast_signed() - self.page.now_ms().cast_signed()) / 1_000;
-        let day = platform::clock_of_day(self.page.wall_s() + ahead_s);
+        let day = platform::format_time_s(self.page.wall_s() + ahead_s);
         format!("{day} · {}", position_text(at_ms.saturating_sub(from_ms), to_ms.saturating_sub(from_ms)))
     }
 

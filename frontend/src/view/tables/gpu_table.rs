@@ -15,6 +15,7 @@ use crate::table::gpus::Peers;
 use crate::table::{CellUnit, Column, Value, gpus};
 use crate::view::charts::sparkline::{spark, spark_line};
 use crate::view::scope::{NodeScope, gpu_series, is_left_out};
+use crate::view::severity_class::SeverityClass;
 use leptos::prelude::*;
 use nodeglass_protocol::field::Vendors;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};

@@ -116,7 +116,7 @@ pub fn AuditLog() -> impl IntoView {
         let audit_log = audit_log.get();
         let one = |deed: AuditEntry| {
             let mark = if deed.succeeded { "✓" } else { "▲" };
-            let at = platform::time_of_day((deed.wall_ms / 1_000).cast_signed());
+            let at = platform::format_time_or_date((deed.wall_ms / 1_000).cast_signed());
             view! {
                 <li class:deed--bad=!deed.succeeded>
                     <span class="num">{at}</span> <b>{mark} " " {deed.action.to_string()}</b> <span>{deed.outcome.to_string()}</span>

@@ -1,6 +1,7 @@
 //! The symbol of a health state: a shape with a label, never a colour alone.
 
 use crate::domain::health::Health;
+use crate::view::severity_class::SeverityClass;
 use leptos::prelude::*;
 
 /// The symbol of a health state; its label is the tooltip and the alternative text.

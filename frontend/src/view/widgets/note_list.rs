@@ -51,7 +51,7 @@ pub fn NoteList() -> impl IntoView {
 fn entry(page: &Page, note: Note) -> AnyView {
     let said = note_text(&note);
     let at_s = (note.at_ms / 1_000).cast_signed();
-    let (at, source) = (platform::time_of_day(at_s), source_text(note.source));
+    let (at, source) = (platform::format_time_or_date(at_s), source_text(note.source));
     let label_of = |id| page.job(id).map(|job| job.label.to_string());
     let subject = untrack(|| subject_text(note.job, note.node.as_ref(), label_of));
     let of_others = (note.job.is_none()).then(|| format!("of {subject}, "));
@@ -78,7 +78,7 @@ fn entry(page: &Page, note: Note) -> AnyView {
     });
     view! {
         <li>
-            <time class="num" title=platform::clock_of_day(at_s)>{at}</time>
+            <time class="num" title=platform::format_time_s(at_s)>{at}</time>
             <span class="notes__text">{said}</span>
             <small>{after_end}{of_others}{source}</small>
             {buttons}

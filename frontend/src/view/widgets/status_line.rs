@@ -1,6 +1,7 @@
 //! A line with the symbol of a severity, on top of a sheet.
 
 use crate::domain::severity::Severity;
+use crate::view::severity_class::SeverityClass;
 use leptos::prelude::*;
 
 /// The most important statement about the subject of a sheet, with advice.

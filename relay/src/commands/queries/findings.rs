@@ -372,9 +372,11 @@ fn explanation(kind: FindingKind) -> String {
         text::exact_span(kind.found_within_ms() / 1_000)
     );
     let mut out = format!("{}\n", kind.name());
-    for (title, content) in
-        [("Found when", kind.condition()), ("Meaning", kind.meaning()), ("Advice", kind.advice())]
-    {
+    for (title, content) in [
+        ("Found when (with the default thresholds)", kind.condition()),
+        ("Meaning", kind.meaning()),
+        ("Advice", kind.advice()),
+    ] {
         let _ = write!(out, "\n{title}\n{}", indented(content));
     }
     let _ = write!(out, "\n{}\n", wrap::words(&timing, WIDTH).join("\n"));

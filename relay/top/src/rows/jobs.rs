@@ -97,7 +97,7 @@ pub fn has_ended(job: &Job) -> bool {
 pub fn lines<'a>(world: &World<'a>, hides_ended: bool, filter: &str) -> Vec<Line<'a>> {
     let listed = world.overview.jobs.iter().filter(|job| !(hides_ended && has_ended(job)));
     let kept = listed.filter(|job| {
-        let state = health::state_label(&job.state);
+        let state = health::state_label(job);
         matches(
             filter,
             [job.label.as_str(), job.name.as_str(), job.user.as_str(), job.partition.as_str(), &state],
@@ -121,21 +121,14 @@ fn state(job: &Job, world: &World<'_>) -> (Severity, String) {
         JobState::Pending | JobState::Configuring | JobState::Suspended => Severity::Pending,
         JobState::Ended(_) => Severity::Ended,
     };
-    let own = (severity, health::state_label(&job.state));
+    let own = (severity, health::state_label(job));
     if !job.is_active() {
         return outcome::failure(job).map_or(own, |failure| (failure.severity, failure.label));
     }
     let nodes = job.nodes.iter().filter_map(|name| world.overview.node(name));
-    let worst = nodes.filter_map(|node| node_problem(job, node, world.now_ms));
+    let worst = nodes.filter_map(|node| node_problem(job, node, world));
     let worst = finding(job, world).into_iter().chain(worst);
     worst.reduce(|a, b| if b.0 > a.0 { b } else { a }).unwrap_or(own)
-}
-
-/// Returns the state of a job as its row has it: of a waiting one, the reason.
-fn state_words(job: &Job, world: &World<'_>) -> (Severity, String) {
-    let (severity, words) = state(job, world);
-    let reason = job.reason.as_ref().filter(|_| matches!(job.state, JobState::Pending));
-    (severity, reason.map_or(words, |code| text::reason(code.as_str()).to_owned()))
 }
 
 /// The worst finding about a job that is not silenced, and the number of others: `GPU 3 too hot +1`. What explains another
@@ -169,15 +162,23 @@ fn others(count: usize) -> String {
 }
 
 /// Returns the problem of a job's part of a node, if it needs attention.
-fn node_problem(job: &Job, node: &NodePicture, now_ms: u64) -> Option<(Severity, String)> {
+fn node_problem(job: &Job, node: &NodePicture, world: &World<'_>) -> Option<(Severity, String)> {
     let of_job = |gpu: &&GpuPicture| ownership::belongs_to_job(node, gpu, Some(job.id));
-    let flags = node.gpus.iter().filter(of_job).flat_map(|gpu| {
-        let fault = gpu.fault.as_ref().map(|_| (Severity::Error, flags::unreadable(gpu)));
+    let silenced = |gpu: &GpuPicture| {
+        let findings = world.overview.findings.iter().filter(|finding| finding.silenced_until_ms.is_some());
+        findings.flat_map(|finding| &finding.gpus).any(|silenced| silenced.uuid == gpu.facts.uuid)
+    };
+    let named = |label: String| match job.nodes.len() {
+        ..=1 => label,
+        _ => format!("{} {label}", node.name),
+    };
+    let flags = node.gpus.iter().filter(of_job).filter(|gpu| !silenced(gpu)).flat_map(|gpu| {
+        let fault = gpu.fault.as_ref().map(|_| (Severity::Error, named(flags::unreadable(gpu))));
         let flags = flags::for_gpu(node, gpu).into_iter().filter(|flag| flag.severity.needs_attention());
-        let named = flags.map(|flag| (flag.severity, flag.label(gpu)));
-        fault.into_iter().chain(named).collect::<Vec<_>>()
+        let flags = flags.map(|flag| (flag.severity, named(flag.label(gpu))));
+        fault.into_iter().chain(flags).collect::<Vec<_>>()
     });
-    let health = health::for_node(node, now_ms);
+    let health = health::for_node(node, world.now_ms);
     // Flags of the node include flags of any job's GPUs.
     let is_of_node = health.severity.needs_attention() && !matches!(node.head.link, Link::Live);
     let link = is_of_node.then(|| (health.severity, format!("{} {}", node.name, health.label)));
@@ -238,7 +239,7 @@ pub fn columns(lines: &[Line<'_>], world: &World<'_>) -> Vec<Column<Key>> {
             Key::Name => widest(|job| job.name.as_str()).map(|name| name.max(ALL_JOBS.len())),
             Key::User => widest(|job| job.user.as_str()),
             Key::Partition => widest(|job| job.partition.as_str()),
-            Key::State => jobs().map(|job| state_words(job, world).1.width()).max(),
+            Key::State => jobs().map(|job| state(job, world).1.width()).max(),
             Key::Time => jobs().map(|job| time(job, world.wall_s).width()).max(),
             _ => None,
         };
@@ -283,7 +284,7 @@ fn of_job(job: &Job, key: Key, world: &World<'_>, palette: Palette) -> Spans {
         Key::Id => one(job.label.to_string(), plain),
         Key::Name => one(job.name.to_string(), palette.strong()),
         Key::State => {
-            let (severity, words) = state_words(job, world);
+            let (severity, words) = state(job, world);
             one(words, if severity == Severity::Ok { plain } else { palette.severity(severity) })
         }
         Key::User => one(job.user.to_string(), plain),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::view::View;
 use nodeglass_config::{Layout, TopArgs};
+use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind};
 
 /// Twelve jobs, of which three have ended.
 fn many_jobs() -> Picture {
@@ -184,11 +185,36 @@ fn a_job_that_failed_is_named_in_the_head_and_says_how() {
     picture.jobs.push(failed);
     let screen = |findings| Shown::new(welcome(), Picture { findings, ..picture.clone() }).screen(120, 40);
     let shown = screen(vec![finding.clone()]);
-    assert!(shown.lines().nth(1).unwrap().contains("▲ pretrain ended: out of memory"), "{shown}");
+    assert!(shown.lines().nth(1).unwrap().contains("▲ pretrain ended: out of host memory"), "{shown}");
     let row = shown.lines().find(|line| line.contains(" pretrain ") && line.contains("19")).unwrap();
-    assert!(row.contains("▲") && row.contains("out of memory"), "{row}");
+    assert!(row.contains("▲") && row.contains("out of host memory"), "{row}");
     let other = Finding { key: "failed/20/1".into(), jobs: vec![id(20)], since_ms: 1, ..finding.clone() };
-    assert!(screen(vec![other, finding.clone()]).contains("pretrain ended: out of memory +1"));
+    assert!(screen(vec![other, finding.clone()]).contains("pretrain ended: out of host memory +1"));
     let over = screen(vec![Finding { ended_ms: Some(NOW_MS), ..finding }]);
-    assert!(!over.lines().nth(1).unwrap().contains("pretrain") && over.contains("out of memory"), "{over}");
+    assert!(
+        !over.lines().nth(1).unwrap().contains("pretrain") && over.contains("out of host memory"),
+        "{over}"
+    );
+}
+
+#[test]
+fn a_gpu_of_a_silenced_finding_is_not_the_state_of_its_job() {
+    let mut picture = overview();
+    let state = |picture: &Picture| {
+        let screen = Shown::new(welcome(), picture.clone()).screen(120, 40);
+        screen.lines().find(|line| line.contains("train-llm-7b")).unwrap().to_owned()
+    };
+    assert!(state(&picture).contains("GPU 3 cannot be read"));
+    let node = picture.nodes.iter().find(|node| node.name.as_str() == "gpu-01").unwrap();
+    let lost = node.gpus.iter().find(|gpu| gpu.fault.is_some()).unwrap();
+    let mut failed = job(17, "train-llm-7b", &["gpu-01"]);
+    (failed.state, failed.ended) = (JobState::Ended("OUT_OF_MEMORY".into()), Some(WALL_S));
+    let silenced = Finding {
+        kind: FindingKind::GpuLost,
+        gpus: vec![FindingGpu::new(&node.name, &lost.facts.uuid, None)],
+        silenced_until_ms: Some(u64::MAX),
+        ..nodeglass_rules::outcome::finding(&failed).unwrap()
+    };
+    picture.findings.push(silenced);
+    assert!(!state(&picture).contains("GPU 3 cannot be read"));
 }
