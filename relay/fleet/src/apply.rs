@@ -231,6 +231,7 @@ impl Fleet {
         if let SessionEvent::Line(line) = event
             && let ProbeLine::Event(event) = &**line
             && let (Some(gpu), Some(_)) = (&event.gpu, event.xid)
+            && self.nodes.get(name).is_none_or(|node| !node.has_received(event))
         {
             self.reports.count_xid(name, gpu);
         }

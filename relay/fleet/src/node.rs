@@ -29,7 +29,7 @@ use nodeglass_protocol::probe::{
 };
 use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Text, Vendor};
 use nodeglass_rules::health::late_after_ms;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 /// A link without a line for this long is silent: its values are shown as stale.
 pub const SILENT_MS: u64 = 15_000;
@@ -56,6 +56,8 @@ pub struct Node {
     backfilled: bool,
     /// Events before the first sample: only that relates their times to the relay's clock.
     early_events: Vec<Event>,
+    /// The newest events as they arrived: a probe sends what it keeps again after a connection was lost.
+    received_events: VecDeque<Event>,
     /// Backfilled samples that the long-term history does not have yet.
     late_samples: Vec<HistorySample>,
     /// Processes that the last list no longer contains.
@@ -95,6 +97,7 @@ impl Node {
             replay: Replay::default(),
             backfilled: false,
             early_events: Vec::new(),
+            received_events: VecDeque::new(),
             late_samples: Vec::new(),
             departed: Vec::new(),
             process_readings: None,
@@ -526,6 +529,11 @@ impl Node {
         }
     }
 
+    /// Returns whether an event has arrived before.
+    pub fn has_received(&self, event: &Event) -> bool {
+        self.received_events.contains(event)
+    }
+
     fn apply_event(&mut self, event: Event, now_ms: u64, changes: &mut NodeChanges) {
         if !self.timeline.is_known() {
             if self.early_events.len() < MAX_EVENTS {
@@ -533,6 +541,13 @@ impl Node {
             }
             return;
         }
+        if self.has_received(&event) {
+            return;
+        }
+        if self.received_events.len() == MAX_EVENTS {
+            self.received_events.pop_front();
+        }
+        self.received_events.push_back(event.clone());
         let at_ms = self.timeline.relay_ms(event.mono_ns, now_ms);
         let events = &mut self.picture.head.events;
         events.push(GpuEvent { at_ms, gpu: event.gpu, xid: event.xid, text: event.text });

@@ -417,6 +417,24 @@ fn an_event_before_the_first_sample_has_the_time_that_the_sample_relates_to_the_
 }
 
 #[test]
+fn an_event_that_a_probe_sends_again_after_a_stall_is_recorded_once() {
+    let mut fleet = one_node();
+    let xid = || {
+        ProbeLine::Event(nodeglass_protocol::probe::Event {
+            mono_ns: 100_000_000_000,
+            gpu: Some(uuid("n1", 0)),
+            xid: Some(31),
+            text: "Xid".into(),
+        })
+    };
+    line(&mut fleet, "n1", xid(), 2_000);
+    line(&mut fleet, "n1", hello("n1", &[0, 1]), 23_000);
+    line(&mut fleet, "n1", xid(), 23_000);
+    line(&mut fleet, "n1", sample(130, &[99, 99]), 23_600);
+    assert_eq!(node(&fleet, "n1").head.events.len(), 1);
+}
+
+#[test]
 fn a_gpu_keeps_its_history_when_its_index_changes() {
     let mut fleet = one_node();
     let ProbeLine::Hello(mut again) = hello("n1", &[0, 1]) else { unreachable!() };
