@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of ended jobs in the list.
-const KEPT_JOBS: usize = 50;
+const KEPT_JOBS: usize = 200;
 /// Maximum number of last pictures of nodes, oldest dropped first.
 const KEPT_NODES: usize = 256;
 

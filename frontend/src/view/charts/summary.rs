@@ -28,7 +28,7 @@ pub fn summary(
         groups.with(|groups| {
             let (metric, range) = (metric.get(), time.range());
             let overview = || match range.is_live() {
-                true => now(&store, groups, metric, page.now_ms()),
+                true => now(&page, &store, groups, metric),
                 false => {
                     // Its history may still be loading.
                     page.second.track();
@@ -50,12 +50,17 @@ fn pointed(time: &Time, store: &TopicStore, groups: &[NodeGroup], metric: GraphM
     Some(format!("{} · {} · {} {value}", time.clock(at_ms), group.name(store, gpu), metric.phrase()))
 }
 
-/// Describes minimum, median and maximum now; for an ended job, at its end.
-fn now(store: &TopicStore, groups: &[NodeGroup], metric: GraphMetric, now_ms: u64) -> String {
+/// Describes minimum, median and maximum now; for an ended job, at its end; without a connection, when it was lost.
+fn now(page: &Page, store: &TopicStore, groups: &[NodeGroup], metric: GraphMetric) -> String {
+    let now_ms = page.now_ms();
     let old = |group: &NodeGroup| store.node(&group.node, |node| is_left_out(node, groups.len(), now_ms));
     let current = all(groups).filter(|(group, _)| old(group) == Some(false));
     let values = current.filter_map(|(group, gpu)| Some((group.now(store, gpu, metric)?, group, gpu)));
-    let when = if is_over(store, groups) { "at the end" } else { "now" };
+    let when = match (is_over(store, groups), page.feed.is_live()) {
+        (true, _) => "at the end",
+        (false, true) => "now",
+        (false, false) => "when last updated",
+    };
     described(store, groups, metric, when, values.collect())
 }
 

@@ -23,7 +23,7 @@ const KEY_STEP: f64 = 1.0 / 60.0;
 /// The text without a pointer over the readings.
 const READOUT_HELP: &str = "Hover, or focus and use ← →.";
 /// The text in place of lines.
-const MISSING: &str = "No readings of this run are stored: the relay keeps one week; a long-term storage (--history-url) keeps more.";
+const MISSING: &str = "No readings of this run are kept: the relay has those of the last 200 jobs, for a week; a long-term storage (--history-url) keeps more.";
 /// The box of the graph.
 const FRAME: Frame = Frame { width: 1_000.0, height: 200.0, pad: 2.0 };
 

@@ -24,7 +24,7 @@ const SUFFIX: &str = ".end";
 /// Time for which a job is kept, in ms: as long as the history of its nodes.
 const KEEP_MS: u64 = 7 * 24 * 3_600_000;
 /// Maximum number of jobs; the oldest are deleted first.
-const MAX_JOBS: usize = 50;
+const MAX_JOBS: usize = 200;
 /// Maximum share of the space for the history that they take.
 const SHARE: u64 = 8;
 /// Maximum length of a picture before compression, in bytes.

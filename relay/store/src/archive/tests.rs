@@ -365,8 +365,8 @@ fn ended_jobs_are_shown_by_the_next_relay_that_watches_the_same() {
 fn a_damaged_ended_job_is_left_out_and_many_are_trimmed() {
     let (_folder, dir) = scratch();
     let now_ms = nodeglass_platform::clock::Clock::wall_ms();
-    let began_ms = |id: u32| now_ms - 7_200_000 - u64::from(60 - id) * 60_000;
-    for id in 0..60 {
+    let began_ms = |id: u32| now_ms - 7_200_000 - u64::from(210 - id) * 60_000;
+    for id in 0..210 {
         store_ended(&dir, "", ended_job(id, began_ms(id)));
     }
     fs::write(dir.path().join("job-000000000000007-7.new"), "of a crash").unwrap();
@@ -374,18 +374,18 @@ fn a_damaged_ended_job_is_left_out_and_many_are_trimmed() {
         ended::load(dir, "", now_ms, 0).iter().map(|ended| ended.job.id.0).collect::<Vec<_>>()
     };
     // Those of another selection of jobs take no place of others.
-    store_ended(&dir, "all jobs", ended_job(99, began_ms(60)));
-    assert_eq!(left(&dir), (10..60).collect::<Vec<_>>());
-    fs::remove_file(ended_file(&dir, 99)).unwrap();
+    store_ended(&dir, "all jobs", ended_job(999, began_ms(210)));
+    assert_eq!(left(&dir), (10..210).collect::<Vec<_>>());
+    fs::remove_file(ended_file(&dir, 999)).unwrap();
     ended::trim(dir.path(), 1 << 30, now_ms);
-    assert_eq!((left(&dir), fs::read_dir(dir.path()).unwrap().count()), ((10..60).collect(), 50));
+    assert_eq!((left(&dir), fs::read_dir(dir.path()).unwrap().count()), ((10..210).collect(), 200));
     for (at, id) in [10, 11, 12].into_iter().enumerate() {
         let path = ended_file(&dir, id);
         let bytes = fs::read(&path).unwrap();
         let damaged = [&bytes[..bytes.len() / 2], &bytes[..0], b"not a picture"][at];
         fs::write(&path, damaged).unwrap();
     }
-    assert_eq!(left(&dir), (13..60).collect::<Vec<_>>());
+    assert_eq!(left(&dir), (13..210).collect::<Vec<_>>());
     ended::trim(dir.path(), 1 << 30, now_ms + 8 * 86_400_000);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
