@@ -2,7 +2,7 @@
 
 mod closed_stdout;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use node_probe::{
     build,
     driver_thread::{DriverTimings, SourceConfig, SourceFactory},
@@ -109,6 +109,9 @@ enum Command {
     /// nvidia-ml-py if `python3` can import it, or its wheel is beside this program. Prints a table of what is equal, explained
     /// and different, and writes a report to attach to an issue, without names of the host, its users and their programs.
     Selftest(Selftest),
+    /// Print the man page of the probe, or of one of its commands
+    #[command(hide = true)]
+    Man { command: Option<String> },
     /// Load the GPU at a PCI address until stdin ends
     #[command(name = load::COMMAND, hide = true)]
     Load { cuda: PathBuf, pci: String },
@@ -185,6 +188,10 @@ fn run_command(command: &Command) -> std::io::Result<u8> {
             load::run(cuda, pci).map_err(std::io::Error::other)?;
             return Ok(0);
         }
+        Command::Man { command } => {
+            print_man_page(command.as_deref())?;
+            return Ok(0);
+        }
         Command::Selftest(arguments) => arguments,
     };
     let conclusion = selftest::run(&selftest::Options {
@@ -203,6 +210,23 @@ fn run_command(command: &Command) -> std::io::Result<u8> {
         Conclusion::Differs => DIFFERENT,
         Conclusion::NothingToCompare => NO_GPU,
     })
+}
+
+fn print_man_page(command: Option<&str>) -> std::io::Result<()> {
+    let mut all = Arguments::command();
+    all.build();
+    let page = match command {
+        None => Some(&all),
+        Some(name) => all.find_subcommand(name),
+    };
+    let page = page.ok_or_else(|| std::io::Error::other("there is no such command"))?.clone();
+    let name = command.map_or_else(|| "node-probe".to_owned(), |name| format!("node-probe-{name}"));
+    clap_mangen::Man::new(page.display_name(name.clone()))
+        .title(name)
+        .section("1")
+        .source(format!("nodeglass {}", env!("CARGO_PKG_VERSION")))
+        .manual("nodeglass")
+        .render(&mut std::io::stdout())
 }
 
 /// Raises the limit of open files, which is often 1,024: the probe keeps some forty attributes of each AMD or
