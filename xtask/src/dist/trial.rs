@@ -1,7 +1,8 @@
 //! Installs what was packed in a clean root file system of an old Debian, and runs it there.
 
-use crate::shell::{run, step, target, which};
+use crate::shell::{run, step, which};
 use crate::system;
+use crate::tools::home;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +19,8 @@ pub(super) fn try_out(files: &[PathBuf]) -> Result<()> {
         return Ok(());
     }
     system::install(&["debootstrap"])?;
-    let clean = target().join("dist").join(format!("{OLD_DEBIAN}-root"));
+    // Kept for the next release, but no part of this one.
+    let clean = home()?.join(format!("{OLD_DEBIAN}-root"));
     if which("debootstrap").is_none() {
         bail!("debootstrap is missing, with which the archive is tried out");
     }
