@@ -2,7 +2,7 @@
 
 Without `NODEGLASS_PROGRAMS` the wheel is the client alone. With it, the programs of that folder (`relay`, `node-probe`, and
 `node-probe-MACHINE` for nodes with another processor) become scripts, `share/` the man pages and shell completions, and
-`NODEGLASS_PLATFORM` (`manylinux2014_x86_64`) the platform of the wheel.
+`NODEGLASS_PLATFORM` (`manylinux2014_x86_64`) the platform of the wheel. A bill of materials there is put beside the metadata (PEP 770).
 """
 
 import os
@@ -28,6 +28,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             for file in sorted(programs.iterdir())
             if file.name == "relay" or file.name.startswith("node-probe")
         }
+        build_data["sbom_files"] = [str(file) for file in programs.glob("*.cdx.json")]
         share = programs / "share"
         if share.is_dir():
             build_data["shared_data"] = {str(share): "share"}

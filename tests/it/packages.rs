@@ -22,17 +22,22 @@ fn installed(program: &Path, args: &[&str]) -> Result<String> {
 }
 
 /// What each package must install besides the programs.
-const INSTALLED: [&str; 9] = [
+const INSTALLED: [&str; 10] = [
     "usr/share/man/man1/relay-share-create.1.gz",
     "usr/share/man/man1/nodeglass.1.gz",
+    "usr/share/man/man1/nvl.1.gz",
+    "usr/share/man/man1/node-probe.1.gz",
     "usr/share/bash-completion/completions/relay",
     "usr/share/bash-completion/completions/nodeglass",
     "usr/share/fish/vendor_completions.d/relay.fish",
     "usr/lib/systemd/user/nodeglass.service",
-    "usr/share/doc/nodeglass/copyright",
-    "usr/share/doc/nodeglass/LICENSE-MIT",
-    "usr/share/doc/nodeglass/LICENSE-APACHE",
+    "usr/share/nodeglass/ondemand/app.js",
+    "usr/share/doc/nodeglass/README.md",
 ];
+/// A library of the page, and a text of a C library, in licence texts.
+const LICENCES: [&str; 2] = ["\nleptos ", "Redistribution and use in source and binary forms"];
+/// The bill of materials.
+const BILL: &str = concat!("nodeglass-", env!("CARGO_PKG_VERSION"), ".cdx.json");
 
 /// Checks the files and the commands of a package that was installed below `root`.
 fn check_installed(root: &Path) -> Result<()> {
@@ -42,10 +47,14 @@ fn check_installed(root: &Path) -> Result<()> {
     }
     let unit = fs::read_to_string(root.join("usr/lib/systemd/user/nodeglass.service"))?;
     ensure!(unit.contains("\nExecStart=/usr/bin/nodeglass --new\n"), "{unit}");
+    let bill = fs::read(root.join("usr/share/doc/nodeglass").join(BILL))?;
+    let bill: Value = serde_json::from_slice(&bill)?;
+    ensure!(bill["components"].as_array().is_some_and(|libraries| libraries.len() > 100), "{bill}");
     let version = installed(&binary("relay")?, &["--version"])?;
     for name in ["relay", "nodeglass"] {
         ensure!(installed(&root.join("usr/bin").join(name), &["--version"])? == version, "{name}");
     }
+    ensure!(installed(&root.join("usr/bin/nvl"), &["--help"])?.contains("Usage: relay list"));
     let jobs = installed(&root.join("usr/bin/nodeglass"), &["jobs", "--demo"])?;
     ensure!(jobs.contains("llama3-8b-pretrain"), "{jobs}");
     Ok(())
@@ -78,6 +87,7 @@ fn the_debian_package_installs_in_an_empty_root_and_its_relay_finds_its_probe() 
     let listed = dpkg(&["--listfiles", "nodeglass"])?;
     ensure!(listed.contains("/usr/share/zsh/vendor-completions/_relay"), "{listed}");
     check_installed(root.path())?;
+    check_policy(root.path(), &dpkg(&["--status", "nodeglass"])?)?;
     let probe = root.path().join("usr/lib/nodeglass/node-probe").canonicalize()?;
     let report = Command::new(root.path().join("usr/bin/nodeglass"))
         .args(["doctor", "--json"])
@@ -91,6 +101,33 @@ fn the_debian_package_installs_in_an_empty_root_and_its_relay_finds_its_probe() 
     ensure!(found["level"] == "ok" && text.starts_with(&*probe.to_string_lossy()), "{found}");
     dpkg(&["--purge", "nodeglass"])?;
     ensure!(!root.path().join("usr/lib/nodeglass").exists(), "files remain");
+    Ok(())
+}
+
+/// Checks what Debian's policy demands of documents and maintainer, as lintian does.
+fn check_policy(root: &Path, status: &str) -> Result<()> {
+    let documents = root.join("usr/share/doc/nodeglass");
+    let copyright = fs::read_to_string(documents.join("copyright"))?;
+    for text in ["Copyright: 2026 ", "Permission is hereby granted", "/usr/share/common-licenses/Apache-2.0"]
+    {
+        ensure!(copyright.contains(text), "copyright lacks {text}");
+    }
+    ensure!(
+        LICENCES.iter().all(|text| copyright.contains(&text.replace('\n', "\n "))),
+        "copyright lacks libraries"
+    );
+    ensure!(!documents.join("LICENSE-MIT").exists(), "a licence is outside of copyright");
+    let changes = |name: &str| output(Command::new("zcat").arg(documents.join(name)));
+    let [package, program] = [changes("changelog.Debian.gz")?, changes("changelog.gz")?];
+    ensure!(package.starts_with(&format!("nodeglass ({}-1) ", env!("CARGO_PKG_VERSION"))), "{package}");
+    ensure!(
+        package.contains("\n -- ") && package.contains("  Tue, 14 Nov 2023 22:13:20 +0000\n"),
+        "{package}"
+    );
+    ensure!(program.starts_with("# Changelog\n"));
+    let maintainer =
+        status.lines().find_map(|line| line.strip_prefix("Maintainer: ")).context("a maintainer")?;
+    ensure!(maintainer.contains(" <") && package.contains(maintainer), "{maintainer}: {package}");
     Ok(())
 }
 
@@ -147,6 +184,10 @@ fn the_rpm_installs_in_an_empty_root_and_its_relay_starts_its_probe_there() -> R
     rpm(&["--install", "--nodeps", &file])?;
     ensure!(rpm(&["--verify", "--nodeps", "nodeglass"])?.is_empty(), "files differ from the package");
     check_installed(root.path())?;
+    let licences = rpm(&["--query", "--licensefiles", "nodeglass"])?;
+    for name in ["LICENSE-MIT", "LICENSE-APACHE", "LICENSE-THIRD-PARTY"] {
+        ensure!(licences.contains(&format!("/usr/share/licenses/nodeglass/{name}\n")), "{name}: {licences}");
+    }
     ensure!(root.path().join("usr/share/zsh/site-functions/_relay").is_file());
     ensure!(root.path().join("usr/lib/nodeglass/node-probe-aarch64").is_file());
 
@@ -170,9 +211,43 @@ fn the_rpm_installs_in_an_empty_root_and_its_relay_starts_its_probe_there() -> R
     Process::start(&mut in_root(root.path(), &args))?.wait_for("a link", Link::find)?;
 
     rpm(&["--erase", "nodeglass"])?;
-    for folder in ["usr/lib/nodeglass", "usr/share/doc/nodeglass"] {
+    for folder in [
+        "usr/lib/nodeglass",
+        "usr/share/doc/nodeglass",
+        "usr/share/licenses/nodeglass",
+        "usr/share/nodeglass",
+    ] {
         ensure!(!root.path().join(folder).exists(), "{folder} remains");
     }
+    Ok(())
+}
+
+/// Prints the names in a wheel, its licence files as its metadata states them, and the texts of the libraries.
+const WHEEL: &str = "
+import sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+names = wheel.namelist()
+print(*names, sep='\\n')
+for end in ('/METADATA', '/licenses/LICENSE-THIRD-PARTY'):
+    (name,) = [name for name in names if name.endswith(end)]
+    print(wheel.read(name).decode())
+";
+
+#[test]
+fn archive_and_wheel_have_the_licences_of_all_libraries_and_a_bill_of_materials() -> Result<()> {
+    let Some(python) = test_tools::python() else { return Ok(()) };
+    let (programs, out) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    scripts(programs.path())?;
+    let files = pack(programs.path(), out.path(), &["archive", "wheel"])?;
+    let archive = output(Command::new("tar").arg("-tzf").arg(one(&files, ".tar.gz")?))?;
+    for name in ["LICENSE-MIT", "LICENSE-THIRD-PARTY", BILL, "nvl", "share/nodeglass/ondemand/app.js"] {
+        ensure!(archive.lines().any(|line| line.ends_with(&format!("/{name}"))), "{name}: {archive}");
+    }
+    let wheel = one(&files, &format!("_{}.whl", std::env::consts::ARCH))?;
+    let wheel = output(Command::new(python).args(["-c", WHEEL]).arg(wheel))?;
+    ensure!(wheel.contains(&format!(".dist-info/sboms/{BILL}\n")), "{wheel}");
+    ensure!(wheel.contains("\nLicense-File: LICENSE-THIRD-PARTY\n"), "{wheel}");
+    ensure!(LICENCES.iter().all(|text| wheel.contains(text)), "the licences lack libraries");
     Ok(())
 }
 

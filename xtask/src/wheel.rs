@@ -16,7 +16,11 @@ const CLIENT: &str = "nodeglass-client";
 /// # Errors
 /// If the build backend is missing or fails.
 pub(crate) fn with_programs(programs: &Path, platform: &str, out: &Path) -> Result<PathBuf> {
-    let mut build = hatchling(&root().join("clients/python"), out)?;
+    let copy = copy_of_project(out, platform)?;
+    let licences = "LICENSE-THIRD-PARTY";
+    fs::copy(programs.join(licences), copy.path().join(licences))
+        .with_context(|| format!("copy {licences}"))?;
+    let mut build = hatchling(copy.path(), out)?;
     run(build.env("NODEGLASS_PROGRAMS", programs).env("NODEGLASS_PLATFORM", platform))?;
     one(out, &format!("nodeglass-{}-py3-none-{platform}.whl", env!("CARGO_PKG_VERSION")))
 }
@@ -27,12 +31,17 @@ pub(crate) fn with_programs(programs: &Path, platform: &str, out: &Path) -> Resu
 /// If the build backend is missing or fails, or the project has another form.
 pub(crate) fn of_client(out: &Path) -> Result<PathBuf> {
     fs::create_dir_all(out)?;
-    let copy = Scratch::new(out, CLIENT)?;
-    run(Command::new("cp").arg("-R").arg(root().join("clients/python/.")).arg(copy.path()))?;
+    let copy = copy_of_project(out, CLIENT)?;
     let project = copy.path().join("pyproject.toml");
     fs::write(&project, client_project(&fs::read_to_string(&project)?)?)?;
     run(hatchling(copy.path(), out)?.env_remove("NODEGLASS_PROGRAMS"))?;
     one(out, &format!("{}-{}-py3-none-any.whl", CLIENT.replace('-', "_"), env!("CARGO_PKG_VERSION")))
+}
+
+fn copy_of_project(out: &Path, name: &str) -> Result<Scratch> {
+    let copy = Scratch::new(out, name)?;
+    run(Command::new("cp").arg("-R").arg(root().join("clients/python/.")).arg(copy.path()))?;
+    Ok(copy)
 }
 
 /// The project file of the client alone: another name, and no commands, which would start nothing.

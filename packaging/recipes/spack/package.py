@@ -39,7 +39,11 @@ class Nodeglass(Package):
         for program in find(".", ["relay", "node-probe*"], recursive=False):
             install(program, prefix.bin)
         symlink("relay", prefix.bin.nodeglass)
+        symlink("relay", prefix.bin.nvl)
         install_tree("share", prefix.share)
+        mkdirp(prefix.share.doc.nodeglass)
+        for text in find(".", ["LICENSE-*", "*.cdx.json"], recursive=False):
+            install(text, prefix.share.doc.nodeglass)
 
     @run_after("install")
     def check_version(self):

@@ -87,7 +87,9 @@ fn the_conda_recipe_installs_the_programs_of_the_archive() -> Result<()> {
     for program in ["relay", "nodeglass"] {
         ensure!(installed(&prefix.path().join("bin").join(program), &["--version"])? == version()?);
     }
-    ensure!(prefix.path().join("share/man/man1/relay.1.gz").is_file());
+    for file in ["bin/nvl", "share/man/man1/relay.1.gz"] {
+        ensure!(prefix.path().join(file).is_file(), "{file}");
+    }
     Ok(())
 }
 

@@ -1,8 +1,10 @@
-//! Fills the folder of a release: programs, licences, manuals, completions, and the unit of a service; and archives it.
+//! Fills the folder of a release: programs, licences, manuals, completions, the app of Open OnDemand, and the unit of a service; and
+//! archives it.
 
-use super::{MACHINES, Programs, VERSION, epoch};
+use super::{MACHINES, Notices, Programs, VERSION, epoch, licences, sbom};
 use crate::shell::{root, run};
 use anyhow::{Context, Result, bail, ensure};
+use pulldown_cmark::{Event, Options, Parser, Tag};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -18,8 +20,8 @@ const UNIT_HEAD: &str = "\
 ";
 
 /// Fills the folder for a processor type: a relay with the probe for its own processor, the probes for others, licences, a
-/// short manual, man pages and shell completions.
-pub(super) fn fill(of: &Programs, all: &[Programs], out: &Path) -> Result<PathBuf> {
+/// short manual, man pages, shell completions, and the app of Open OnDemand.
+pub(super) fn fill(of: &Programs, all: &[Programs], notices: &Notices, out: &Path) -> Result<PathBuf> {
     let folder = out.join(format!("nodeglass-{VERSION}-linux-{}", of.machine));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
@@ -27,7 +29,9 @@ pub(super) fn fill(of: &Programs, all: &[Programs], out: &Path) -> Result<PathBu
         let from = of.folder.join(program);
         fs::copy(&from, folder.join(program)).with_context(|| format!("copy {}", from.display()))?;
     }
-    std::os::unix::fs::symlink("relay", folder.join("nodeglass"))?;
+    for name in ["nodeglass", "nvl"] {
+        std::os::unix::fs::symlink("relay", folder.join(name))?;
+    }
     for machine in MACHINES.into_iter().filter(|machine| *machine != of.machine) {
         let name = format!("node-probe-{machine}");
         let built = all.iter().find(|other| other.machine == machine);
@@ -38,17 +42,53 @@ pub(super) fn fill(of: &Programs, all: &[Programs], out: &Path) -> Result<PathBu
             println!("  without a probe for {machine}");
         }
     }
-    for text in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
-        fs::copy(root().join(text), folder.join(text)).with_context(|| format!("copy {text}"))?;
-    }
-    let relay = native(all)?;
-    documents(&relay, &folder.join("share"))?;
+    texts(&folder, notices)?;
+    let native = native(all)?;
+    documents(native, &folder.join("share"))?;
+    fs::create_dir(folder.join("share/nodeglass"))?;
+    run(Command::new("cp")
+        .arg("-R")
+        .arg(root().join("packaging/ondemand"))
+        .arg(folder.join("share/nodeglass")))?;
     fs::write(
         folder.join(UNIT),
-        unit(&output(Command::new(relay).args(["service", "install", "--print"]))?)?,
+        unit(&output(Command::new(native.join("relay")).args(["service", "install", "--print"]))?)?,
     )?;
     settle(&folder)?;
     Ok(folder)
+}
+
+/// Writes the short manual, the changes, the licences and the bill of materials into a folder.
+fn texts(folder: &Path, notices: &Notices) -> Result<()> {
+    for text in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        fs::copy(root().join(text), folder.join(text)).with_context(|| format!("copy {text}"))?;
+    }
+    fs::write(folder.join(licences::FILE), &notices.licences)?;
+    fs::write(folder.join(sbom::file_name()), &notices.bill)?;
+    for (from, to) in [("packaging/README.md", "README.md"), ("CHANGELOG.md", "CHANGELOG.md")] {
+        let text = fs::read_to_string(root().join(from)).with_context(|| format!("read {from}"))?;
+        fs::write(folder.join(to), linking_within(folder, &text))?;
+    }
+    Ok(())
+}
+
+/// A Markdown text without the links that lead out of a folder to documents of the sources; their words stay.
+fn linking_within(folder: &Path, text: &str) -> String {
+    let leads = |link: &str| {
+        let path = link.split('#').next().unwrap_or_default();
+        path.contains(':') || folder.join(path).exists()
+    };
+    let (mut out, mut end) = (String::new(), 0);
+    for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
+        let Event::Start(Tag::Link { dest_url, .. }) = event else { continue };
+        let link = &text[range.clone()];
+        if let Some((words, _)) = link.rsplit_once("](").filter(|_| !leads(&dest_url)) {
+            out.push_str(&text[end..range.start]);
+            out.push_str(words.trim_start_matches('['));
+            end = range.end;
+        }
+    }
+    out + &text[end..]
 }
 
 /// Archives a folder without what two builds of the same programs would differ in: times, users, the order of files.
@@ -66,12 +106,12 @@ pub(super) fn archive(folder: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The relay for this machine, which can be run to print its documents.
-fn native(all: &[Programs]) -> Result<PathBuf> {
+/// The folder of the programs for this machine, which can be run to print their documents.
+fn native(all: &[Programs]) -> Result<&Path> {
     let native = all.iter().find(|of| of.machine == std::env::consts::ARCH);
     let native = native
         .context("no archive is for the processor of this machine, which is needed to print man pages")?;
-    Ok(native.folder.join("relay"))
+    Ok(&native.folder)
 }
 
 /// Shell completions, in the folders below `share` where each shell looks for them.
@@ -81,9 +121,10 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "fish/vendor_completions.d/relay.fish"),
 ];
 
-/// What the relay's other name needs for the same manual and completions, below `share`; zsh reads the first line of a file.
-const OTHER_NAME: [(&str, &str); 3] = [
+/// What the relay's other names need for the same manual and completions, below `share`; zsh reads the first line of a file.
+const OTHER_NAMES: [(&str, &str); 4] = [
     ("man/man1/nodeglass.1", ".so man1/relay.1\n"),
+    ("man/man1/nvl.1", ".so man1/relay-list.1\n"),
     (
         "bash-completion/completions/nodeglass",
         ". \"${BASH_SOURCE[0]%/*}/relay\"\ncomplete -F _relay -o bashdefault -o default nodeglass\n",
@@ -91,16 +132,21 @@ const OTHER_NAME: [(&str, &str); 3] = [
     ("fish/vendor_completions.d/nodeglass.fish", "complete --command nodeglass --wraps relay\n"),
 ];
 
-/// Lets a relay write its man pages and shell completions below `share`.
-fn documents(relay: &Path, share: &Path) -> Result<()> {
-    run(Command::new(relay).args(["man", "--out"]).arg(share.join("man/man1")))?;
+/// Lets the programs in a folder write their man pages and shell completions below `share`.
+fn documents(programs: &Path, share: &Path) -> Result<()> {
+    let (relay, pages) = (programs.join("relay"), share.join("man/man1"));
+    run(Command::new(&relay).args(["man", "--out"]).arg(&pages))?;
+    for (page, command) in [("node-probe.1", None), ("node-probe-selftest.1", Some("selftest"))] {
+        let page = pages.join(page);
+        fs::write(page, output(Command::new(programs.join("node-probe")).arg("man").args(command))?)?;
+    }
     for (shell, path) in COMPLETIONS {
         let path = share.join(path);
         fs::create_dir_all(path.parent().context("a folder of completions")?)?;
-        let completions = output(Command::new(relay).args(["completions", shell]))?;
+        let completions = output(Command::new(&relay).args(["completions", shell]))?;
         fs::write(path, completions.replacen("#compdef relay\n", "#compdef relay nodeglass\n", 1))?;
     }
-    for (path, text) in OTHER_NAME {
+    for (path, text) in OTHER_NAMES {
         fs::write(share.join(path), text)?;
     }
     // As distributions demand; without the time, which two builds would differ in.
@@ -158,13 +204,13 @@ mod tests {
 
     #[test]
     fn man_pages_and_completions_are_where_shells_look_for_them() {
-        let relay = target().join("debug/relay");
-        if !relay.is_file() {
-            println!("skipped: the relay was not built");
+        let programs = target().join("debug");
+        if !["relay", "node-probe"].iter().all(|program| programs.join(program).is_file()) {
+            println!("skipped: the programs were not built");
             return;
         }
         let folder = crate::scratch::Scratch::new(&std::env::temp_dir(), "documents").unwrap();
-        documents(&relay, folder.path()).unwrap();
+        documents(&programs, folder.path()).unwrap();
         let read = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
         let page = |name: &str| {
             let page = Command::new("zcat").arg(folder.path().join("man/man1").join(name)).output().unwrap();
@@ -173,12 +219,35 @@ mod tests {
         assert!(page("relay-share-create.1.gz").contains(".TH relay-share-create 1"));
         assert!(page("relay.1.gz").contains(".TH relay 1"));
         assert_eq!(page("nodeglass.1.gz"), ".so man1/relay.1\n");
+        assert!(page("node-probe.1.gz").contains(".TH node-probe 1"));
+        assert!(page("node-probe-selftest.1.gz").contains(".TH node-probe-selftest 1"));
         assert!(COMPLETIONS.iter().all(|(_, path)| read(path).contains("relay")));
         assert!(read("zsh/site-functions/_relay").starts_with("#compdef relay nodeglass\n"));
         let file = folder.path().join("bash-completion/completions/nodeglass");
         let shown =
             Command::new("bash").args(["-c", ". \"$0\"; complete -p nodeglass"]).arg(file).output().unwrap();
         assert!(String::from_utf8_lossy(&shown.stdout).contains("-F _relay nodeglass"), "{shown:?}");
+    }
+
+    #[test]
+    fn texts_link_to_what_is_beside_them_and_state_the_licences() {
+        let folder = crate::scratch::Scratch::new(&std::env::temp_dir(), "texts").unwrap();
+        let notices = Notices { bill: "{}".into(), licences: "MIT".into() };
+        texts(folder.path(), &notices).unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!(read("LICENSE-THIRD-PARTY"), "MIT");
+        assert_eq!(read(&sbom::file_name()), "{}");
+        for name in ["README.md", "CHANGELOG.md"] {
+            for event in Parser::new_ext(&read(name), Options::ENABLE_TABLES) {
+                if let Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) = event {
+                    let leads = dest_url.contains("://") || folder.path().join(&*dest_url).is_file();
+                    assert!(leads, "{name} links to {dest_url}");
+                }
+            }
+        }
+        let text = "a [`b` c](docs/B.md#d), [e](README.md), [f](https://example.org) and `[g](h)`";
+        let within = "a `b` c, [e](README.md), [f](https://example.org) and `[g](h)`";
+        assert_eq!(linking_within(folder.path(), text), within);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod checksums;
 mod folder;
+mod licences;
 mod linux_packages;
 mod recipes;
 mod sbom;
@@ -43,6 +44,8 @@ pub(crate) struct Options {
     out: PathBuf,
     /// Where the recipes download the archives from; the folder of the results unless stated.
     url: Option<String>,
+    /// Name and address of whoever answers for the `.deb` and `.rpm`.
+    maintainer: Option<String>,
 }
 
 impl Options {
@@ -51,7 +54,8 @@ impl Options {
     /// # Errors
     /// A sentence about the invalid argument.
     pub(crate) fn parse(args: &[String]) -> Result<Self> {
-        let mut options = Self { kinds: Vec::new(), programs: None, out: target().join("dist"), url: None };
+        let out = target().join("dist");
+        let mut options = Self { kinds: Vec::new(), programs: None, out, url: None, maintainer: None };
         let mut args = args.iter();
         let absolute = |path: &String| std::path::absolute(path).context("the current folder");
         while let Some(arg) = args.next() {
@@ -61,6 +65,10 @@ impl Options {
                 }
                 "--out" => options.out = absolute(args.next().context("--out needs a folder")?)?,
                 "--url" => options.url = Some(args.next().context("--url needs an address")?.clone()),
+                "--maintainer" => {
+                    options.maintainer =
+                        Some(args.next().context("--maintainer needs NAME <ADDRESS>")?.clone());
+                }
                 kind => match KINDS.iter().find(|known| **known == kind) {
                     Some(kind) => options.kinds.push(kind),
                     None => bail!("{kind:?} is not among {}", KINDS.join(", ")),
@@ -81,6 +89,21 @@ struct Programs {
     folder: PathBuf,
 }
 
+/// What a release states about the libraries in it.
+struct Notices {
+    /// The bill of materials.
+    bill: String,
+    /// Their licence texts.
+    licences: String,
+}
+
+impl Notices {
+    fn collect() -> Result<Self> {
+        let libraries = sbom::libraries()?;
+        Ok(Self { bill: sbom::of(&libraries)?, licences: licences::collect(&libraries)? })
+    }
+}
+
 /// Packs the programs for each processor type, with the probes of all, and tries out those for this machine in a clean root file
 /// system.
 ///
@@ -91,9 +114,10 @@ pub(crate) fn pack(options: &Options) -> Result<()> {
         Some(folder) => vec![Programs { machine: this_machine()?, folder: folder.clone() }],
         None => build_for_release()?,
     };
+    let notices = step("listing the libraries and their licences", Notices::collect)?;
     let mut packed = Vec::new();
     for of in &built {
-        let folder = folder::fill(of, &built, &options.out)?;
+        let folder = folder::fill(of, &built, &notices, &options.out)?;
         let files = pack_folder(&folder, of.machine, options)?;
         if options.programs.is_none() && of.machine == std::env::consts::ARCH {
             trial::try_out(&files)?;
@@ -109,7 +133,9 @@ pub(crate) fn pack(options: &Options) -> Result<()> {
         packed.extend(step("filling the recipes", || recipes::write(&options.out, &url))?);
     }
     if options.makes("sbom") {
-        packed.push(step("listing the libraries", || sbom::write(&options.out))?);
+        let file = options.out.join(sbom::file_name());
+        fs::write(&file, &notices.bill)?;
+        packed.push(file);
     }
     packed.push(checksums::write(&options.out, &packed)?);
     for file in packed {
@@ -132,7 +158,7 @@ fn pack_folder(folder: &Path, machine: &str, options: &Options) -> Result<Vec<Pa
     }
     for format in ["deb", "rpm"].into_iter().filter(|format| options.makes(format)) {
         files.push(step(&format!("packing the .{format} for {machine}"), || {
-            linux_packages::pack(folder, machine, format, &options.out)
+            linux_packages::pack(folder, machine, format, options)
         })?);
     }
     Ok(files)

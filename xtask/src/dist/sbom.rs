@@ -1,13 +1,13 @@
 //! Lists the libraries within the programs and the page as a software bill of materials in CycloneDX's JSON.
 
 use super::VERSION;
+use super::licences::Libraries;
 use crate::shell::{cargo, root};
 use crate::tools::WASM;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// Cargo's arguments for what a release contains: the programs, and the page.
@@ -23,18 +23,19 @@ const CONTENTS: [&[&str]; 2] = [
     &["--package", "nodeglass-frontend", "--target", WASM],
 ];
 
-/// Writes the bill of materials. The Python package needs no library.
-pub(super) fn write(out: &Path) -> Result<PathBuf> {
-    fs::create_dir_all(out)?;
+/// The file with the bill of materials.
+pub(super) fn file_name() -> String {
+    format!("nodeglass-{VERSION}.cdx.json")
+}
+
+/// The bill of materials. The Python package needs no library.
+pub(super) fn of(libraries: &Libraries) -> Result<String> {
     let lock = fs::read_to_string(root().join("Cargo.lock")).context("read Cargo.lock")?;
-    let path = out.join(format!("nodeglass-{VERSION}.cdx.json"));
-    let bill = bill(&libraries()?, &checksums(&lock));
-    fs::write(&path, serde_json::to_string_pretty(&bill)? + "\n")?;
-    Ok(path)
+    Ok(serde_json::to_string_pretty(&bill(libraries, &checksums(&lock)))? + "\n")
 }
 
 /// The crates that are linked into a release, with their licences, by name and version.
-fn libraries() -> Result<BTreeMap<(String, String), String>> {
+pub(super) fn libraries() -> Result<Libraries> {
     let mut found = BTreeMap::new();
     for contents in CONTENTS {
         found.extend(tree(contents, "normal,no-proc-macro")?);
@@ -88,10 +89,7 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     packages.collect()
 }
 
-fn bill(
-    libraries: &BTreeMap<(String, String), String>,
-    checksums: &BTreeMap<(String, String), String>,
-) -> Value {
+fn bill(libraries: &Libraries, checksums: &BTreeMap<(String, String), String>) -> Value {
     let components: Vec<Value> = libraries
         .iter()
         .map(|(key @ (name, version), licence)| {
