@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: (Apache-2.0 OR MIT)
 """A Spack package of the released programs, for Spack 1.0 and newer."""
 
+import os  # @BESIDE@
 import platform
 
 from spack_repo.builtin.build_systems.generic import Package
@@ -18,7 +19,7 @@ _ARCHIVES = {
 class Nodeglass(Package):
     """Shows every GPU of a SLURM user's jobs in a browser tab, from a relay on the login node that runs as the user."""
 
-    homepage = "@URL@"
+    homepage = "@HOMEPAGE@"
 
     license("MIT OR Apache-2.0")
 
@@ -29,6 +30,7 @@ class Nodeglass(Package):
                 _version,
                 sha256=_hashes[_machine],
                 url=f"@URL@/nodeglass-{_version}-linux-{_machine}.tar.gz",
+                url=f"file://{os.getcwd()}/nodeglass-{_version}-linux-{_machine}.tar.gz",  # @BESIDE@
             )
 
     conflicts("platform=darwin")

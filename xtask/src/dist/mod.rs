@@ -42,7 +42,7 @@ pub(crate) struct Options {
     programs: Option<PathBuf>,
     /// The folder of the results.
     out: PathBuf,
-    /// Where the recipes download the archives from; the folder of the results unless stated.
+    /// Where the recipes download the archives from; unless stated, they take those beside them.
     url: Option<String>,
     /// Name and address of whoever answers for the `.deb` and `.rpm`.
     maintainer: Option<String>,
@@ -128,9 +128,7 @@ pub(crate) fn pack(options: &Options) -> Result<()> {
         packed.push(step("packing the wheel of the Python client", || wheel::of_client(&options.out))?);
     }
     if options.makes("recipes") {
-        let here = || format!("file://{}", options.out.display());
-        let url = options.url.clone().unwrap_or_else(here);
-        packed.extend(step("filling the recipes", || recipes::write(&options.out, &url))?);
+        packed.extend(step("filling the recipes", || recipes::write(&options.out, options.url.as_deref()))?);
     }
     if options.makes("sbom") {
         let file = options.out.join(sbom::file_name());

@@ -16,11 +16,13 @@ const RECIPES: [(&str, &str); 6] = [
     ("docker/Dockerfile", "docker/Dockerfile"),
 ];
 
-/// Writes the recipes below `out`, for the archives there, which are to be downloaded from below `url`. An archive of a processor
-/// that was not packed is left out of them.
-pub(super) fn write(out: &Path, url: &str) -> Result<Vec<PathBuf>> {
-    let mut words = vec![("@VERSION@", VERSION.to_owned()), ("@URL@", url.trim_end_matches('/').to_owned())];
-    let mut absent = Vec::new();
+/// The home page in recipes that need one, unless an address is stated.
+const HOMEPAGE: &str = "https://example.org/nodeglass";
+
+/// Writes the recipes below `out`, for the archives there, which are to be downloaded from below `url`, or else are beside the recipes
+/// wherever they are copied to. An archive of a processor that was not packed is left out of them.
+pub(super) fn write(out: &Path, url: Option<&str>) -> Result<Vec<PathBuf>> {
+    let (mut words, mut absent) = sources(url);
     for (machine, word) in MACHINES.into_iter().zip(["@SHA256_X86_64@", "@SHA256_AARCH64@"]) {
         let archive = out.join(format!("nodeglass-{VERSION}-linux-{machine}.tar.gz"));
         if archive.is_file() {
@@ -30,7 +32,7 @@ pub(super) fn write(out: &Path, url: &str) -> Result<Vec<PathBuf>> {
         }
     }
     ensure!(
-        absent.len() < MACHINES.len(),
+        words.iter().any(|(word, _)| word.starts_with("@SHA256_")),
         "there is no archive in {}, whose checksum recipes state",
         out.display()
     );
@@ -49,6 +51,18 @@ pub(super) fn write(out: &Path, url: &str) -> Result<Vec<PathBuf>> {
     // Lmod ignores a modulefile that not everyone can read.
     folder::settle(&out.join("recipes"))?;
     written
+}
+
+/// Words that depend on the place of the archives, and those whose lines are left out.
+fn sources(url: Option<&str>) -> (Vec<(&'static str, String)>, Vec<&'static str>) {
+    let version = ("@VERSION@", VERSION.to_owned());
+    match url.map(|url| url.trim_end_matches('/').to_owned()) {
+        Some(url) => (vec![version, ("@HOMEPAGE@", url.clone()), ("@URL@", url)], vec!["@BESIDE@"]),
+        None => {
+            let beside = "`cargo xtask dist` was given no address".to_owned();
+            (vec![version, ("@HOMEPAGE@", HOMEPAGE.to_owned()), ("@BESIDE@", beside)], vec!["@URL@"])
+        }
+    }
 }
 
 /// Replaces words, and leaves out lines that need an absent one.
@@ -70,6 +84,23 @@ mod tests {
         let filled =
             fill("a @VERSION@\nb @SHA256_X86_64@\nc @SHA256_AARCH64@\n", &words, &["@SHA256_AARCH64@"]);
         assert_eq!(filled, "a 1.2\nb ab\n");
+    }
+
+    #[test]
+    fn recipes_without_an_address_name_no_folder_of_the_builder() {
+        let folder = crate::scratch::Scratch::new(&std::env::temp_dir(), "recipes").unwrap();
+        fs::write(folder.path().join(format!("nodeglass-{VERSION}-linux-x86_64.tar.gz")), "").unwrap();
+        let with_url = |url| -> Vec<String> {
+            let files = write(folder.path(), url).unwrap();
+            files.iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+        };
+        for text in with_url(None) {
+            assert!(!text.contains(&folder.path().display().to_string()), "{text}");
+            assert!(!["@URL", "@HOMEPAGE", "@BESIDE"].iter().any(|word| text.contains(word)), "{text}");
+        }
+        let downloaded = with_url(Some("https://mirror.example/n/"));
+        assert!(downloaded.iter().any(|text| text.contains("https://mirror.example/n/nodeglass-")));
+        assert!(!downloaded.iter().any(|text| text.contains(HOMEPAGE) || text.contains("getcwd")));
     }
 
     #[test]
