@@ -41,9 +41,16 @@ pub struct Installation {
     pub folder: PathBuf,
     /// The command, or what else to do, for a newer version.
     pub update: String,
+    /// The command that installs it to stay, if it lies in a cache that its tool clears.
+    #[serde(skip)]
+    pub install: Option<&'static str>,
 }
 
 impl Installation {
+    fn new(method: Method, folder: &Path, update: impl Into<String>) -> Self {
+        Self { method, folder: folder.to_owned(), update: update.into(), install: None }
+    }
+
     /// The installation of this program.
     ///
     /// It reads the file system, which may hang.
@@ -56,37 +63,36 @@ impl Installation {
     /// environment.
     fn find(path: &Path, root: &Path, variable: impl Fn(&str) -> Option<String>) -> Self {
         let folder = path.parent().unwrap_or(root);
-        let new = |method, folder: &Path, update: String| Self { method, folder: folder.to_owned(), update };
         if let Some(sources) = folder.ancestors().find(|folder| folder.join("xtask/pins").is_dir()) {
             let update = format!("cd {} && git pull && cargo xtask run", sources.display());
-            return new(Method::Sources, sources, update);
+            return Self::new(Method::Sources, sources, update);
         }
         if folder == root.join("usr/lib/nodeglass") {
             return match root.join("var/lib/dpkg/info/nodeglass.list").exists() {
-                true => new(Method::Deb, folder, "sudo apt install ./nodeglass_VERSION.deb".to_owned()),
-                false => new(Method::Rpm, folder, "sudo dnf install ./nodeglass-VERSION.rpm".to_owned()),
+                true => Self::new(Method::Deb, folder, "sudo apt install ./nodeglass_VERSION.deb"),
+                false => Self::new(Method::Rpm, folder, "sudo dnf install ./nodeglass-VERSION.rpm"),
             };
         }
         if folder.join("easybuild").is_dir() {
-            return new(Method::Easybuild, folder, "module avail nodeglass".to_owned());
+            return Self::new(Method::Easybuild, folder, "module avail nodeglass");
         }
-        if let Some((method, prefix, update)) = folder.parent().and_then(in_prefix) {
-            return new(method, &prefix, update);
+        if let Some(found) = folder.parent().and_then(in_prefix) {
+            return found;
         }
         // Of a colon-separated list of NAME/VERSION.
         let loaded = variable("LOADEDMODULES").unwrap_or_default();
         if loaded.split(':').any(|module| module == "nodeglass" || module.starts_with("nodeglass/")) {
-            return new(Method::Module, folder, "module avail nodeglass".to_owned());
+            return Self::new(Method::Module, folder, "module avail nodeglass");
         }
         let update = format!("unpack the newer archive, and replace the files in {}", folder.display());
-        new(Method::Archive, folder, update)
+        Self::new(Method::Archive, folder, update)
     }
 }
 
-/// The method by which the prefix was filled that has the relay in a folder such as `bin`.
-fn in_prefix(prefix: &Path) -> Option<(Method, PathBuf, String)> {
+/// The installation in a prefix that has the relay in a folder such as `bin`.
+fn in_prefix(prefix: &Path) -> Option<Installation> {
     let within = |name: &str| prefix.join(name);
-    let found = |method, update: String| Some((method, prefix.to_owned(), update));
+    let found = |method, update: String| Some(Installation::new(method, prefix, update));
     if names(&within("conda-meta")).any(|name| name.starts_with("nodeglass-")) {
         return found(
             Method::Conda,
@@ -97,35 +103,37 @@ fn in_prefix(prefix: &Path) -> Option<(Method, PathBuf, String)> {
         return found(Method::Spack, "spack install nodeglass && spack load nodeglass".to_owned());
     }
     if let Ok(settings) = fs::read_to_string(within("pyvenv.cfg")) {
-        let (method, update) = in_environment(prefix, &settings);
-        return found(method, update);
+        return Some(in_environment(prefix, &settings));
     }
     let is_by_pip = names(&within("lib")).filter(|name| name.starts_with("python")).any(|python| {
         let packages = within("lib").join(python).join("site-packages");
         names(&packages).any(|name| name.starts_with("nodeglass-") && name.ends_with(".dist-info"))
     });
-    is_by_pip.then(|| (Method::Pip, prefix.to_owned(), "pip install --upgrade NEW.whl".to_owned()))
+    is_by_pip.then(|| Installation::new(Method::Pip, prefix, "pip install --upgrade NEW.whl"))
 }
 
-/// The program that made an environment of Python, by its place and its `pyvenv.cfg`.
-fn in_environment(prefix: &Path, settings: &str) -> (Method, String) {
+/// An environment of Python, whose place and `pyvenv.cfg` tell which program made it.
+fn in_environment(prefix: &Path, settings: &str) -> Installation {
     let is_below = |name: &str| prefix.ancestors().any(|folder| folder.ends_with(name));
     let is_of_uv = settings.lines().any(|line| line.starts_with("uv ="));
     let python = prefix.join("bin/python");
+    let found = |method, update: &str| Installation::new(method, prefix, update);
     // `pipx run` and `uvx` keep an environment for a while, and install nothing.
     // Older versions of pipx take a file without a folder for the name of a package.
     if is_below(".cache/pipx") || is_below("pipx/.cache") {
-        (Method::Pipx, "pipx run --spec ./NEW.whl nodeglass".to_owned())
+        let install = Some("pipx install ./FILE");
+        Installation { install, ..found(Method::Pipx, "pipx run --spec ./NEW.whl nodeglass") }
     } else if is_below("pipx") {
-        (Method::Pipx, "pipx install --force ./NEW.whl".to_owned())
+        found(Method::Pipx, "pipx install --force ./NEW.whl")
     } else if is_below("uv/tools") {
-        (Method::Uv, "uv tool install --force NEW.whl".to_owned())
+        found(Method::Uv, "uv tool install --force NEW.whl")
     } else if is_of_uv && is_below("archive-v0") {
-        (Method::Uv, "uvx --from NEW.whl nodeglass".to_owned())
+        let install = Some("uv tool install ./FILE");
+        Installation { install, ..found(Method::Uv, "uvx --from NEW.whl nodeglass") }
     } else if is_of_uv {
-        (Method::Uv, format!("uv pip install --python {} NEW.whl", python.display()))
+        found(Method::Uv, &format!("uv pip install --python {} NEW.whl", python.display()))
     } else {
-        (Method::Pip, format!("{} -m pip install --upgrade NEW.whl", python.display()))
+        found(Method::Pip, &format!("{} -m pip install --upgrade NEW.whl", python.display()))
     }
 }
 
@@ -139,8 +147,13 @@ fn names(folder: &Path) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
-    /// The installation of `program` in a file system with these files.
+    /// Method and update of `program` in a file system with these files.
     fn find(program: &str, files: &[(&str, &str)], modules: &str) -> (Method, String) {
+        let found = installation(program, files, modules);
+        (found.method, found.update)
+    }
+
+    fn installation(program: &str, files: &[(&str, &str)], modules: &str) -> Installation {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = root.path().join(path);
@@ -150,7 +163,7 @@ mod tests {
         let variable = |name: &str| (name == "LOADEDMODULES").then(|| modules.to_owned());
         let found = Installation::find(&root.path().join(program), root.path(), variable);
         assert!(found.folder.starts_with(root.path()));
-        (found.method, found.update.replace(&root.path().display().to_string(), ""))
+        Installation { update: found.update.replace(&root.path().display().to_string(), ""), ..found }
     }
 
     #[test]
@@ -195,6 +208,21 @@ mod tests {
         // conda's own Python has no such file, and pip may install there.
         let in_conda = ("c/lib/python3.12/site-packages/nodeglass-0.1.0.dist-info/METADATA", "");
         assert_eq!(find("c/bin/relay", &[("c/conda-meta/python-3.12.json", ""), in_conda]).0, Method::Pip);
+    }
+
+    #[test]
+    fn a_cache_is_told_from_what_stays() {
+        let install = |program: &str, file: (&str, &str)| installation(program, &[file], "").install;
+        let pipx =
+            |folder: &str| install(&format!("{folder}/bin/relay"), (&format!("{folder}/pyvenv.cfg"), ""));
+        assert_eq!(pipx(".cache/pipx/79203"), Some("pipx install ./FILE"));
+        assert_eq!(pipx(".local/pipx/.cache/79203"), Some("pipx install ./FILE"));
+        assert_eq!(pipx(".local/share/pipx/venvs/nodeglass"), None);
+        let uv = |folder: &str| {
+            install(&format!("{folder}/bin/relay"), (&format!("{folder}/pyvenv.cfg"), "uv = 0.9.1\n"))
+        };
+        assert_eq!(uv(".cache/uv/archive-v0/EQ9Z"), Some("uv tool install ./FILE"));
+        assert_eq!(uv(".local/share/uv/tools/nodeglass"), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod unit;
 
+use crate::installation::Installation;
 use anyhow::{Context as _, bail, ensure};
 use nodeglass_access::key_file::Running;
 use nodeglass_access::peer::Peer;
@@ -42,7 +43,20 @@ fn unit_text(settings: &ServiceSettings) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     // As the kernel names a program whose file was replaced since it started.
     ensure!(program.is_file(), "{} does not exist any more: run the new one", program.display());
+    stays(&Installation::of_this_program()?)?;
     Ok(unit::text(&program, here().as_str(), settings, |name| std::env::var(name).ok()))
+}
+
+/// Refuses a program in a cache: the service would fail once its tool has cleared that.
+fn stays(installation: &Installation) -> anyhow::Result<()> {
+    if let Some(install) = installation.install {
+        bail!(
+            "this relay is in a cache, {}, which will be cleared: install it by `{install}`, and run `nodeglass service \
+             install` then",
+            installation.folder.display()
+        );
+    }
+    Ok(())
 }
 
 fn install(settings: &ServiceSettings, running: &[Running]) -> anyhow::Result<String> {
@@ -216,6 +230,7 @@ fn systemctl(args: &[&str]) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::installation::Method;
 
     fn state(active: &str, pid: Option<u32>, lingers: Option<bool>) -> State {
         let (unit, active) =
@@ -229,6 +244,19 @@ mod tests {
             exit_status: Some(2),
             ..State::default()
         }
+    }
+
+    #[test]
+    fn no_unit_starts_a_relay_that_is_only_in_a_cache() {
+        let cached = Installation {
+            method: Method::Uv,
+            folder: "/home/alice/.cache/uv/archive-v0/EQ9Z".into(),
+            update: String::new(),
+            install: Some("uv tool install ./FILE"),
+        };
+        let refused = stays(&cached).unwrap_err().to_string();
+        assert!(refused.contains("archive-v0") && refused.contains("`uv tool install ./FILE`"), "{refused}");
+        assert!(stays(&Installation { install: None, ..cached }).is_ok());
     }
 
     #[test]
