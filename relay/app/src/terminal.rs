@@ -16,6 +16,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write as _, stderr, stdout};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,13 +78,13 @@ impl Terminal {
     /// Warns if stdout is a file that others can read, as batch systems create them.
     pub fn open(&self, running: &Running) {
         show(print, start_message(running, self.stdout));
-        self.warn_about_readers();
+        self.warn_about_readers(std::slice::from_ref(running));
     }
 
     /// Shows a relay of this user that runs already, and how to start another one beside it.
     pub fn found(&self, running: &Running, another: &str, now_s: u64) {
         print(found(running, another, now_s, self.stdout));
-        self.warn_about_readers();
+        self.warn_about_readers(std::slice::from_ref(running));
     }
 
     /// Shows the links of all running relays.
@@ -92,7 +93,7 @@ impl Terminal {
     /// As [`write`].
     pub fn links(&self, running: &[Running], now_s: u64) -> anyhow::Result<()> {
         write(links(running, now_s, LocalTime::of, self.stdout))?;
-        self.warn_about_readers();
+        self.warn_about_readers(running);
         Ok(())
     }
 
@@ -102,12 +103,13 @@ impl Terminal {
     /// As [`write`].
     pub fn links_json(&self, running: &[Running]) -> anyhow::Result<()> {
         write(links_json(running)?)?;
-        self.warn_about_readers();
+        self.warn_about_readers(running);
         Ok(())
     }
 
-    fn warn_about_readers(&self) {
-        if is_read_by_others() {
+    /// Warns if the links of these relays are in a file that others can read.
+    fn warn_about_readers(&self, shown: &[Running]) {
+        if exposes_links(shown, stdout()) {
             self.warn(
                 &"the output file is readable by others and contains the link; run `chmod 600` on it".into(),
             );
@@ -413,16 +415,20 @@ pub fn cut(summary: &CutSummary, to: &Path) -> String {
     )
 }
 
-/// Returns whether stdout is a file that its group or everybody may read.
-fn is_read_by_others() -> bool {
-    rustix::fs::fstat(stdout()).is_ok_and(|stat| {
-        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o077 != 0
-    })
+/// Returns whether relays that were shown have links, and the output is a file that its group or everybody may read. A relay that only
+/// its owner's proxy reaches has none.
+fn exposes_links(shown: &[Running], output: impl AsFd) -> bool {
+    shown.iter().any(|relay| !relay.links.is_empty())
+        && rustix::fs::fstat(output).is_ok_and(|stat| {
+            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o077 != 0
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
 
     const PLAIN: Style = Style { colour: false };
     const COLOUR: Style = Style { colour: true };
@@ -508,6 +514,20 @@ a simulated cluster (demo)  pid 99    127.0.0.1:8091  since 02:11 (18 min)
   http://127.0.0.1:8091/#k=other
 "
         );
+    }
+
+    #[test]
+    fn only_a_link_in_a_file_that_others_can_read_is_exposed() {
+        let file = tempfile::tempfile().unwrap();
+        let exposes = |mode: u32, shown: &[Running]| {
+            file.set_permissions(Permissions::from_mode(mode)).unwrap();
+            exposes_links(shown, &file)
+        };
+        let of_proxy = Running { links: Vec::new(), ..running() };
+        assert!(exposes(0o644, &[running()]) && exposes(0o640, &[of_proxy.clone(), running()]));
+        assert!(!exposes(0o600, &[running()]), "nobody else can read it");
+        assert!(!exposes(0o644, &[of_proxy]), "there is no link");
+        assert!(!exposes_links(&[running()], std::io::pipe().unwrap().1), "a pipe is no file");
     }
 
     #[test]
