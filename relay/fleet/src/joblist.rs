@@ -137,6 +137,10 @@ fn keep_place(job: &mut Job, old: &Job) {
 
 fn ended(mut job: Job, wall_s: i64) -> Job {
     if !matches!(job.state, JobState::Ended(_)) {
+        if matches!(job.state, JobState::Pending) {
+            // It never ran: the start was the one that SLURM expected.
+            job.start = None;
+        }
         job.state = JobState::Ended(Text::default());
         job.ended = Some(wall_s);
     }
@@ -155,6 +159,18 @@ fn order(job: &Job) -> (u8, Reverse<i64>, JobId) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pending_job_that_disappears_has_not_run() {
+        let mut list = JobList::default();
+        let mut pending = Job::new(JobId(1), "alice".into(), JobState::Pending);
+        pending.start = Some(900);
+        let mut switched = BTreeSet::new();
+        list.replace(vec![pending], 500, |_, _| None, &mut switched);
+        list.replace(Vec::new(), 1_000, |_, _| None, &mut switched);
+        let job = list.get(JobId(1)).unwrap();
+        assert_eq!((&job.state, job.start), (&JobState::Ended(Text::default()), None));
+    }
 
     #[test]
     fn ended_jobs_are_ordered_whatever_their_times_are() {
