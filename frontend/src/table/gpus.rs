@@ -37,7 +37,7 @@ impl Peers<'_> {
     fn value(self, value: impl Fn(&Deviation) -> Value) -> Value {
         match self {
             Self::Known(deviation) => value(deviation),
-            Self::Unknown => Value::Absent("no data of the last two minutes, or the job pauses"),
+            Self::Unknown => Value::Absent("no data of the last two minutes, or the job is hardly active"),
             Self::TooFew => Value::Absent("fewer than 4 GPUs of this model in its job"),
         }
     }

@@ -85,7 +85,7 @@ fn verdict(store: &TopicStore, groups: &[NodeGroup]) -> Verdict {
         Verdict::None(if !places().any(|(_, (node, gpu))| comparison.has_peers(node, gpu)) {
             "Not compared: fewer than 4 GPUs of the same model."
         } else if places().all(|(_, (node, gpu))| comparison.deviation(node, gpu).is_none()) {
-            "Nothing to compare: no data of the last two minutes, or the job pauses."
+            "Nothing to compare: the GPUs are hardly in use, or there is no data of the last two minutes."
         } else {
             "No GPU is slower than its peers."
         })

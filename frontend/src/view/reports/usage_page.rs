@@ -155,7 +155,7 @@ fn sums(usage: &Usage) -> AnyView {
         {summary(usage)}
         <div class="usage__both">
             <section>
-                <h2 class="caption"><b>"By week of the start"</b></h2>
+                <h2 class="caption"><b>"By week"</b></h2>
                 {sums_table("Started in the week of", &weeks.collect::<Vec<_>>())}
             </section>
             <section>
