@@ -21,21 +21,21 @@ impl LinkLog {
     /// Logs that the link to a node is broken.
     pub fn broken(&self, node: &NodeName, why: &Text) {
         let summary =
-            |count| tracing::warn!(nodes = count, "further nodes have lost their link; the page shows why");
+            |count| tracing::warn!(nodes = count, "further nodes have lost their connection; the page shows why");
         if self.broken.admits(summary) {
-            tracing::warn!(node.name = %node, reason = %why, "no link to the node");
+            tracing::warn!(node.name = %node, reason = %why, "no connection to the node");
         } else {
-            tracing::debug!(node.name = %node, reason = %why, "no link to the node");
+            tracing::debug!(node.name = %node, reason = %why, "no connection to the node");
         }
     }
 
     /// Logs that a node is linked after [`LinkLog::broken`].
     pub fn restored(&self, node: &NodeName) {
-        let summary = |count| tracing::warn!(nodes = count, "further nodes are linked again");
+        let summary = |count| tracing::warn!(nodes = count, "further nodes are connected again");
         if self.restored.admits(summary) {
-            tracing::warn!(node.name = %node, "the node is linked again");
+            tracing::warn!(node.name = %node, "the node is connected again");
         } else {
-            tracing::debug!(node.name = %node, "the node is linked again");
+            tracing::debug!(node.name = %node, "the node is connected again");
         }
     }
 }

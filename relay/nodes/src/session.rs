@@ -345,7 +345,7 @@ impl Session {
     /// Logs the reason for a missing link, as a warning if the reason is new.
     fn log_fault(&mut self, why: &Text) {
         if self.fault.as_ref() == Some(why) {
-            tracing::debug!(node.name = %self.node, reason = %why, "still no link to the node");
+            tracing::debug!(node.name = %self.node, reason = %why, "still no connection to the node");
         } else {
             match self.job {
                 None => self.link_log.broken(&self.node, why),

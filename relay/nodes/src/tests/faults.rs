@@ -80,13 +80,13 @@ async fn each_fault_of_a_node_is_logged_once_with_its_name_and_reason() {
     harness.down().await;
     let text = shown.text();
     for (level, message) in [
-        ("WARN", "no link to the node node.name=n1 reason=“the disk is full”"),
-        ("WARN", "no link to the node node.name=n1 reason=“it hangs; mend it”"),
-        ("WARN", "no link to the node node.name=n1 reason=“no key”"),
+        ("WARN", "no connection to the node node.name=n1 reason=“the disk is full”"),
+        ("WARN", "no connection to the node node.name=n1 reason=“it hangs; mend it”"),
+        ("WARN", "no connection to the node node.name=n1 reason=“no key”"),
         ("INFO", "skipped output of the login shell node.name=n1 noise=Welcome"),
-        ("WARN", "the node is linked again node.name=n1"),
+        ("WARN", "the node is connected again node.name=n1"),
         ("WARN", "skipped an unreadable line node.name=n1 lines=1 sample=rubbish"),
-        ("WARN", "no link to the node node.name=n1 reason=“the link to the probe ended”"),
+        ("WARN", "no connection to the node node.name=n1 reason=“the link to the probe ended”"),
     ] {
         let of_it = |line: &&str| line.contains(message) && line.contains(level);
         assert_eq!(text.lines().filter(of_it).count(), 1, "{message}: {text}");
