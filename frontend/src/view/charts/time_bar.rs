@@ -99,7 +99,7 @@ fn live_button(page: &Page, time: &Time, range: Memo<Range>) -> AnyView {
 fn reset_button(time: &Time, is_default: Memo<bool>) -> AnyView {
     let time = time.clone();
     view! {
-        <button class="btn btn--primary" title="Show the last 10 min: 0, or double-click" aria-disabled=move || is_default.get().to_string()
+        <button class="btn" title="Show the last 10 min: 0, or double-click" aria-disabled=move || is_default.get().to_string()
             tabindex=move || is_default.get().then_some("-1") on:click=move |_| time.zoom(|_, _| Range::default())>"Reset zoom"</button>
     }
     .into_any()

@@ -46,7 +46,7 @@ pub fn Toolbar(
             <span class="grid__count" role="status">{count}</span>
             <span class="grid__held" class:is-held=held
                 title=HELD>
-                "order held"
+                "sorting paused"
             </span>
             <div class="grid__tools" hidden=empty>
                 <Input grid=grid.clone()/>
