@@ -158,10 +158,10 @@ impl LogSearch {
                 on:keydown=on_key
             />
             <span class="logs__found" role="status">{move || self.position_text()}</span>
-            <button class="btn" title="Match above, or error without a search (N, or Shift Enter in the search field)" aria-label="Previous" disabled=none on:click=move |_| self.step(-1)>
+            <button class="btn" title="Match above, or error without a search (N, or Shift Enter in the search field)" aria-label="↑ Previous N" disabled=none on:click=move |_| self.step(-1)>
                 "↑ " <span class="hide-s">"Previous "</span><kbd class="hide-s">"N"</kbd>
             </button>
-            <button class="btn" title="Match below, or error without a search (n, or Enter in the search field)" aria-label="Next" disabled=none on:click=move |_| self.step(1)>
+            <button class="btn" title="Match below, or error without a search (n, or Enter in the search field)" aria-label="↓ Next n" disabled=none on:click=move |_| self.step(1)>
                 "↓ " <span class="hide-s">"Next "</span><kbd class="hide-s">"n"</kbd>
             </button>
         }
