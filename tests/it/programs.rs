@@ -134,7 +134,7 @@ fn dashboard_queries() -> Result<Vec<(String, String)>> {
     for panel in dashboard["panels"].as_array().context("panels")? {
         for target in panel["targets"].as_array().into_iter().flatten() {
             let query = target["expr"].as_str().context("a query")?;
-            let query = ["$job", "$user", "$node"]
+            let query = ["$cluster", "$job", "$user", "$node"]
                 .iter()
                 .fold(query.to_owned(), |query, name| query.replace(name, ".*"));
             let query = query.replace("$__rate_interval", "30s");

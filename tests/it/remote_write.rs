@@ -69,7 +69,10 @@ fn delivers_everything_across_outages(start: Start) -> Result<()> {
     let instance = server.wait_for("nodeglass_build_info")?[0]["metric"]["instance"].clone();
     let instance = instance.as_str().context("the label instance")?;
     ensure!(instance.contains('@'), "{instance}");
-    server.wait_for("count(DCGM_FI_DEV_GPU_UTIL{job=\"48213\"}) == 64")?;
+    server.wait_for("count(DCGM_FI_DEV_GPU_UTIL{cluster=\"juniper\",job=\"48213\"}) == 64")?;
+    let unlabelled =
+        server.query("{cluster=\"\",__name__=~\"nodeglass_.*|process_.*|DCGM_.*\",instance=~\".+@.+\"}")?;
+    ensure!(unlabelled.is_empty(), "without a cluster: {unlabelled:?}");
     for family in families(&relay)? {
         // It may have begun after the last round, and ended since.
         server.wait_for(&format!("last_over_time({family}{{instance=~\".+@.+\"}}[10m])"))?;
@@ -138,12 +141,17 @@ pub(crate) fn import(server: &PromServer, gpus: &[&str], days: u64, step_s: u64)
 }
 
 #[test]
-fn a_month_is_read_back_from_the_storage_also_for_a_job_that_is_forgotten() -> Result<()> {
+fn a_month_of_a_forgotten_job_is_read_back_from_the_storage_and_none_of_other_clusters() -> Result<()> {
     let Some(_) = skip::programs(["victoria-metrics"]) else { return Ok(()) };
     let folder = tempfile::tempdir()?;
     let server = PromServer::victoria_metrics(folder.path(), promql::free_address()?)?;
     server.wait_for("vector(1)")?;
-    import(&server, &["job=\"4242\",user=\"alice\",node=\"gpu-old1\",gpu=\"0\",uuid=\"GPU-old\""], 14, 600)?;
+    let gpu = |cluster: &str, uuid: &str| {
+        format!("{cluster}job=\"4242\",user=\"alice\",node=\"gpu-old1\",gpu=\"0\",uuid=\"{uuid}\"")
+    };
+    let own = gpu("cluster=\"juniper\",", "GPU-old");
+    let others = [gpu("cluster=\"ml\",", "GPU-other"), gpu("", "GPU-unlabelled")];
+    import(&server, &[&own, &others[0], &others[1]], 14, 600)?;
     let url = format!("http://{}", server.authority());
     let relay = TestRelay::start(&["--demo", "--history-url", &url])?;
     let path = "/api/v1/history?job=4242&metric=util_pct&from=30d";

@@ -168,6 +168,12 @@ fn raise_open_files() {
     let wanted = limit.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
     if limit.current.is_some_and(|current| current < wanted) {
         // Without it, launches beyond the limit fail with a message.
+/// The name of the cluster in the metrics, if the settings state one: that on NATS, unless it has another one in the database.
+fn metrics_cluster(config: &Config) -> Option<Text> {
+    let named = config.metrics_cluster.as_ref().or(config.nats_cluster.as_ref()).map(ToString::to_string);
+    named.or_else(|| config.cluster.clone()).map(Text::from)
+}
+
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
     }
 }
@@ -195,6 +201,7 @@ fn about(
         clock,
         tunnel,
         guests_tunnel,
+        metrics_cluster: metrics_cluster(config),
         read_only: config.read_only || matches!(watched, Watched::Replay(..) | Watched::Others(..)),
         user,
         host,

@@ -113,6 +113,11 @@ pub enum ConfigError {
         "--cluster names several clusters, and a relay watches one cluster: start a relay for each, with --new and a --bind of its own"
     )]
     SeveralClusters,
+    /// A relay that views several clusters, whose jobs have the same numbers in the storage.
+    #[error(
+        "--remote-write and --history-url need to know the cluster: with --view-only, name one cluster by --cluster"
+    )]
+    StorageOfSeveralClusters,
     /// A launcher that ignores the name of a machine.
     #[error(
         "--launcher local would start the probes of all listed machines on this one; omit it: `self` in a list is \

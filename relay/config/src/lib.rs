@@ -250,6 +250,11 @@ pub struct Config {
     #[arg(value_parser = value::spool, help_heading = STORAGE)]
     pub remote_write_spool: u64,
 
+    /// Value of the label cluster of all metrics, if another cluster in the same database has the name of this one [default:
+    /// --nats-cluster, --cluster or SLURM's name]
+    #[arg(long, env = "NODEGLASS_METRICS_CLUSTER", value_name = "NAME", help_heading = STORAGE)]
+    pub metrics_cluster: Option<ClusterName>,
+
     /// URL of a server with Prometheus' HTTP API, from which ranges older than a week are read, such as
     /// http://127.0.0.1:8428
     #[arg(long, env = "NODEGLASS_HISTORY_URL", value_name = "URL", value_parser = value::webhook)]

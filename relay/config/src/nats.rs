@@ -35,6 +35,10 @@ pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
     if config.view_only && watches {
         return Err(ConfigError::ViewOnlyAndWatch);
     }
+    let is_stored = config.remote_write.is_some() || config.history_url.is_some();
+    if config.view_only && is_stored && config.cluster.as_ref().is_none_or(|name| name.contains(',')) {
+        return Err(ConfigError::StorageOfSeveralClusters);
+    }
     if !config.view_only && config.cluster.as_ref().is_some_and(|name| name.contains(',')) {
         return Err(ConfigError::SeveralClusters);
     }
@@ -60,6 +64,7 @@ mod tests {
         assert_eq!(config.nats().unwrap().servers.len(), 2);
         let several = requested("--view-only --cluster hpc,ml --nats nats://a").unwrap();
         assert_eq!(several.watch(), Watch::Others(vec!["hpc".to_owned(), "ml".to_owned()]));
+        assert!(requested("--view-only --cluster hpc --nats nats://a --history-url http://a").is_ok());
         let all = requested("--view-only --nats nats://a").unwrap();
         assert_eq!(all.watch(), Watch::Others(Vec::new()));
         for (line, why) in [
@@ -70,6 +75,8 @@ mod tests {
             ("--view-only --nats nats://a --nats-cluster hpc", "--view-only shows only"),
             ("--cluster hpc,ml --nats nats://a", "a relay watches one cluster"),
             ("--view-only --cluster hpc --nats nats://a --demo", "--view-only shows only"),
+            ("--view-only --nats nats://a --history-url http://a", "name one cluster"),
+            ("--view-only --cluster a,b --nats nats://a --remote-write http://a", "name one cluster"),
             ("--replay /x --nats nats://a", "exclude each other"),
             ("--nats http://a", "not the URL of a NATS server"),
             ("--nats nats://bob:secret@a", "--nats-credentials for a password"),

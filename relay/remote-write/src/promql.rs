@@ -38,6 +38,15 @@ pub struct Steps {
     pub count: usize,
 }
 
+/// A selection of rows of one cluster, because others may have the same numbers of jobs and names of nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The label `cluster`; empty selects series without it.
+    pub cluster: String,
+    /// The rows.
+    pub rows: Rows,
+}
+
 /// Rows to read: those with these labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rows {
@@ -116,13 +125,13 @@ impl PromQl {
     pub async fn read(
         &self,
         series: &FieldSeries,
-        rows: &Rows,
+        selection: &Selection,
         steps: Steps,
     ) -> Result<BTreeMap<RowKey, RowValues>, PromQlError> {
         let first_s = steps.start_s + steps.step_s;
         let last_s = steps.start_s + steps.step_s * steps.count as u64;
         let form = [
-            ("query", query(&series.name, rows, steps.step_s)),
+            ("query", query(&series.name, selection, steps.step_s)),
             ("start", first_s.to_string()),
             ("end", last_s.to_string()),
             ("step", steps.step_s.to_string()),
@@ -143,13 +152,15 @@ impl PromQl {
 }
 
 /// The query for mean, minimum and maximum in one answer. A GPU has several series over time, one per job.
-fn query(name: &str, rows: &Rows, step_s: u64) -> String {
-    let labels = match rows {
+fn query(name: &str, selection: &Selection, step_s: u64) -> String {
+    let row = match &selection.rows {
         Rows::All => String::new(),
-        Rows::Job(id) => format!("job=~\"(.*,)?{id}(,.*)?\""),
+        Rows::Job(id) => format!(",job=~\"(.*,)?{id}(,.*)?\""),
         // The name of a node has letters, digits, dots, dashes and underscores only.
-        Rows::Node(node) => format!("node=\"{node}\""),
+        Rows::Node(node) => format!(",node=\"{node}\""),
     };
+    // PromQL has the escapes of JSON.
+    let labels = format!("cluster={}{row}", serde_json::Value::from(selection.cluster.as_str()));
     let part = |stat: &str, aggregate: &str| {
         let over =
             format!("{aggregate} by (node, uuid) ({aggregate}_over_time({name}{{{labels}}}[{step_s}s]))");
@@ -282,9 +293,11 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_of_the_selected_rows() {
-        let job = query("DCGM_FI_DEV_GPU_UTIL", &Rows::Job(17), 60);
-        assert!(job.contains("avg_over_time(DCGM_FI_DEV_GPU_UTIL{job=~\"(.*,)?17(,.*)?\"}[60s])"), "{job}");
-        assert!(query("x", &Rows::Node("n1".into()), 60).contains("x{node=\"n1\"}[60s]"));
+    fn a_query_is_of_the_selected_rows_of_one_cluster() {
+        let of = |cluster: &str, rows| query("m", &Selection { cluster: cluster.into(), rows }, 60);
+        let job = of("hpc", Rows::Job(17));
+        assert!(job.contains(r#"avg_over_time(m{cluster="hpc",job=~"(.*,)?17(,.*)?"}[60s])"#), "{job}");
+        assert!(of("", Rows::Node("n1".into())).contains(r#"m{cluster="",node="n1"}[60s]"#));
+        assert!(of("a\"b\\", Rows::All).contains(r#"m{cluster="a\"b\\"}[60s]"#));
     }
 }

@@ -42,6 +42,7 @@ impl Series {
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         let mut collection = Collection {
             series: self,
+            cluster: &relay.cluster,
             builder: RoundBuilder::default(),
             name: String::new(),
             family: Family::new(),
@@ -55,6 +56,7 @@ impl Series {
 /// A round that is being collected.
 struct Collection<'a> {
     series: &'a mut Series,
+    cluster: &'a str,
     builder: RoundBuilder,
     /// The current family.
     name: String,
@@ -83,7 +85,8 @@ impl Sink for Collection<'_> {
         // Servers refuse what is not newer, and a reading that was sent is not sent again.
         if at_ms > known.sent_ms {
             (known.sent_ms, known.has_ended) = (at_ms, false);
-            push(&mut self.builder, &self.series.instance, &self.name, labels, Some(value), at_ms);
+            let common = [("cluster", self.cluster), ("instance", &self.series.instance)];
+            push(&mut self.builder, common, &self.name, labels, Some(value), at_ms);
         }
     }
 }
@@ -100,10 +103,11 @@ impl Collection<'_> {
     fn finish(mut self) -> Round {
         self.put_back();
         let Series { instance, families, round } = self.series;
+        let common = [("cluster", self.cluster), ("instance", instance)];
         for (name, family) in families.iter_mut() {
             for known in family.values_mut().filter(|known| known.round != *round && !known.has_ended) {
                 (known.has_ended, known.sent_ms) = (true, self.now_ms.max(known.sent_ms.saturating_add(1)));
-                push(&mut self.builder, instance, name, &known.labels, None, known.sent_ms);
+                push(&mut self.builder, common, name, &known.labels, None, known.sent_ms);
             }
             let forget_ms = self.now_ms.saturating_sub(REMEMBER_MS);
             family.retain(|_, known| !known.has_ended || known.sent_ms > forget_ms);
@@ -115,13 +119,16 @@ impl Collection<'_> {
 
 fn push(
     builder: &mut RoundBuilder,
-    instance: &str,
+    common: [(&'static str, &str); 2],
     name: &str,
     labels: &Labels,
     value: Option<f64>,
     at_ms: i64,
 ) {
-    builder.push(name, labels.pairs().chain([("instance", instance.into())]), value, at_ms);
+    // An empty label is none.
+    let common = common.into_iter().filter(|(_, value)| !value.is_empty());
+    let common = common.map(|(name, value)| (name, value.into()));
+    builder.push(name, labels.pairs().chain(common), value, at_ms);
 }
 
 #[cfg(test)]
@@ -140,7 +147,8 @@ mod tests {
 
     /// The samples of a family in what is sent for a snapshot.
     fn sent(series: &mut Series, snapshot: &Snapshot, name: &str, now_ms: u64) -> Vec<(String, f64, i64)> {
-        let round = series.collect(snapshot, &RelayMetrics::default(), now_ms);
+        let relay = RelayMetrics { cluster: "hpc".into(), ..RelayMetrics::default() };
+        let round = series.collect(snapshot, &relay, now_ms);
         let name = format!("__name__={name},");
         decode(&round).into_iter().filter(|(labels, ..)| labels.starts_with(&name)).collect()
     }
@@ -148,7 +156,7 @@ mod tests {
     #[test]
     fn a_series_has_the_time_of_its_reading_and_is_sent_once_until_the_next_one() {
         let mut series = Series::new("alice@login1".to_owned());
-        let labels = "__name__=nodeglass_node_up,instance=alice@login1,node=n1".to_owned();
+        let labels = "__name__=nodeglass_node_up,cluster=hpc,instance=alice@login1,node=n1".to_owned();
         let sent = |series: &mut Series, sampled_ms, now_ms| {
             sent(series, &snapshot(sampled_ms), "nodeglass_node_up", now_ms)
         };

@@ -222,6 +222,11 @@ impl JobStore {
 
     /// Returns whether stored data outlives the process, if there is no [`JobStore::problem`].
     pub fn is_durable(&self) -> bool {
+    /// Returns the name of the cluster, empty if it has none; `None` while it is not known.
+    pub fn cluster(&self) -> Option<&str> {
+        self.cluster.get().map(String::as_str)
+    }
+
         self.is_durable
     }
 

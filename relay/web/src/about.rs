@@ -25,6 +25,8 @@ pub struct About {
     pub host: Text,
     /// Name of the cluster, if SLURM has one.
     pub cluster: Option<Text>,
+    /// Name of the cluster in the metrics, if the settings state one.
+    pub metrics_cluster: Option<Text>,
     /// The kind of watched jobs or machines.
     pub mode: Mode,
     /// The `ssh -L` command that leads here: to the private socket if ssh can reach it.

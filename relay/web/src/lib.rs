@@ -29,7 +29,7 @@ use nodeglass_live::Hub;
 use nodeglass_notify::NotificationCounts;
 use nodeglass_remote_write::Counts as RemoteWriteCounts;
 use nodeglass_remote_write::promql::PromQl;
-use nodeglass_share::{AccessGrant, Shares, Viewer};
+use nodeglass_share::{AccessGrant, Shares};
 use nodeglass_store::{AuditRecorder, JobStore};
 pub use router::router;
 pub use server::{BindError, Connection, Listeners, bind, serve, tls};
@@ -72,9 +72,13 @@ pub struct WebState {
 }
 
 impl WebState {
-    /// The long-term storage, for those who may read it: a share says nothing about the storage of a site.
-    pub(crate) fn long_term_of(&self, viewer: &Viewer) -> Option<&PromQl> {
-        self.long_term.as_ref().filter(|_| !viewer.is_guest())
+    /// The label `cluster` of the metrics, empty if there is no cluster; `None` while SLURM has not stated its name.
+    pub(crate) fn cluster_label(&self) -> Option<String> {
+        self.about
+            .metrics_cluster
+            .as_ref()
+            .map(ToString::to_string)
+            .or_else(|| self.store.cluster().map(str::to_owned))
     }
 
     /// Returns whether a connection may need no key: that of a proxy of the owner, or any to the relay of a site.

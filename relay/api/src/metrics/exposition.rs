@@ -23,13 +23,16 @@ pub struct Exposition<'a> {
     name: String,
     /// Help and type of the current family, until they are written.
     head: String,
+    /// Labels of all samples.
+    common: Labels,
 }
 
 impl<'a> Exposition<'a> {
-    /// Writes to `out`.
-    pub fn new(out: &'a mut dyn Write) -> Self {
+    /// Writes to `out`; each sample has the `common` labels as well.
+    pub fn new(out: &'a mut dyn Write, common: &Labels) -> Self {
         let chunk = String::with_capacity(CHUNK + (1 << 10));
-        Self { out, chunk, result: Ok(()), name: String::new(), head: String::new() }
+        let (name, head) = (String::new(), String::new());
+        Self { out, chunk, result: Ok(()), name, head, common: common.clone() }
     }
 
     /// Writes the rest.
@@ -68,7 +71,10 @@ impl Sink for Exposition<'_> {
         self.chunk.push_str(&self.head);
         self.head.clear();
         self.chunk.push_str(&self.name);
-        self.chunk.push_str(labels.text());
+        match (self.common.text().strip_suffix('}'), labels.text().strip_prefix('{')) {
+            (Some(common), Some(own)) => self.chunk.extend([common, ",", own]),
+            _ => self.chunk.extend([&**self.common.text(), labels.text()]),
+        }
         // Writing to a string cannot fail.
         let _ = match value {
             whole if (0.0..EXACT).contains(&whole) && whole.fract() == 0.0 => {
@@ -89,7 +95,7 @@ mod tests {
     #[test]
     fn a_family_is_written_once_and_only_with_a_sample() {
         let mut text = Vec::new();
-        let mut out = Exposition::new(&mut text);
+        let mut out = Exposition::new(&mut text, &Labels::default());
         out.family("a_watts", "A \"quoted\"\\ help.", Kind::Gauge);
         out.sample(&Labels::new(&[("node", "n1")]), None);
         out.family("b_total", "B.", Kind::Counter);
@@ -101,9 +107,22 @@ mod tests {
     }
 
     #[test]
+    fn every_sample_has_the_common_labels() {
+        let mut text = Vec::new();
+        let mut out = Exposition::new(&mut text, &Labels::new(&[("cluster", "hpc")]));
+        out.family("a", "A.", Kind::Gauge);
+        out.sample(&Labels::new(&[("job", "7"), ("node", "n1")]), Some(1.0));
+        out.sample(&Labels::default(), Some(2.0));
+        out.finish().unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let samples: Vec<_> = text.lines().skip(2).collect();
+        assert_eq!(samples, ["a{cluster=\"hpc\",job=\"7\",node=\"n1\"} 1", "a{cluster=\"hpc\"} 2"]);
+    }
+
+    #[test]
     fn whole_numbers_are_written_as_floats_would_be() {
         let mut text = Vec::new();
-        let mut out = Exposition::new(&mut text);
+        let mut out = Exposition::new(&mut text, &Labels::default());
         out.family("a", "A.", Kind::Gauge);
         let values = [0.0, -0.0, -3.0, 0.1, 4e9, EXACT, 1e300, f64::INFINITY];
         values.iter().for_each(|value| out.sample(&Labels::new(&[]), Some(*value)));
@@ -130,7 +149,7 @@ mod tests {
     #[test]
     fn nothing_is_written_to_a_client_that_has_gone() {
         let mut client = Gone(0);
-        let mut out = Exposition::new(&mut client);
+        let mut out = Exposition::new(&mut client, &Labels::default());
         out.family("a", "A.", Kind::Gauge);
         let labels = Labels::new(&[("node", "n1")]);
         (0..CHUNK).for_each(|_| out.sample(&labels, Some(1.0)));

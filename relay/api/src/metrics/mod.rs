@@ -69,6 +69,8 @@ pub struct RelayMetrics {
     pub version: String,
     /// Build id.
     pub build: String,
+    /// The label `cluster` of every series; empty without a cluster.
+    pub cluster: String,
     /// Connected pages.
     pub viewers: u32,
     /// CPU time used, in s.
@@ -101,12 +103,14 @@ pub fn write(
     collectors: &[Collector],
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut out = Exposition::new(out);
+    // Without it, jobs and nodes of two clusters in one database would be mixed.
+    let cluster = Labels::new(&[("cluster", &relay.cluster)]);
+    let mut out = Exposition::new(out, &cluster);
     each(snapshot, relay, collectors, &mut out);
     out.finish()
 }
 
-/// Passes each series of a snapshot and the relay, for the selected collectors, to `out`.
+/// Passes each series of a snapshot and the relay, for the selected collectors, to `out`, which adds the cluster.
 pub fn each(snapshot: &Snapshot, relay: &RelayMetrics, collectors: &[Collector], out: &mut dyn Sink) {
     let has = |collector| collectors.contains(&collector);
     let users: HashMap<u32, &str> = snapshot.jobs.iter().map(|job| (job.id, job.user.as_str())).collect();

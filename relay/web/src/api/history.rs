@@ -1,7 +1,7 @@
 //! Ranges of the history over HTTP.
 
 use super::caller::Caller;
-use super::long_term::{self, LongRange, MAX_LONG_MS, MAX_VALUES, TOO_MANY_VALUES};
+use super::long_term::{self, LongRange, MAX_LONG_MS, MAX_VALUES, Storage, TOO_MANY_VALUES};
 use super::{Problem, named_job, reply};
 use crate::WebState;
 use axum::extract::rejection::QueryRejection;
@@ -71,7 +71,7 @@ pub async fn history(
     let relay_ms = |wall_ms: u64| wall_ms.saturating_add_signed(wall_ahead_ms.saturating_neg());
     let step_ms = query.step.as_deref().map_or(Ok(0), step_ms)?;
     let (viewer, mut charge) = caller.begin(&web).await?;
-    let long_term = web.long_term_of(&viewer);
+    let long_term = Storage::of(&web, &viewer);
     let max_ms = if long_term.is_some() { MAX_LONG_MS } else { MAX_MS };
     if from_ms >= to_ms || to_ms - from_ms > max_ms {
         let days = max_ms / 86_400_000;
@@ -79,9 +79,9 @@ pub async fn history(
         return Err(Problem::bad_request(why).into());
     }
     let topic = named_job::topic(&web, &viewer, &mut charge, query.job, query.node).await?;
-    if let Some(server) = long_term.filter(|_| RangeQuery::needs_storage(from_ms, now_ms)) {
+    if let Some(storage) = long_term.filter(|_| RangeQuery::needs_storage(from_ms, now_ms)) {
         let range = LongRange { from_ms, to_ms, step_ms };
-        let history = long_term::read(server, &topic, &range, (&gpu_fields, &host_fields)).await?;
+        let history = long_term::read(&storage, &topic, &range, (&gpu_fields, &host_fields)).await?;
         charge.restart();
         let body = reply::body(&history);
         charge.sends(body.len());

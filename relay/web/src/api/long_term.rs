@@ -1,6 +1,7 @@
 //! Ranges that are older than the relay's own history, read from the long-term storage of the site.
 
 use super::Problem;
+use crate::WebState;
 use axum::http::StatusCode;
 use nodeglass_api::metrics::{FieldSeries, base_series, gpu_series};
 use nodeglass_api::{History, Series, Timestamp};
@@ -9,7 +10,8 @@ use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::range::{GpuRange, NodeRange, RangeHistory, RangeQuery, Summaries, Summary};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{Cell, Field, GpuField, GpuUuid, HostField, NodeName, Text};
-use nodeglass_remote_write::promql::{PromQl, Rows, Steps};
+use nodeglass_remote_write::promql::{PromQl, Rows, Selection, Steps};
+use nodeglass_share::Viewer;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -46,18 +48,41 @@ impl LongRange {
     }
 }
 
+/// The storage, and the cluster of this relay in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Storage {
+    server: PromQl,
+    /// `None` if SLURM has not stated its name yet.
+    cluster: Option<String>,
+}
+
+impl Storage {
+    /// The storage, if there is one for this viewer: a share says nothing about the storage of a site.
+    pub(crate) fn of(web: &WebState, viewer: &Viewer) -> Option<Self> {
+        let server = web.long_term.clone().filter(|_| !viewer.is_guest())?;
+        Some(Self { server, cluster: web.cluster_label() })
+    }
+
+    fn selection(&self, topic: &Topic) -> Result<Selection, Problem> {
+        let unknown = || {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "SLURM has not stated the name of its cluster yet")
+        };
+        Ok(Selection { cluster: self.cluster.clone().ok_or_else(unknown)?, rows: rows(topic) })
+    }
+}
+
 /// Reads what a topic has in a range.
 ///
 /// # Errors
 /// [`Problem`] if the storage does not respond, or responds with something else than series.
 pub(super) async fn read(
-    server: &PromQl,
+    storage: &Storage,
     topic: &Topic,
     range: &LongRange,
     (gpu_fields, host_fields): (&[GpuField], &[HostField]),
 ) -> Result<History, Problem> {
     let steps = range.steps();
-    let series = series(server, topic, steps, (gpu_fields, host_fields)).await?;
+    let series = series(storage, topic, steps, (gpu_fields, host_fields)).await?;
     Ok(History {
         start: Timestamp::from_millis(steps.start_s * 1_000),
         step_s: steps.step_s,
@@ -68,10 +93,10 @@ pub(super) async fn read(
 }
 
 /// Reads what a page queries, in slots of the relay's clock. The response to a failure is the sentence about it.
-pub(crate) async fn range(server: &PromQl, query: &RangeQuery, wall_ahead_ms: i64) -> RangeHistory {
+pub(crate) async fn range(storage: &Storage, query: &RangeQuery, wall_ahead_ms: i64) -> RangeHistory {
     let Some(slots) = Slots::of(query) else { return RangeHistory::default() };
     let (gpu_fields, host_fields) = (known(&query.gpu_fields), known(&query.host_fields));
-    let read = series(server, &query.topic, slots.steps(wall_ahead_ms), (&gpu_fields, &host_fields)).await;
+    let read = series(storage, &query.topic, slots.steps(wall_ahead_ms), (&gpu_fields, &host_fields)).await;
     let (nodes, problem) = match read {
         Ok(series) => (nodes(&series, query, slots.first), None),
         Err(Problem { detail, .. }) => {
@@ -164,12 +189,13 @@ fn points<F: Field>(series: &Series, first: u64) -> Vec<(u64, Summary)> {
 
 /// Reads the series of some fields within the time limit.
 async fn series(
-    server: &PromQl,
+    storage: &Storage,
     topic: &Topic,
     steps: Steps,
     (gpu_fields, host_fields): (&[GpuField], &[HostField]),
 ) -> Result<Vec<Series>, Problem> {
-    let mut reader = Reader { server, rows: rows(topic), steps, series: Vec::new() };
+    let selection = storage.selection(topic)?;
+    let mut reader = Reader { server: &storage.server, selection, steps, series: Vec::new() };
     let all = async {
         for field in gpu_fields {
             // PromQL has no bitwise operators: a mean of masks would be bits that were never set.
@@ -202,7 +228,7 @@ fn rows(topic: &Topic) -> Rows {
 
 struct Reader<'a> {
     server: &'a PromQl,
-    rows: Rows,
+    selection: Selection,
     steps: Steps,
     series: Vec<Series>,
 }
@@ -210,7 +236,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     async fn add(&mut self, metric: &str, names: Vec<FieldSeries>) -> Result<(), Problem> {
         for name in names {
-            let read = self.server.read(&name, &self.rows, self.steps).await;
+            let read = self.server.read(&name, &self.selection, self.steps).await;
             let read =
                 read.map_err(|error| Problem::new(StatusCode::BAD_GATEWAY, format!("failed to {error}")))?;
             self.series.extend(read.into_iter().map(|((node, uuid), values)| Series {

@@ -40,6 +40,7 @@ async fn relay_metrics(web: &WebState, picture: &Picture, wall_ahead_ms: i64) ->
         version: env!("CARGO_PKG_VERSION").to_owned(),
         build: web.about.build.to_string(),
         viewers: picture.relay.viewers,
+        cluster: web.cluster_label().unwrap_or_default(),
         cpu_s: picture.relay.cpu_ms as f64 / 1e3,
         rss_bytes: memory::resident_bytes(),
         coalesced: picture.relay.coalesced,
@@ -56,11 +57,13 @@ async fn relay_metrics(web: &WebState, picture: &Picture, wall_ahead_ms: i64) ->
     }
 }
 
-/// The state from which the owner's metrics are made; `None` while the relay ends or is overloaded.
+/// The state from which the owner's metrics are made; `None` while the relay ends or is overloaded, or the name of its cluster is not
+/// known: what is stored without it would not be found again.
 pub async fn series(web: &WebState) -> Option<(Snapshot, RelayMetrics)> {
     let (picture, _) = picture(web, Viewer::Owner).await.ok()?;
     let wall_ahead_ms = web.about.clock.displayed_wall_ahead_ms();
     let relay = relay_metrics(web, &picture, wall_ahead_ms).await;
+    web.cluster_label()?;
     // A picture of a thousand nodes takes a while to convert.
     let converted = tokio::task::spawn_blocking(move || Snapshot::new(&picture, wall_ahead_ms));
     Some((converted.await.ok()?, relay))

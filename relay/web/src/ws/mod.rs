@@ -4,7 +4,8 @@ mod connection;
 mod pending_requests;
 mod socket;
 
-use super::api::{Caller, long_term, token_ended};
+use super::api::long_term::{self, Storage};
+use super::api::{Caller, token_ended};
 use super::origin_check::Authority;
 use super::pacing::RequestPacer;
 use super::site::Site;
@@ -120,7 +121,7 @@ async fn serve(
     }
     let mut welcome = web.about.welcome(authenticated.proto, &session);
     welcome.may_act &= token.is_none();
-    welcome.history_days = web.long_term_of(&viewer).map_or(0, |_| MAX_HISTORY_DAYS);
+    welcome.history_days = Storage::of(web, &viewer).map_or(0, |_| MAX_HISTORY_DAYS);
     tokio::select! {
         // First: a guest whose share has ended receives no further data.
         biased;
@@ -269,9 +270,8 @@ async fn run_next_request(
         Some(ClientMessage::Resync(topic)) => subscriber.resync(topic).await,
         Some(ClientMessage::Range { number, query }) => {
             let clock = web.about.clock;
-            let storage =
-                web.long_term_of(viewer).filter(|_| RangeQuery::needs_storage(query.from_ms, clock.now_ms()));
-            let Some(storage) = storage.cloned() else {
+            let needs_storage = RangeQuery::needs_storage(query.from_ms, clock.now_ms());
+            let Some(storage) = Storage::of(web, viewer).filter(|_| needs_storage) else {
                 return send_range(ws, subscriber, pacer, number, query).await;
             };
             // The storage may hang, and must not delay anything else.

@@ -317,6 +317,7 @@ fn about(clock: Clock, build: &str, cache_buster: CacheBuster) -> About {
         host: "login1".into(),
         cluster: None,
         mode: Mode::Local,
+        metrics_cluster: None,
         tunnel: "ssh -L …".into(),
         guests_tunnel: "ssh -L …".into(),
         read_only: false,

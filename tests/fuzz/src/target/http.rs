@@ -169,6 +169,7 @@ impl Relay {
                 user: "alice".into(),
                 host: "login1".into(),
                 cluster: None,
+                metrics_cluster: None,
                 mode: Mode::Local,
                 tunnel: "ssh -L …".into(),
                 guests_tunnel: "ssh -L …".into(),
