@@ -17,6 +17,19 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Creates a regular file, or empties the one that is there, without waiting for a reader.
+///
+/// # Errors
+/// It cannot be created, or something else than a regular file has its name.
+pub fn create(path: &Path) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from(open_at(path, flags | OFlags::NOFOLLOW, Mode::from_raw_mode(0o666))?);
+    check(&file)?;
+    // Only now: a device may take it for a command.
+    file.set_len(0)?;
+    Ok(file)
+}
+
 /// Reads a regular file of at most `max_bytes`.
 ///
 /// # Errors
@@ -82,6 +95,9 @@ mod tests {
         assert_eq!(error(Path::new("/dev/zero")), "it is a device, not a file");
         assert!(open(&path("socket")).is_err());
         assert_eq!(open(&path("missing")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        for odd in ["pipe", "socket"].map(path) {
+            assert!(create(&odd).is_err(), "{}", odd.display());
+        }
         assert_eq!(read(&path("file"), 4).unwrap(), b"text");
         assert!(read(&path("file"), 3).unwrap_err().to_string().contains("larger than 3 bytes"));
     }

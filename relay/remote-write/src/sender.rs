@@ -15,6 +15,11 @@ use tokio::time::{Instant, sleep_until};
 
 /// Rounds that wait for the task.
 const WAITING: usize = 8;
+/// Number of bytes of an answer that tell a page for people.
+const BEGINNING: usize = 256;
+/// The problem with such an answer.
+const PAGE: &str =
+    "it is a web page, as of a login portal, and none of remote write; check the URL and the credentials";
 /// Pause after the first failure, the longest one, and the longest that a server may ask for.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -119,7 +124,7 @@ struct Delivery {
 
 /// The event that ended a wait.
 enum Next {
-    Sent(Request, Result<Vec<u8>, HttpError>),
+    Sent(Request, Result<(), HttpError>),
     Round(Option<Round>),
 }
 
@@ -170,10 +175,10 @@ impl Delivery {
     }
 
     /// Handles the outcome of a request.
-    async fn judge(&mut self, request: &Request, result: Result<Vec<u8>, HttpError>) {
+    async fn judge(&mut self, request: &Request, result: Result<(), HttpError>) {
         let samples = u64::from(request.samples);
         let error = match result {
-            Ok(_) => {
+            Ok(()) => {
                 self.failures = 0;
                 self.counts.update(|counts| {
                     counts.sent += samples;
@@ -256,10 +261,19 @@ async fn post(
     headers: HeaderMap,
     request: Request,
     not_before: Instant,
-) -> (Request, Result<Vec<u8>, HttpError>) {
+) -> (Request, Result<(), HttpError>) {
     sleep_until(not_before).await;
-    let result = Client::default().post(&url, headers, request.body.clone(), 0, Duration::MAX).await;
+    let answer = Client::default().post(&url, headers, request.body.clone(), BEGINNING, Duration::MAX).await;
+    let result = answer.and_then(|answer| match is_page(&answer) {
+        true => Err(HttpError::Answer(url.host().to_string(), PAGE.to_owned())),
+        false => Ok(()),
+    });
     (request, result)
+}
+
+/// Returns whether an answer is for people: servers of remote write send nothing, or a short text.
+fn is_page(answer: &[u8]) -> bool {
+    answer.trim_ascii_start().starts_with(b"<")
 }
 
 /// Returns whether the server will never accept the request, as remote write 1.0 defines it.
@@ -352,6 +366,15 @@ mod tests {
         let (accepted, counts) = deliver(&[Way::Reset, OK, failed], 3).await;
         assert_eq!(accepted, ["first;", "second;", "third;"]);
         assert_eq!((counts.sent, counts.refused, counts.retries, counts.pending), (6, 0, 2, 0));
+    }
+
+    #[tokio::test]
+    async fn a_web_page_is_no_success() {
+        let page = "HTTP/1.1 200 OK\r\nContent-Length: 22\r\n\r\n\n<!doctype html><title>";
+        let text = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        let (accepted, counts) = deliver(&[Way::Answer(page), Way::Answer(text)], 4).await;
+        assert_eq!(accepted, ["first;", "first;", "second;", "third;"]);
+        assert_eq!((counts.sent, counts.retries), (6, 1));
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@
 
 use super::request::{Request, Round};
 use nodeglass_platform::frame_file::{Format, FrameReader, OpenError, push_frame, write_header};
+use nodeglass_platform::regular_file;
 use nodeglass_platform::state_dir::StateDir;
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -17,6 +18,10 @@ const SUFFIX: &str = "rw";
 /// Maximum size of rounds in memory, in bytes. More go to the folder; without one that can be written, the oldest are
 /// dropped.
 const MAX_MEMORY: u64 = 16 << 20;
+/// Maximum number of files. Homes have limits of these as well, and 16,384 rounds of 15 s are almost three days.
+const MAX_FILES: usize = 16_384;
+/// Unit in which a file takes disk space, in bytes.
+const BLOCK: u64 = 4_096;
 /// Maximum number of files in a row that are tried although none of them can be read.
 const MAX_UNREADABLE: usize = 8;
 
@@ -76,17 +81,20 @@ impl Spool {
     /// # Errors
     /// The folder cannot be read, or another relay uses it.
     pub fn open(dir: StateDir, max_bytes: u64) -> io::Result<Self> {
-        let lock = File::create(dir.path().join("lock"))?;
+        let lock = regular_file::create(&dir.path().join("lock"))?;
         lock.try_lock().map_err(|_| io::Error::other("another relay of yours writes to it"))?;
-        let mut found = Vec::new();
+        let (mut found, mut next_number) = (Vec::new(), 0);
         for entry in fs::read_dir(dir.path())? {
             let entry = entry?;
-            if let Some((number, samples)) = parse_name(&entry.file_name().to_string_lossy()) {
+            let Some((number, samples)) = parse_name(&entry.file_name().to_string_lossy()) else { continue };
+            next_number = next_number.max(number.saturating_add(1));
+            if entry.file_type()?.is_file() {
                 found.push((number, samples, entry.metadata()?.len(), entry.path()));
+            } else {
+                tracing::warn!(path = %entry.path().display(), "not a file: the spool does without it");
             }
         }
         found.sort();
-        let next_number = found.last().map_or(0, |(number, ..)| number + 1);
         let waiting = found.into_iter().map(|(number, samples, bytes, path)| Waiting {
             number,
             samples,
@@ -131,6 +139,7 @@ impl Spool {
     /// It cannot be written; the newest 16 MiB stay in memory.
     pub fn persist(&mut self) -> io::Result<()> {
         let stored = self.store();
+        self.trim();
         self.trim_memory();
         stored
     }
@@ -146,7 +155,7 @@ impl Spool {
         for waiting in &mut self.waiting {
             let Place::Memory(round) = &waiting.place else { continue };
             let path = dir.path().join(name(waiting.number, waiting.samples));
-            write(&path, round)?;
+            waiting.bytes = write(&path, round)?;
             waiting.place = Place::File(path);
         }
         Ok(())
@@ -224,12 +233,12 @@ impl Spool {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Drops the oldest rounds beyond the size limit.
+    /// Drops the oldest rounds beyond the limits of space and files.
     fn trim(&mut self) {
-        let mut bytes: u64 = self.waiting.iter().map(|waiting| waiting.bytes).sum();
-        while bytes > self.max_bytes {
+        let mut space: u64 = self.waiting.iter().map(Waiting::space).sum();
+        while space > self.max_bytes || self.waiting.len() > MAX_FILES {
             let Some(oldest) = self.waiting.pop_front() else { return };
-            bytes -= oldest.bytes;
+            space -= oldest.space();
             self.dropped += oldest.samples;
             if let Place::File(path) | Place::Unreadable(path, _) = oldest.place {
                 remove(&path);
@@ -258,6 +267,11 @@ impl Spool {
 }
 
 impl Waiting {
+    /// Disk space that it takes: full blocks.
+    fn space(&self) -> u64 {
+        self.bytes.next_multiple_of(BLOCK)
+    }
+
     fn is_in_memory(&self) -> bool {
         matches!(self.place, Place::Memory(_))
     }
@@ -272,17 +286,19 @@ fn parse_name(name: &str) -> Option<(u64, u64)> {
     Some((number.parse().ok()?, samples.parse().ok()?))
 }
 
-fn write(path: &Path, round: &Round) -> io::Result<()> {
+/// Writes a round, and returns the size of its file.
+fn write(path: &Path, round: &Round) -> io::Result<u64> {
     let mut bytes = Vec::new();
     write_header(&mut bytes, FORMAT)?;
     for request in &round.requests {
         push_frame(&mut bytes, &[&request.samples.to_le_bytes(), &request.body[..]].concat());
     }
-    let written = File::create(path).and_then(|mut file| file.write_all(&bytes));
+    let mut file = regular_file::create(path)?;
+    let written = file.write_all(&bytes);
     if written.is_err() {
         remove(path);
     }
-    written
+    written.map(|()| bytes.len() as u64)
 }
 
 /// Reads the complete requests of a file: the relay may have been killed while it wrote.
@@ -298,7 +314,7 @@ fn read(path: &Path) -> ReadFile {
 }
 
 fn read_requests(path: &Path) -> Result<Vec<Request>, OpenError> {
-    let mut reader = FrameReader::open(File::open(path)?, FORMAT)?;
+    let mut reader = FrameReader::open(regular_file::open(path)?, FORMAT)?;
     let mut requests = Vec::new();
     while let Some(frame) = reader.next_frame()? {
         let Some((samples, body)) = frame.split_first_chunk() else { break };
@@ -421,13 +437,43 @@ mod tests {
     #[test]
     fn the_oldest_are_dropped_and_counted_when_it_is_full() {
         let folder = tempfile::tempdir().unwrap();
-        let mut spool = Spool::open(dir(&folder), 12).unwrap();
+        // Small files take a block each.
+        let mut spool = Spool::open(dir(&folder), 2 * BLOCK).unwrap();
         for text in ["aaaaa", "bbbbb", "ccccc"] {
             spool.push(round(text, 3));
             spool.persist().unwrap();
         }
         assert_eq!(spool.take_dropped(), 3);
         assert_eq!(drain(&mut spool), ["bbbbb", "ccccc"]);
+    }
+
+    #[test]
+    fn there_are_never_too_many_files() {
+        let mut spool = Spool { max_bytes: u64::MAX, ..Spool::default() };
+        (0..=MAX_FILES).for_each(|_| spool.push(round("x", 1)));
+        assert_eq!((spool.pending().0, spool.take_dropped()), (MAX_FILES as u64, 1));
+    }
+
+    #[test]
+    fn what_is_no_file_blocks_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: String| folder.path().join("spool").join(name);
+        drop(Spool::open(dir(&folder), 1 << 20).unwrap());
+        regular_file::make_pipe(&at(name(0, 1)));
+        std::os::unix::fs::symlink("/dev/zero", at(name(1, 1))).unwrap();
+        let mut spool = Spool::open(dir(&folder), 1 << 20).unwrap();
+        spool.push(round("first", 1));
+        spool.persist().unwrap();
+        // It appears while the relay runs.
+        regular_file::make_pipe(&at(name(3, 5)));
+        spool.push(round("second", 5));
+        assert!(spool.persist().is_err());
+        assert_eq!(drain(&mut spool), ["first", "second"]);
+        drop(spool);
+
+        fs::remove_file(at("lock".into())).unwrap();
+        regular_file::make_pipe(&at("lock".into()));
+        assert!(Spool::open(dir(&folder), 1 << 20).is_err());
     }
 
     #[test]
