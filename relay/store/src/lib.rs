@@ -111,6 +111,8 @@ enum Request {
     },
     Job {
         id: JobId,
+        /// Only a job of this user.
+        user: Option<Text>,
         reply: oneshot::Sender<Option<JobRecord>>,
     },
     IdOf {
@@ -220,13 +222,13 @@ impl JobStore {
         }
     }
 
-    /// Returns whether stored data outlives the process, if there is no [`JobStore::problem`].
-    pub fn is_durable(&self) -> bool {
     /// Returns the name of the cluster, empty if it has none; `None` while it is not known.
     pub fn cluster(&self) -> Option<&str> {
         self.cluster.get().map(String::as_str)
     }
 
+    /// Returns whether stored data outlives the process, if there is no [`JobStore::problem`].
+    pub fn is_durable(&self) -> bool {
         self.is_durable
     }
 
@@ -338,7 +340,13 @@ impl JobStore {
 
     /// The stored record of a job's latest run.
     pub async fn job(&self, id: JobId) -> Option<JobRecord> {
-        self.ask(|reply| Request::Job { id, reply }).await?
+        self.ask(|reply| Request::Job { id, user: None, reply }).await?
+    }
+
+    /// The stored record of the latest run of a user's job. What others have is not read, so that the time to the answer does not
+    /// tell whether they have a job of this number.
+    pub async fn job_of(&self, id: JobId, user: Text) -> Option<JobRecord> {
+        self.ask(|reply| Request::Job { id, user: Some(user), reply }).await?
     }
 
     /// The raw id of the newest stored job with this label, such as `48440_16`.

@@ -175,7 +175,7 @@ impl Worker {
             Request::Notes { job, reply } => {
                 _ = reply.send(self.read(|database, origin| database.notes_of(origin, job)));
             }
-            Request::Job { id, reply } => _ = reply.send(self.job(id)),
+            Request::Job { id, user, reply } => _ = reply.send(self.job(id, user.as_ref())),
             Request::IdOf { label, reply } => {
                 _ = reply.send(self.read(|database, _| database.id_of(&label)).flatten());
             }
@@ -383,11 +383,17 @@ impl Worker {
         self.failed(error);
     }
 
-    /// The newest record of a job, stored or not.
-    fn job(&self, id: JobId) -> Option<JobRecord> {
-        let waiting = self.waiting.iter().rev().find(|record| record.job.id == id);
+    /// The newest record of a job, stored or not; of this user's, if one is given.
+    fn job(&self, id: JobId, user: Option<&Text>) -> Option<JobRecord> {
+        let is_it =
+            |record: &JobRecord| record.job.id == id && user.is_none_or(|user| record.job.user == *user);
+        let waiting = self.waiting.iter().rev().find(|record| is_it(record));
         let stored = || {
-            let read = self.database.as_ref()?.job(id);
+            let database = self.database.as_ref()?;
+            let read = match user {
+                Some(user) => database.job_of(id, user),
+                None => database.job(id),
+            };
             read.inspect_err(|error| tracing::warn!("{error}")).ok()?
         };
         waiting.cloned().or_else(stored)

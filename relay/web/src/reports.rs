@@ -138,8 +138,11 @@ async fn report_of(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report>
 /// notes are not shown, as they may be those of another job of the same number.
 async fn ended(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report> {
     let Viewer::Guest(visibility) = viewer else { return None };
-    visibility.person()?;
-    let record = web.store.job(id).await?;
+    let person = visibility.person()?;
+    let record = match visibility.shows_all_ended_jobs() {
+        true => web.store.job(id).await?,
+        false => web.store.job_of(id, person.clone()).await?,
+    };
     let visible = visibility.ended_job(&record.job)?;
     Some(record.for_guest(visible)?.report())
 }

@@ -39,8 +39,13 @@ impl Visibility {
     /// Returns a job that is not listed any more as a person sees it: their own, or any for an administrator. The account
     /// does not count, as the job may have been one of another cluster.
     pub fn ended_job(&self, job: &Job) -> Option<Job> {
-        let is_shown = self.is_user && (job.user == self.user || self.covers_all());
+        let is_shown = self.is_user && job.user == self.user || self.shows_all_ended_jobs();
         if is_shown { self.job(job) } else { None }
+    }
+
+    /// Returns whether jobs of all users that are not listed any more are shown, as to an administrator.
+    pub fn shows_all_ended_jobs(&self) -> bool {
+        self.is_user && self.covers_all()
     }
 
     /// Returns whether a job is in scope. Of a person, this is a matter of the job list: a job without an owner in it

@@ -102,6 +102,26 @@ fn jobs_that_ended_while_no_relay_ran_are_added_and_what_was_observed_of_them_st
 }
 
 #[test]
+fn t09_the_jobs_of_a_user_are_found_without_reading_those_of_others() {
+    let (_folder, dir) = dir();
+    let mut database = open(&dir);
+    let mut of_bob = record(7, 200, 250, true);
+    of_bob.job.user = "bob".into();
+    database.save(&origin("a"), &[record(7, 100, 150, true), of_bob]).unwrap();
+    database.connection.execute("INSERT INTO jobs VALUES ('', 'b', 8, 0, 1, 0, '{damaged')", []).unwrap();
+    let job_of = |id, user: &str| database.job_of(JobId(id), &user.into()).unwrap();
+    assert_eq!(
+        job_of(7, "alice"),
+        Some(record(7, 100, 150, true)),
+        "of that user, although another one's is newer"
+    );
+    assert_eq!((job_of(7, "carol"), job_of(8, "alice")), (None, None));
+    let plan = format!("EXPLAIN QUERY PLAN {}", Database::query_of_user());
+    let plan: String = database.connection.query_row(&plan, ["alice", "7"], |row| row.get(3)).unwrap();
+    assert!(plan.contains("jobs_by_user (<expr>=? AND job=?)"), "{plan}");
+}
+
+#[test]
 fn f27_two_relays_write_to_one_database_and_see_each_other() {
     let (_folder, dir) = dir();
     let writers: Vec<_> = ["a", "b"]
