@@ -85,7 +85,6 @@ pub async fn run(
     if let Some(hosts) = &hosts {
         hosts.warn(&terminal);
     }
-    let state = nats::state(nats.as_ref(), &watched);
     let relay = Relay::start(Setup {
         config: &config,
         about,
@@ -111,9 +110,6 @@ pub async fn run(
             .notice(&format!("exits after {after} without jobs, viewers and requests (auto-exit)").into());
     }
     warn(&terminal, &listeners, &relay, own.err());
-    if let Some(state) = state {
-        tokio::spawn(nats::report(state, terminal));
-    }
     relay.serve(listeners, Ending { signals, unused }, key_file, &terminal).await?;
     Ok(ExitCode::SUCCESS)
 }
@@ -168,14 +164,14 @@ fn raise_open_files() {
     let wanted = limit.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
     if limit.current.is_some_and(|current| current < wanted) {
         // Without it, launches beyond the limit fail with a message.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
+    }
+}
+
 /// The name of the cluster in the metrics, if the settings state one: that on NATS, unless it has another one in the database.
 fn metrics_cluster(config: &Config) -> Option<Text> {
     let named = config.metrics_cluster.as_ref().or(config.nats_cluster.as_ref()).map(ToString::to_string);
     named.or_else(|| config.cluster.clone()).map(Text::from)
-}
-
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
-    }
 }
 
 /// Constants of this run, given the owner's and guests' `ssh -L` commands.
@@ -201,11 +197,11 @@ fn about(
         clock,
         tunnel,
         guests_tunnel,
-        metrics_cluster: metrics_cluster(config),
         read_only: config.read_only || matches!(watched, Watched::Replay(..) | Watched::Others(..)),
         user,
         host,
         cluster: watched.cluster(),
+        metrics_cluster: metrics_cluster(config),
         mode: watched.mode(),
         downtimes: Vec::new(),
         report_webhook: config.report_webhook().map(|webhook| Text::new(webhook.display_url())),

@@ -85,6 +85,9 @@ pub(super) async fn follow_others(
             None => no_slurm.then_some(Event::NoSlurm),
         };
         notices.iter().filter(|notice| !last.1.contains(notice)).for_each(|notice| terminal.warn(notice));
+        for over in last.1.iter().filter(|notice| !notices.contains(notice)) {
+            terminal.notice(&format!("no longer: {over}").into());
+        }
         let now = (hosts, notices);
         let changed = (last != now).then(|| Event::Hosts {
             hosts: now.0.iter().map(|host| (host.clone(), Host::default())).collect(),

@@ -136,6 +136,7 @@ impl Relay {
         let (events, event_rx) = mpsc::channel(EVENTS);
         let (probes, requests) = Probes::new();
 
+        let reports = nats::Reports::of(nats.as_ref(), &watched);
         let whose = watched.jobs_description().unwrap_or_default();
         let sources = Sources::new(config, watched, hosts, nats.as_ref(), &about.host)?;
         // What is simulated or recorded does not outlive the relay.
@@ -174,6 +175,7 @@ impl Relay {
         let long_term = remote_write::long_term(config)?.filter(|_| !sources.is_recording());
         let web = WebState {
             site,
+            nats: reports.as_ref().map(|reports| reports.health.clone()),
             ..web(&common, page, actions, audit, authenticator, (notifications, counts, long_term))
         };
         let remote_write = remote_write.map(|remote| tokio::spawn(remote.run(web.clone(), ending.clone())));
@@ -183,8 +185,8 @@ impl Relay {
             (history.unread, history.later),
             !config.no_log_watch && !sources.is_recording(),
         );
-        if let Some(sharing) = &nats {
-            tokio::spawn(nats::report_conflict(sharing.conflict(), terminal, common.events.clone()));
+        if let Some(reports) = reports {
+            reports.start(terminal, &common.events);
         }
         let supervisor = sources.run(&common, node_events);
         let core = tokio::spawn(core.run(ending.clone()));
@@ -343,6 +345,7 @@ fn web(
         notifications,
         remote_write,
         long_term,
+        nats: None,
     }
 }
 

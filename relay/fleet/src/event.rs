@@ -47,6 +47,12 @@ pub enum Limit {
     Nodes,
     /// The name of the cluster on NATS, which only one can have.
     ClusterName,
+    /// The connection to NATS.
+    Nats,
+    /// The permissions of the credentials for NATS.
+    NatsPermissions,
+    /// The leases of nodes over NATS.
+    Leases,
 }
 
 /// An event for the fleet.

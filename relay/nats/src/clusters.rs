@@ -83,7 +83,8 @@ impl Clusters {
                     joined.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
                 }
                 () = sleep(GONE), if joined.borrow().jobs.is_none() && self.shared().viewers.is_empty() => {
-                    let none = Err("no relay publishes a cluster over NATS".into());
+                    let why = self.bus.lost().unwrap_or_else(|| "no relay publishes a cluster over NATS".into());
+                    let none = Err(why);
                     joined.send_replace(RemoteJobs { jobs: Some(none), ..RemoteJobs::default() });
                 }
             }

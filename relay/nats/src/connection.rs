@@ -6,6 +6,7 @@ use async_nats::{Client, ConnectOptions, Event, HeaderMap, ServerAddr, Subscribe
 use bytes::Bytes;
 use nodeglass_platform::private_file;
 use nodeglass_protocol::Text;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -25,6 +26,9 @@ const QUEUE_BYTES: usize = 16 << 20;
 const MAX_CREDENTIALS: u64 = 16 * 1024;
 /// Time limit for handing a message to the connection.
 const SEND_LIMIT: Duration = Duration::from_secs(2);
+/// Maximum number of subjects that are named as not permitted, and of their tokens.
+const MAX_DENIED: usize = 4;
+const MAX_TOKENS: usize = 8;
 /// Time between two attempts to connect.
 const RETRY: Duration = Duration::from_secs(2);
 /// Time between two attempts after the server refused the credentials: servers log such attempts, and sites act on them.
@@ -107,6 +111,8 @@ pub(crate) struct Bus {
     pub(crate) id: RelayId,
     pub(crate) subjects: Subjects,
     pub(crate) state: watch::Receiver<Connection>,
+    /// Subjects that the servers did not permit since the last connection.
+    pub(crate) denied: watch::Receiver<Denied>,
     queue: mpsc::Sender<Outgoing>,
     queued_bytes: Arc<AtomicUsize>,
 }
@@ -118,7 +124,8 @@ impl Bus {
     /// If the credentials or certificates cannot be read.
     pub(crate) async fn start(settings: &Settings) -> Result<Self, StartError> {
         let (state, current) = watch::channel(Connection::Starting);
-        let options = options(settings, state).await?;
+        let (denials, denied) = watch::channel(Denied::default());
+        let options = options(settings, state, denials).await?;
         let servers: Vec<ServerAddr> = settings.servers.iter().map(|url| url.0.clone()).collect();
         let client = options.connect(servers).await;
         let client = client.map_err(|error| StartError(format!("--nats: {error}")))?;
@@ -130,6 +137,7 @@ impl Bus {
             id: RelayId::random(),
             subjects: Subjects::of_all(),
             state: current,
+            denied,
             queue,
             queued_bytes,
         })
@@ -144,6 +152,40 @@ impl Bus {
     pub(crate) fn is_up(&self) -> bool {
         // The client's own state stays what it was if its task ends.
         self.state.has_changed().is_ok() && self.client.connection_state() == State::Connected
+    }
+
+    /// The reason for having no connection now, a complete sentence; `None` if there is one.
+    pub(crate) fn lost(&self) -> Option<Text> {
+        match &*self.state.borrow() {
+            Connection::Up => None,
+            Connection::Starting => Some("there is no connection to NATS yet".into()),
+            Connection::Down(why) | Connection::Refused(why) => Some(why.clone()),
+        }
+    }
+
+    /// States what is not permitted, whenever it changes; a complete sentence.
+    pub(crate) fn denied(&self) -> watch::Receiver<Option<Text>> {
+        let (stated, sentence) = watch::channel(None);
+        let mut denied = self.denied.clone();
+        tokio::spawn(async move {
+            loop {
+                let now = denied.borrow_and_update().sentence();
+                stated.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
+                if denied.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+        sentence
+    }
+
+    /// Waits for a connection.
+    pub(crate) async fn connected(&self) {
+        let mut state = self.state.clone();
+        // It ends with the client, which does not return.
+        if state.wait_for(|state| *state == Connection::Up).await.is_err() {
+            std::future::pending().await
+        }
     }
 
     /// Subscribes, as soon as the connection accepts it.
@@ -190,6 +232,7 @@ async fn send_all(client: Client, mut messages: mpsc::Receiver<Outgoing>, queued
 async fn options(
     settings: &Settings,
     state: watch::Sender<Connection>,
+    denied: watch::Sender<Denied>,
 ) -> Result<ConnectOptions, StartError> {
     let servers: Vec<_> = settings.servers.iter().map(ToString::to_string).collect();
     let servers = servers.join(", ");
@@ -212,6 +255,7 @@ async fn options(
             _ => RETRY,
         })
         .event_callback(move |event| {
+            denied.send_if_modified(|denied| denied.take(&event));
             if let Some(connection) = connection(&event, &servers) {
                 is_refused.store(matches!(connection, Connection::Refused(_)), Ordering::Relaxed);
                 state.publish(connection);
@@ -272,6 +316,65 @@ fn is_refusal(error: &str) -> bool {
     error.contains("authorization") || error.contains("authentication")
 }
 
+/// Subjects that the servers did not permit: they drop such messages and subscriptions, and go on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Denied(BTreeSet<String>);
+
+impl Denied {
+    /// Takes an event; returns whether it changes anything.
+    fn take(&mut self, event: &Event) -> bool {
+        match event {
+            // Permissions may be others now.
+            Event::Connected => !std::mem::take(&mut self.0).is_empty(),
+            Event::ServerError(error) => {
+                let subject = denied(&error.to_string());
+                subject.is_some_and(|subject| self.0.len() < MAX_DENIED && self.0.insert(subject))
+            }
+            _ => false,
+        }
+    }
+
+    /// The first one that begins with one of these, after `publish to` or `subscribe to`.
+    pub(crate) fn find(&self, subjects: &[&str]) -> Option<&str> {
+        let is_one = |denied: &&String| {
+            denied
+                .split_once(" to ")
+                .is_some_and(|(_, of)| subjects.iter().any(|subject| of.starts_with(subject)))
+        };
+        self.0.iter().find(is_one).map(String::as_str)
+    }
+
+    /// States all of them, a complete sentence.
+    pub(crate) fn sentence(&self) -> Option<Text> {
+        let all: Vec<_> = self.0.iter().map(String::as_str).collect();
+        (!all.is_empty()).then(|| {
+            let all = all.join(", ");
+            Text::new(format!("NATS does not permit these credentials to {all}: other relays may miss nodes and jobs of this one, or it theirs"))
+        })
+    }
+}
+
+/// The action that a server's error says is not permitted, as `publish to SUBJECT`, without ids that differ between runs.
+fn denied(error: &str) -> Option<String> {
+    // permissions violation for publish to "nodeglass.v1.hpc.jobs"
+    let at = error.to_ascii_lowercase().find("permissions violation for ")?;
+    let what = error.get(at + "permissions violation for ".len()..)?;
+    let (action, subject) = what.split_once(' ')?;
+    let subject = subject.split('"').nth(1)?;
+    let is_id = |token: &&str| token.parse::<RelayId>().is_ok();
+    let tokens: Vec<_> = subject.split('.').take(MAX_TOKENS).collect();
+    let is_inbox = tokens.first() == Some(&"_INBOX");
+    let tokens = tokens.iter().map(|token| if is_id(token) { "*" } else { token });
+    let subject = if is_inbox { "_INBOX.>".to_owned() } else { tokens.collect::<Vec<_>>().join(".") };
+    Some(
+        Text::new(format!(
+            "{} to {subject}",
+            action.to_ascii_lowercase().replace("subscription", "subscribe")
+        ))
+        .to_string(),
+    )
+}
+
 /// The state that the client's task publishes.
 struct Published(watch::Sender<Connection>);
 
@@ -318,7 +421,13 @@ mod tests {
         let needs_tls = async |urls: &[&str]| {
             let servers = urls.iter().map(|url| url.parse().unwrap()).collect();
             let settings = Settings { servers, credentials: None, ca: None };
-            let options = options(&settings, watch::channel(Connection::Starting).0).await.unwrap();
+            let options = options(
+                &settings,
+                watch::channel(Connection::Starting).0,
+                watch::channel(Denied::default()).0,
+            )
+            .await
+            .unwrap();
             format!("{options:?}").contains("\"tls_required\": true")
         };
         assert!(needs_tls(&["tls://a", "tls://b"]).await);
@@ -360,6 +469,28 @@ mod tests {
             panic!()
         };
         assert!(why.as_str().contains("check --nats-credentials"), "{why}");
+    }
+
+    #[test]
+    fn what_a_server_does_not_permit_is_stated_until_the_next_connection() {
+        let error = |text: &str| Event::ServerError(async_nats::ServerError::Other(text.to_owned()));
+        let mut denied = Denied::default();
+        let announce =
+            r#"Permissions Violation for Publish to "nodeglass.v1.hpc.relay.00000000000000ab.announce""#;
+        assert!(denied.take(&error(announce)));
+        assert!(!denied.take(&error(&announce.replace("ab", "cd"))), "another run");
+        assert!(denied.take(&error(r#"Permissions Violation for Subscription to "_INBOX.xyz.*""#)));
+        assert!(!denied.take(&error("Stale Connection")) && !denied.take(&Event::LameDuckMode));
+        let all = denied.sentence().unwrap();
+        let said = "these credentials to publish to nodeglass.v1.hpc.relay.*.announce, subscribe to _INBOX.>";
+        assert!(all.as_str().contains(said), "{all}");
+        assert_eq!(denied.find(&["_INBOX", "$JS"]), Some("subscribe to _INBOX.>"));
+        assert!(denied.take(&Event::Connected));
+        assert_eq!((denied.sentence(), denied.find(&["_INBOX"])), (None, None));
+        (0..9).for_each(|number| {
+            denied.take(&error(&format!(r#"permissions violation for publish to "a.{number}""#)));
+        });
+        assert_eq!(denied.0.len(), MAX_DENIED);
     }
 
     #[test]

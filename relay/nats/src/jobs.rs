@@ -11,8 +11,9 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::{NodeName, Text};
+use nodeglass_protocol::{JobId, NodeName, Text};
 use nodeglass_slurm::{JobSource, JobsError};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -169,12 +170,17 @@ impl Lists {
             .filter(|(relay, _)| relays.contains(**relay))
             .map(|(_, list)| list.as_ref().map(|list| &list.jobs))
             .collect();
-        let mut jobs = BTreeMap::new();
+        let mut jobs: BTreeMap<JobId, Job> = BTreeMap::new();
+        let mut mixed = None;
         let mut shown = ShownNodes::default();
         for job in lists.iter().flatten().copied().flatten().take(MAX_JOBS) {
             let mut job = job.clone();
             job.nodes.retain(|node| shown.admit(node));
-            jobs.entry(job.id).or_insert(job);
+            match jobs.entry(job.id) {
+                Entry::Vacant(free) => drop(free.insert(job)),
+                Entry::Occupied(known) if is_another(known.get(), &job) => mixed = mixed.or(Some(job.id)),
+                Entry::Occupied(_) => {}
+            }
         }
         let failed = lists.iter().find_map(|list| list.err().cloned());
         let is_nobody = relays.iter().next().is_none();
@@ -194,9 +200,22 @@ impl Lists {
         let full = self
             .is_full
             .then(|| format!("more jobs of {cluster} are published over NATS than this relay keeps").into());
-        let notices = relays.conflict(cluster).into_iter().chain(full).collect();
+        let mixed = mixed.map(|job| {
+            let why = format!(
+                "the relays of {cluster} list different jobs {job}, so two clusters publish as {cluster} over NATS, and are mixed here: \
+                 give one of them another name (--nats-cluster) or a NATS account of its own"
+            );
+            Text::new(why)
+        });
+        let notices = relays.conflict(cluster).into_iter().chain(mixed).chain(full).collect();
         RemoteJobs { jobs, hosts, no_slurm, notices, clusters: Vec::new() }
     }
+}
+
+/// Returns whether two jobs of one number are of different clusters. A job that is requeued is submitted again, one may be renamed, and a
+/// machine may not know the name of a user: one difference may be that of the times at which two relays asked.
+fn is_another(one: &Job, other: &Job) -> bool {
+    one.submitted != other.submitted && (one.user != other.user || one.name != other.name)
 }
 
 /// Follows the lists of all relays of a cluster, and sends them with its number whenever they change.
@@ -228,7 +247,11 @@ pub(crate) async fn follow(
             }
         };
         if is_new {
-            let now = lists.joined(&relays.borrow_and_update(), &cluster);
+            let mut now = lists.joined(&relays.borrow_and_update(), &cluster);
+            if let (Some(Err(why)), Some(lost)) = (&mut now.jobs, bus.lost()) {
+                // Whether anybody publishes is not known.
+                *why = lost;
+            }
             if now != last {
                 last.clone_from(&now);
                 if changes.send((number, now)).await.is_err() {
@@ -244,7 +267,6 @@ mod tests {
     use super::super::message::Announcement;
     use super::super::relays::tests::{announced, announcement, id};
     use super::*;
-    use nodeglass_protocol::JobId;
     use nodeglass_protocol::job::JobState;
 
     fn job(id: u32) -> Job {
@@ -254,6 +276,29 @@ mod tests {
     fn list(number: u8, ids: &[u32]) -> Jobs {
         let jobs = ids.iter().map(|id| job(*id)).collect();
         Jobs { relay: id(number), jobs, failed: None }
+    }
+
+    #[tokio::test]
+    async fn clusters_that_nothing_else_tells_apart_differ_in_their_jobs() {
+        let relays = announced([announcement(1, true, "n1"), announcement(2, true, "n2")]);
+        let one = Job { submitted: Some(100), name: "train".into(), ..job(7) };
+        let notice = |other: Job| {
+            let mut lists = Lists::default();
+            lists.take_part((1, 1), Jobs { relay: id(1), jobs: vec![one.clone()], failed: None }, &relays);
+            lists.take_part((1, 1), Jobs { relay: id(2), jobs: vec![other], failed: None }, &relays);
+            lists.joined(&relays, &"hpc".parse().unwrap()).notices.first().cloned()
+        };
+        let other = Job { submitted: Some(200), name: "eval".into(), ..job(7) };
+        let why = notice(other.clone()).unwrap();
+        assert!(why.as_str().contains("list different jobs 7, so two clusters publish as hpc"), "{why}");
+        for same in [
+            one.clone(),
+            Job { submitted: Some(200), ..one.clone() },
+            Job { name: "b".into(), ..one.clone() },
+        ] {
+            assert_eq!(notice(same), None, "requeued, or renamed");
+        }
+        assert_eq!(notice(Job { id: JobId(8), ..other }), None);
     }
 
     fn ids(lists: &Lists, relays: &Relays) -> Option<Result<Vec<u32>, Text>> {

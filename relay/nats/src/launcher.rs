@@ -41,7 +41,7 @@ impl Launcher for SharedLauncher {
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
-        let mut claim = self.leases.claim(node).await;
+        let mut claim = self.claim(node).await;
         if claim == Claim::Others {
             self.publisher.forget_failure(node);
             let viewed = self.viewer.launch(node).await;
@@ -49,17 +49,10 @@ impl Launcher for SharedLauncher {
                 return viewed;
             }
             // The relay that watched it may have died in between.
-            claim = self.leases.claim(node).await;
+            claim = self.claim(node).await;
             if claim == Claim::Others {
                 return viewed;
             }
-        }
-        match claim {
-            Claim::Others | Claim::Unknown => {
-                let why = format!("which relay watches {node} is not known while NATS cannot be reached");
-                return Err(LaunchError::Unreachable { why: why.into() });
-            }
-            Claim::Ours => {}
         }
         let _starting = self.start_announced(node).await?;
         match self.inner.launch(node).await {
@@ -89,6 +82,17 @@ impl Launcher for SharedLauncher {
 }
 
 impl SharedLauncher {
+    /// Claims a node as soon as it can be known which relay watches it: that it cannot says nothing about the node, and is stated as
+    /// the problem that it is.
+    async fn claim(&self, node: &NodeName) -> Claim {
+        loop {
+            match self.leases.claim(node).await {
+                Claim::Unknown => sleep(CHECK).await,
+                claim => return claim,
+            }
+        }
+    }
+
     /// Announces the start of a probe. Without leases, another relay may announce the same start: then one gives way.
     async fn start_announced(&self, node: &NodeName) -> Result<Starting, LaunchError> {
         let starting = self.publisher.announce_start(node);

@@ -37,6 +37,9 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// Time at the start for which a relay waits for the servers before it goes on without them, and from the connection on for a
 /// lease before it goes on without leases. It exceeds the time between two announcements.
 const START_LIMIT: Duration = Duration::from_secs(3);
+/// Time from the return of the servers until a relay that had stopped its probes takes nodes again. Until then, relays that went on alone
+/// have connected as well, and have taken those that they watch: else two probes would run on a node for a moment.
+const RETURN: Duration = Duration::from_secs(4);
 /// Maximum number of attempts to take a key that others take as well.
 const ATTEMPTS: usize = 3;
 /// The key of the controller whose cluster has this name.
@@ -83,6 +86,8 @@ pub(crate) struct Leases {
     standing: watch::Sender<Standing>,
     /// States that another cluster has this one's name.
     conflict: watch::Sender<Option<Text>>,
+    /// States why there are no leases.
+    problem: watch::Sender<Option<Text>>,
     /// The other relays that announce themselves.
     announced: watch::Receiver<Relays>,
 }
@@ -122,6 +127,7 @@ impl Leases {
             shared: Arc::default(),
             standing: watch::channel(Standing::Starting).0,
             conflict: watch::channel(None).0,
+            problem: watch::channel(None).0,
             announced,
         };
         tokio::spawn(leases.clone().renew());
@@ -138,6 +144,11 @@ impl Leases {
     /// States that another cluster has this one's name, while one has; a complete sentence.
     pub(crate) fn conflict(&self) -> watch::Receiver<Option<Text>> {
         self.conflict.subscribe()
+    }
+
+    /// States why there are no leases, and what follows; a complete sentence.
+    pub(crate) fn problem(&self) -> watch::Receiver<Option<Text>> {
+        self.problem.subscribe()
     }
 
     /// Claims the right to run the probe of a node.
@@ -184,6 +195,19 @@ impl Leases {
         }
     }
 
+    /// Gives up the nodes whose keys this relay had before it stopped its probes.
+    async fn release_all(self) {
+        let held: Vec<_> = {
+            let shared = self.shared();
+            let held = shared.owners.iter().filter(|(_, (owner, _))| *owner == self.bus.id);
+            held.map(|(node, _)| node.clone()).collect()
+        };
+        let leases = &self;
+        stream::iter(held)
+            .for_each_concurrent(RENEWALS, |node| async move { leases.release(&node).await })
+            .await;
+    }
+
     /// Gives all up, at the end of this relay.
     pub(crate) async fn leave(&self) {
         let (store, nodes) = {
@@ -226,7 +250,10 @@ impl Leases {
                 None => store.create(key(node), value).await.ok(),
                 Some(entry) => match owner(&entry.value) {
                     Some(owner) if owner != self.bus.id && self.is_alive(owner) => {
-                        self.shared().owners.insert(node.clone(), (owner, entry.revision));
+                        let mut shared = self.shared();
+                        shared.owners.insert(node.clone(), (owner, entry.revision));
+                        // The bucket may not have been read so far, and the servers may be lost before.
+                        shared.relays.entry(owner).or_insert_with(Instant::now);
                         return Claim::Others;
                     }
                     _ => store.update(key(node), value, entry.revision).await.ok(),
@@ -257,7 +284,7 @@ impl Leases {
     /// Renews this relay's key, and decides what it may do.
     async fn renew(self) {
         let began = Instant::now();
-        let mut renewed_at = None;
+        let mut renewals = Renewals::default();
         let mut up_since = None;
         let mut nodes_at = Instant::now();
         let mut renewing: Option<JoinHandle<()>> = None;
@@ -267,12 +294,14 @@ impl Leases {
             tick.tick().await;
             let at = Instant::now();
             let renewed = timeout(RENEW, self.renew_once()).await;
-            let renewed = renewed.unwrap_or_else(|_| Err("it did not respond in time".into()));
+            let renewed = renewed.unwrap_or_else(|_| Err(self.late()));
             up_since = up_since.or(Some(at)).filter(|_| self.bus.is_up());
             let lasts = |since: Instant| since.elapsed() >= START_LIMIT;
             let why = match renewed {
                 Ok(()) => {
-                    renewed_at = Some(at);
+                    if renewals.succeeded(at, *self.standing.borrow() == Standing::Fenced) {
+                        tokio::spawn(self.clone().release_all());
+                    }
                     Text::default()
                 }
                 Err(why) => {
@@ -281,10 +310,11 @@ impl Leases {
                     why
                 }
             };
-            let standing = match renewed_at {
+            let standing = match renewals.state() {
                 _ if self.shared().rival.is_some() => Standing::Foreign,
-                Some(at) if at.elapsed() < FENCE => Standing::Member,
-                Some(_) => self.without_servers(),
+                Some(Renewed::Valid) => Standing::Member,
+                Some(Renewed::Returning) => Standing::Fenced,
+                Some(Renewed::Over) => self.without_servers(),
                 None if up_since.is_some_and(lasts) => self.without_leases(),
                 None if up_since.is_some() => self.with_first_contact(),
                 None if lasts(began) => self.without_contact(),
@@ -300,24 +330,60 @@ impl Leases {
         }
     }
 
+    /// The reason for the lack of a lease if nothing was answered in time.
+    fn late(&self) -> Text {
+        match self.bus.is_up() {
+            // A server that cannot write does not respond at all.
+            true => {
+                "the server does not store them in time: see its log, and the space on the disk of JetStream"
+                    .into()
+            }
+            false => "not connected".into(),
+        }
+    }
+
     /// Changes what this relay may do; `why` is the reason for the lack of a lease.
     fn settle(&self, standing: Standing, why: &Text) {
         let rival = (standing == Standing::Foreign).then(|| self.rival()).flatten();
         let conflict = rival.and_then(|rival| self.conflict_with(&rival));
         self.conflict.send_if_modified(|now| std::mem::replace(now, conflict.clone()) != conflict);
         let changed = self.standing.send_if_modified(|now| std::mem::replace(now, standing) != standing);
-        match standing {
-            Standing::Fenced if changed => tracing::warn!(
-                "leases cannot be renewed over NATS ({why}), and other relays of this cluster may watch its nodes by now: \
-                 this relay stops its probes until they can be renewed"
-            ),
-            Standing::Unleased if changed => tracing::warn!(
-                "NATS gives no leases ({why}): nodes that another relay announces are viewed through it, and are taken over \
-                 later than with leases; turn JetStream on, and let these credentials use the bucket {}",
-                self.bucket
-            ),
-            _ => {}
+        let is_stated = self.problem.borrow().is_some();
+        // The reason may differ from one attempt to the next; it is stated once.
+        if changed || !is_stated {
+            let problem = self.problem_of(standing, why);
+            self.problem.send_if_modified(|now| std::mem::replace(now, problem.clone()) != problem);
         }
+    }
+
+    /// The consequence of the lack of a lease, a complete sentence.
+    fn problem_of(&self, standing: Standing, why: &Text) -> Option<Text> {
+        let problem = match standing {
+            Standing::Fenced => format!(
+                "leases cannot be renewed over NATS ({why}), and other relays of this cluster may watch its nodes by now: \
+                 this relay has stopped its probes until they can be renewed"
+            ),
+            // A lost connection is stated as such.
+            Standing::Alone if self.bus.is_up() && !why.is_empty() => format!(
+                "leases cannot be renewed over NATS ({why}): this relay goes on, because it knows no other of this cluster"
+            ),
+            Standing::Unleased => {
+                let denied = self.bus.denied.borrow();
+                let remedy = match denied.find(&["$JS.", "$KV.", "_INBOX."]) {
+                    Some(denied) => {
+                        format!("permit these credentials to {denied}, for the bucket {}", self.bucket)
+                    }
+                    None if is_off(why) => "turn JetStream on".to_owned(),
+                    None => format!("see the log of the server about the bucket {}", self.bucket),
+                };
+                format!(
+                    "NATS gives no leases ({why}): nodes that another relay announces are viewed through it, and are taken over \
+                     later than with leases; {remedy}"
+                )
+            }
+            Standing::Starting | Standing::Alone | Standing::Member | Standing::Foreign => return None,
+        };
+        Some(Text::new(problem))
     }
 
     /// The controller of the other cluster that has this one's name.
@@ -521,6 +587,56 @@ impl Leases {
     }
 }
 
+/// The renewals of a relay that had a lease.
+#[derive(Debug, Default)]
+struct Renewals {
+    /// When the last successful one was sent.
+    last: Option<Instant>,
+    /// The first one after the relay had stopped its probes.
+    back: Option<Instant>,
+}
+
+/// The state of the leases by the last renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Renewed {
+    /// The leases are valid.
+    Valid,
+    /// They will be, if renewals go on.
+    Returning,
+    /// They are not valid any more.
+    Over,
+}
+
+impl Renewals {
+    /// Takes a renewal that was sent at a time; returns whether the relay returns with it, after it `is_fenced`.
+    fn succeeded(&mut self, at: Instant, is_fenced: bool) -> bool {
+        self.last = Some(at);
+        let is_first = is_fenced && self.back.is_none();
+        self.back = is_fenced.then_some(self.back.unwrap_or(at));
+        is_first
+    }
+
+    /// `None` if there was none.
+    fn state(&mut self) -> Option<Renewed> {
+        Some(match (self.last?, self.back) {
+            (last, _) if last.elapsed() >= FENCE => {
+                self.back = None;
+                Renewed::Over
+            }
+            (_, Some(back)) if back.elapsed() < RETURN => Renewed::Returning,
+            _ => Renewed::Valid,
+        })
+    }
+}
+
+/// Returns whether an error is that of a server without JetStream, or of an account without it.
+fn is_off(why: &Text) -> bool {
+    let why = why.as_str().to_ascii_lowercase();
+    ["no responders", "not enabled", "jetstream is not", "not available"]
+        .iter()
+        .any(|sign| why.contains(sign))
+}
+
 /// Raises the replicas of an existing bucket to [`REPLICAS`]. A cluster of fewer servers refuses that, and the bucket stays
 /// as it is.
 async fn replicate(context: &jetstream::Context, store: &kv::Store) {
@@ -544,4 +660,42 @@ fn relay_key(relay: RelayId) -> String {
 /// The relay that a node's key holds.
 fn owner(value: &[u8]) -> Option<RelayId> {
     str::from_utf8(value).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_relay_that_stopped_its_probes_takes_no_node_before_others_are_back() {
+        let mut renewals = Renewals::default();
+        assert_eq!(renewals.state(), None);
+        assert!(!renewals.succeeded(Instant::now(), false));
+        assert_eq!(renewals.state(), Some(Renewed::Valid));
+        advance(FENCE).await;
+        assert_eq!(renewals.state(), Some(Renewed::Over));
+
+        let back = Instant::now();
+        assert!(renewals.succeeded(back, true), "it gives up what it had");
+        while back.elapsed() < RETURN {
+            assert_eq!(renewals.state(), Some(Renewed::Returning));
+            advance(RENEW).await;
+            assert!(!renewals.succeeded(Instant::now(), true));
+        }
+        assert_eq!(renewals.state(), Some(Renewed::Valid));
+        renewals.succeeded(Instant::now(), false);
+        assert_eq!(renewals.state(), Some(Renewed::Valid));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_relay_that_loses_the_servers_again_begins_to_wait_anew() {
+        let mut renewals = Renewals::default();
+        renewals.succeeded(Instant::now(), true);
+        advance(FENCE).await;
+        assert_eq!(renewals.state(), Some(Renewed::Over));
+        assert!(renewals.succeeded(Instant::now(), true));
+        advance(RENEW).await;
+        assert_eq!(renewals.state(), Some(Renewed::Returning));
+    }
 }

@@ -31,6 +31,7 @@ use nodeglass_launch::Launcher;
 use nodeglass_protocol::Text;
 use nodeglass_slurm::JobSource;
 use publisher::Publisher;
+use std::fmt;
 use std::sync::Arc;
 use tokio::sync::watch;
 use viewer::Viewer;
@@ -74,6 +75,21 @@ impl Publishing {
         self.leases.conflict()
     }
 
+    /// States what the servers do not permit; a complete sentence.
+    pub fn denied(&self) -> watch::Receiver<Option<Text>> {
+        self.bus.denied()
+    }
+
+    /// States why there are no leases, while there are none; a complete sentence.
+    pub fn problem(&self) -> watch::Receiver<Option<Text>> {
+        self.leases.problem()
+    }
+
+    /// The connection and the leases for metrics.
+    pub fn health(&self) -> Health {
+        Health { bus: self.bus.clone(), standing: Some(self.leases.standing()) }
+    }
+
     /// Returns a launcher that starts probes by `inner`, on nodes that no other relay watches.
     pub fn launcher(&self, inner: Arc<dyn Launcher>) -> Arc<dyn Launcher> {
         let Self { publisher, viewer, leases, .. } = self.clone();
@@ -89,6 +105,32 @@ impl Publishing {
     /// Gives all leases up, at the end of this relay.
     pub async fn leave(&self) {
         self.leases.leave().await;
+    }
+}
+
+/// Whether there is a connection, and leases.
+#[derive(Clone)]
+pub struct Health {
+    bus: Bus,
+    /// None if this relay runs no probes.
+    standing: Option<watch::Receiver<lease::Standing>>,
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health").finish_non_exhaustive()
+    }
+}
+
+impl Health {
+    /// Returns whether there is a connection.
+    pub fn is_connected(&self) -> bool {
+        self.bus.is_up()
+    }
+
+    /// Returns whether this relay holds leases; `None` if it needs none.
+    pub fn has_leases(&self) -> Option<bool> {
+        self.standing.as_ref().map(|standing| *standing.borrow() == lease::Standing::Member)
     }
 }
 
@@ -113,6 +155,16 @@ impl Viewing {
     /// The state of the connection.
     pub fn state(&self) -> watch::Receiver<Connection> {
         self.bus.state.clone()
+    }
+
+    /// States what the servers do not permit; a complete sentence.
+    pub fn denied(&self) -> watch::Receiver<Option<Text>> {
+        self.bus.denied()
+    }
+
+    /// The connection for metrics.
+    pub fn health(&self) -> Health {
+        Health { bus: self.bus.clone(), standing: None }
     }
 
     /// Returns the launcher that receives nodes from other relays.

@@ -62,13 +62,8 @@ impl Viewer {
 
     /// Requests a node from the relay that watches it.
     pub(crate) async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
-        if !self.bus.is_up() {
-            let why = match &*self.bus.state.borrow() {
-                super::Connection::Down(why) | super::Connection::Refused(why) => why.clone(),
-                _ => "there is no connection to NATS yet".into(),
-            };
-            return Err(LaunchError::Unreachable { why });
-        }
+        // A lost connection says nothing about the node.
+        self.bus.connected().await;
         // Before the snapshot, so that nothing between them is missed.
         let live = timeout(ANSWER_LIMIT, self.bus.subscribed(self.bus.subjects.lines(node))).await;
         let live = live.map_err(|_| LaunchError::Unreachable { why: "NATS did not respond".into() })?;
@@ -204,6 +199,7 @@ impl RemoteLink {
         let broken = |why: String| StreamEnd { broken: Some(why.into()), ..StreamEnd::default() };
         let mut tick = interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut lost_at = None;
         if stdout.send(snapshot).await.is_err() {
             return StreamEnd::default();
         }
@@ -231,9 +227,17 @@ impl RemoteLink {
                     },
                 },
                 // The relay that publishes is checked.
-                _ = tick.tick() => if self.is_gone() {
-                    return broken(format!("the relay that watches {} over NATS is gone", self.node));
-                },
+                _ = tick.tick() => {
+                    if self.is_gone() {
+                        return broken(format!("the relay that watches {} over NATS is gone", self.node));
+                    }
+                    let lost = self.viewer.bus.lost();
+                    lost_at = lost_at.or(Some(Instant::now())).filter(|_| lost.is_some());
+                    // Before the node would seem to be silent.
+                    if let (Some(why), Some(at)) = (lost, lost_at) && at.elapsed() >= GONE {
+                        return broken(why.to_string());
+                    }
+                }
             }
         }
     }

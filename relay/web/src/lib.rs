@@ -26,6 +26,7 @@ use nodeglass_access::proxies::Proxies;
 use nodeglass_actions::ActionService;
 use nodeglass_auth::authenticator::Authenticator;
 use nodeglass_live::Hub;
+use nodeglass_nats::Health;
 use nodeglass_notify::NotificationCounts;
 use nodeglass_remote_write::Counts as RemoteWriteCounts;
 use nodeglass_remote_write::promql::PromQl;
@@ -69,6 +70,8 @@ pub struct WebState {
     pub remote_write: Option<RemoteWriteCounts>,
     /// Storage of the site for ranges that the relay does not keep, if configured.
     pub long_term: Option<PromQl>,
+    /// The connection to other relays, if there is one.
+    pub nats: Option<Health>,
 }
 
 impl WebState {

@@ -1,8 +1,11 @@
 //! Relays that are killed, cut off from the server, or lose messages; graphs show none of it afterwards.
 
-use super::{NODE, children, is_live, newest, own_cluster, publishing, relay_of, subscribed, this_machine};
+use super::{
+    NODE, children, is_live, local, newest, own_cluster, publishing, relay_of, subscribed, this_machine,
+};
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::picture::Link;
 use nodeglass_protocol::{HostField, NodeName};
 use nodeglass_tests::TIMEOUT;
 use nodeglass_tests::client::{Client, Known};
@@ -152,5 +155,38 @@ async fn lost_messages_are_noticed_and_repaired() -> Result<()> {
     let log = viewer.home().join("nodeglass").join(format!("{}.log", viewer.pid()));
     let log = fs::read_to_string(log).context("the log of the relay")?;
     ensure!(log.contains("messages were lost over NATS"), "{log}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_the_server_nodes_are_reconnecting_and_the_reason_is_stated() -> Result<()> {
+    let Some(mut server) = NatsServer::start(&[])? else { return Ok(()) };
+    let topic = Topic::Node(this_machine()?);
+    let members = [local(&server)?, local(&server)?];
+    let mut viewers = Vec::new();
+    for member in &members {
+        let mut viewer = subscribed(member, &topic).await?;
+        viewer.until(&topic, "a sample", has_sample).await?;
+        viewers.push(viewer);
+    }
+    server.kill()?;
+    let link = |known: &Known| known.picture.nodes.first().map(|node| node.head.link.clone());
+    let is_reconnecting = |known: &Known| matches!(link(known), Some(Link::Connecting { .. }));
+    let is_stated = |known: &Known| {
+        known.picture.relay.notices.iter().any(|one| one.as_str().contains("has stopped its probes"))
+    };
+    for viewer in &mut viewers {
+        viewer.until(&Topic::Overview, "the reason", is_stated).await?;
+        viewer.until(&topic, "a node that is reconnecting", is_reconnecting).await?;
+        // Longer than the pause between two attempts.
+        let failed =
+            viewer.until(&topic, "a failure", |known| matches!(link(known), Some(Link::Down { .. })));
+        ensure!(timeout(Duration::from_secs(10), failed).await.is_err(), "the node is said to be down");
+    }
+    server.restart()?;
+    for viewer in &mut viewers {
+        viewer.until(&topic, "a live node again", is_live).await?;
+        viewer.until(&Topic::Overview, "no notice any more", |known| !is_stated(known)).await?;
+    }
     Ok(())
 }

@@ -91,6 +91,10 @@ pub struct RelayMetrics {
     pub notifications: Vec<ChannelStatus>,
     /// Delivery of the metrics by remote write, if configured.
     pub remote_write: Option<RemoteWriteStatus>,
+    /// Whether NATS is connected, if it is used.
+    pub nats_connected: Option<bool>,
+    /// Whether the relay holds leases of nodes over NATS, if it needs any.
+    pub nats_leases: Option<bool>,
 }
 
 /// Writes the metrics of a snapshot and the relay, for the selected collectors, in chunks of 64 KiB.

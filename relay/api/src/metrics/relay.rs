@@ -24,6 +24,15 @@ pub fn write(out: &mut dyn Sink, snapshot: &Snapshot, relay: &RelayMetrics) {
         out.family(name, help, kind);
         out.sample(&Labels::default(), value);
     }
+    out.family(
+        "nodeglass_relay_nats_up",
+        "Whether the connection to NATS, and the leases of nodes over it, are there: 1, else 0.",
+        Gauge,
+    );
+    for (part, is_up) in [("connection", relay.nats_connected), ("leases", relay.nats_leases)] {
+        let value = is_up.map(|is_up| f64::from(u8::from(is_up)));
+        out.sample(&Labels::new(&[("part", part)]), value);
+    }
     let mut states: BTreeMap<&str, u32> = BTreeMap::new();
     snapshot.nodes.iter().for_each(|node| *states.entry(node.connection.name()).or_default() += 1);
     out.family("nodeglass_relay_nodes", "Nodes by the state of their connection.", Kind::Gauge);

@@ -231,3 +231,13 @@ fn notices_are_counted_by_channel_and_outcome() {
         assert!(text.contains(&sample(outcome, count)), "{text}");
     }
 }
+
+#[test]
+fn every_series_names_the_cluster() {
+    let relay = RelayMetrics { cluster: "hpc".into(), nats_connected: Some(true), ..RelayMetrics::default() };
+    let text = text(&snapshot(|_| ()), &relay, &Collector::ALL);
+    assert!(text.contains("nodeglass_relay_nats_up{cluster=\"hpc\",part=\"connection\"} 1\n"), "{text}");
+    for sample in text.lines().filter(|line| !line.starts_with('#')) {
+        assert!(sample.contains("{cluster=\"hpc\""), "{sample}");
+    }
+}

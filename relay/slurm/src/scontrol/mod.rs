@@ -56,10 +56,18 @@ pub fn cluster_name(out: &[u8]) -> Option<String> {
     setting(out, &["ClusterName"])
 }
 
-/// The first controller in the printed configuration: `SlurmctldHost[0]`, up to 18.08 `ControlMachine`. A failover to
-/// another one does not change it.
+/// The first controller in the printed configuration, which a failover does not change: `SlurmctldHost[0]` (up to 18.08
+/// `ControlMachine`) with its port and the folder of its state, as `ctl:6817 (/var/spool/slurmctld)`. The host alone may be that of
+/// another cluster: a short name, which is unique within a domain only, or one machine with two controllers.
 pub fn controller(out: &[u8]) -> Option<String> {
-    setting(out, &["SlurmctldHost[0]", "SlurmctldHost", "ControlMachine"])
+    let mut controller = setting(out, &["SlurmctldHost[0]", "SlurmctldHost", "ControlMachine"])?;
+    if let Some(port) = setting(out, &["SlurmctldPort"]) {
+        controller = format!("{controller}:{port}");
+    }
+    if let Some(state) = setting(out, &["StateSaveLocation"]) {
+        controller = format!("{controller} ({state})");
+    }
+    Some(controller)
 }
 
 /// The first setting of these names in the printed configuration.

@@ -222,6 +222,17 @@ fn the_first_controller_is_read_from_the_configuration_of_old_and_new_releases()
 }
 
 #[test]
+fn controllers_on_hosts_of_the_same_short_name_differ() {
+    let of = |name: &str| controller(format!("SlurmctldHost[0] = ctl\n{name}").as_bytes()).unwrap();
+    let own = of("SlurmctldPort = 6817\nStateSaveLocation = /var/spool/slurmctld\n");
+    assert_eq!(own, "ctl:6817 (/var/spool/slurmctld)");
+    assert_ne!(own, of("SlurmctldPort = 6820-6822\nStateSaveLocation = /var/spool/slurmctld\n"));
+    assert_ne!(own, of("SlurmctldPort = 6817\nStateSaveLocation = /shared/ml/slurmctld\n"));
+    let recorded = controller(include_bytes!("../../tests/22.05/scontrol-config.out")).unwrap();
+    assert!(recorded.contains(":68") && recorded.contains(" (/"), "{recorded}");
+}
+
+#[test]
 fn typed_tres_are_not_added_to_the_sum_that_names_the_same_cards() {
     assert_eq!(gpus_in_tres("cpu=8,gres/gpu=4,gres/gpu:a100=4"), Some(4));
     assert_eq!(gpus_in_tres("gres/gpu:a100=2,gres/gpu:h100=1"), Some(3));

@@ -15,6 +15,7 @@ use flate2::write::GzEncoder;
 use futures_util::stream;
 use nodeglass_api::metrics::{self, Collector, RelayMetrics};
 use nodeglass_api::{Snapshot, Timestamp};
+use nodeglass_nats::Health;
 use nodeglass_platform::memory;
 use nodeglass_protocol::Picture;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
@@ -39,8 +40,8 @@ async fn relay_metrics(web: &WebState, picture: &Picture, wall_ahead_ms: i64) ->
     RelayMetrics {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         build: web.about.build.to_string(),
-        viewers: picture.relay.viewers,
         cluster: web.cluster_label().unwrap_or_default(),
+        viewers: picture.relay.viewers,
         cpu_s: picture.relay.cpu_ms as f64 / 1e3,
         rss_bytes: memory::resident_bytes(),
         coalesced: picture.relay.coalesced,
@@ -54,16 +55,18 @@ async fn relay_metrics(web: &WebState, picture: &Picture, wall_ahead_ms: i64) ->
         losses: web.hub.losses().await.unwrap_or_default(),
         notifications: web.notifications.list(),
         remote_write: web.remote_write.as_ref().map(RemoteWriteCounts::status),
+        nats_connected: web.nats.as_ref().map(Health::is_connected),
+        nats_leases: web.nats.as_ref().and_then(Health::has_leases),
     }
 }
 
 /// The state from which the owner's metrics are made; `None` while the relay ends or is overloaded, or the name of its cluster is not
 /// known: what is stored without it would not be found again.
 pub async fn series(web: &WebState) -> Option<(Snapshot, RelayMetrics)> {
+    web.cluster_label()?;
     let (picture, _) = picture(web, Viewer::Owner).await.ok()?;
     let wall_ahead_ms = web.about.clock.displayed_wall_ahead_ms();
     let relay = relay_metrics(web, &picture, wall_ahead_ms).await;
-    web.cluster_label()?;
     // A picture of a thousand nodes takes a while to convert.
     let converted = tokio::task::spawn_blocking(move || Snapshot::new(&picture, wall_ahead_ms));
     Some((converted.await.ok()?, relay))

@@ -234,6 +234,7 @@ impl TestRelay {
             notifications: Default::default(),
             remote_write: None,
             long_term,
+            nats: None,
         };
         let serving =
             tokio::spawn(nodeglass_web::serve(listeners, nodeglass_web::router(state), proxies, ending));
@@ -316,8 +317,8 @@ fn about(clock: Clock, build: &str, cache_buster: CacheBuster) -> About {
         user: "alice".into(),
         host: "login1".into(),
         cluster: None,
-        mode: Mode::Local,
         metrics_cluster: None,
+        mode: Mode::Local,
         tunnel: "ssh -L …".into(),
         guests_tunnel: "ssh -L …".into(),
         read_only: false,

@@ -196,6 +196,7 @@ impl Relay {
             notifications: Default::default(),
             remote_write: None,
             long_term: None,
+            nats: None,
         };
         let answer = self.runtime.block_on(nodeglass_web::router(state).oneshot(request));
         let open: Vec<_> = self.shares.watch().borrow().shares.iter().map(|share| share.id.clone()).collect();
