@@ -6,6 +6,7 @@ mod escape;
 use escape::escaped;
 use nodeglass_access::key_file::Running;
 use nodeglass_config::BindAddr;
+use nodeglass_launch::ssh_config::Local;
 use nodeglass_platform::disk_thread::DiskThread;
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::Text;
@@ -77,13 +78,13 @@ impl Terminal {
     ///
     /// Warns if stdout is a file that others can read, as batch systems create them.
     pub fn open(&self, running: &Running) {
-        show(print, start_message(running, self.stdout));
+        show(print, start_message(&kept_out_of_journal(running), self.stdout));
         self.warn_about_readers(std::slice::from_ref(running));
     }
 
     /// Shows a relay of this user that runs already, and how to start another one beside it.
     pub fn found(&self, running: &Running, another: &str, now_s: u64) {
-        print(found(running, another, now_s, self.stdout));
+        print(found(&kept_out_of_journal(running), another, now_s, self.stdout));
         self.warn_about_readers(std::slice::from_ref(running));
     }
 
@@ -415,6 +416,25 @@ pub fn cut(summary: &CutSummary, to: &Path) -> String {
     )
 }
 
+/// The same relay for the message at the start: where stdout is the journal, which administrators and others read for months, the
+/// command that prints the link takes its place.
+fn kept_out_of_journal(running: &Running) -> Cow<'_, Running> {
+    let journal = std::env::var("JOURNAL_STREAM").ok();
+    let stdout = rustix::fs::fstat(stdout()).map(|stat| format!("{}:{}", stat.st_dev, stat.st_ino));
+    if running.links.is_empty() || journal.is_none() || journal != stdout.ok() {
+        return Cow::Borrowed(running);
+    }
+    let runtime_dir = std::env::var("XDG_RUNTIME_DIR").ok();
+    Cow::Owned(without_link(running, runtime_dir.as_deref(), &Local::from_env().user))
+}
+
+fn without_link(running: &Running, runtime_dir: Option<&str>, user: &str) -> Running {
+    let dir = runtime_dir.map(|dir| format!("env XDG_RUNTIME_DIR={dir} ")).unwrap_or_default();
+    let command =
+        format!("run as {user}: {dir}relay link   (it contains a key, which this log must not keep)");
+    Running { links: vec![command], ..running.clone() }
+}
+
 /// Returns whether relays that were shown have links, and the output is a file that its group or everybody may read. A relay that only
 /// its owner's proxy reaches has none.
 fn exposes_links(shown: &[Running], output: impl AsFd) -> bool {
@@ -471,6 +491,17 @@ mod tests {
   stop     press Ctrl-C; no process is left behind on the nodes
 
 "
+        );
+    }
+
+    #[test]
+    fn t08_the_journal_gets_the_command_that_prints_the_link_instead_of_it() {
+        let text = start_message(&without_link(&running(), Some("/run/nodeglass"), "nodeglass"), PLAIN);
+        let command = "link     run as nodeglass: env XDG_RUNTIME_DIR=/run/nodeglass relay link ";
+        assert!(text.contains(command) && !text.contains("secret"), "{text}");
+        assert!(
+            found(&without_link(&running(), None, "alice"), "", 0, PLAIN)
+                .contains("run as alice: relay link ")
         );
     }
 
