@@ -4,6 +4,7 @@ use super::terminal::Terminal;
 use nodeglass_access::people::People;
 use nodeglass_access::proxies::Proxy;
 use nodeglass_access::trust::Trust;
+use nodeglass_access::user;
 use nodeglass_config::Config;
 use nodeglass_fleet::{Event, Host};
 use nodeglass_protocol::{NodeName, Text};
@@ -34,6 +35,9 @@ pub(super) fn people(
     if let Some(warning) = config.proxy_user_header.as_ref().and_then(|_| warning(&config.trusted_proxy)) {
         terminal.warn(&warning.into());
     }
+    for warning in unknown(&config.admin_users, |name| user::uid_of(name).is_some()) {
+        terminal.warn(&warning);
+    }
     let site = Site::new(People::default(), Arc::new(config.proxies()), trust).with_admins(admins);
     if !config.account_visibility {
         return Arc::new(site);
@@ -57,6 +61,17 @@ fn warning(proxies: &[Proxy]) -> Option<&'static str> {
     is_another_machine.then_some(
         "--trusted-proxy has an address: every user of that machine can be anyone to this relay, so let only the proxy run there",
     )
+}
+
+/// Returns a warning for each administrator whom the user database does not know, as one who is misspelt.
+fn unknown(admins: &[String], is_known: impl Fn(&str) -> bool) -> Vec<Text> {
+    let unknown = admins.iter().filter(|name| !is_known(name));
+    let warning = |name: &String| {
+        Text::new(format!(
+            "--admin-users: there is no user {name:?} on this machine, so nobody gets these rights"
+        ))
+    };
+    unknown.map(warning).collect()
 }
 
 /// Watches the nodes with GPUs, also while no job runs there, until the fleet ends.
@@ -91,6 +106,13 @@ pub(super) async fn follow_nodes(mut commands: Commands, events: mpsc::Sender<Ev
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_administrator_whom_nobody_knows_is_warned_of() {
+        let warnings = unknown(&["alice".into(), "alcie".into()], |name| name == "alice");
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].as_str().contains("no user \"alcie\" on this machine"), "{}", warnings[0]);
+    }
 
     #[test]
     fn t27_a_proxy_that_every_user_of_its_machine_can_imitate_is_warned_of() {

@@ -118,7 +118,24 @@ async fn controller(mut commands: Commands) -> Vec<CheckResult> {
             "other users' jobs are hidden from you, by SLURM",
         ));
     }
+    found.extend(process_tracking(&text));
     found
+}
+
+/// Warns of a plugin by which no process can be attributed to a job: only control groups state the job of a process.
+fn process_tracking(text: &str) -> Option<CheckResult> {
+    let plugin = *values(text).get("ProctrackType")?;
+    let warn = || {
+        CheckResult::warn(
+            SECTION,
+            "ProctrackType",
+            format!(
+                "{plugin}: a user's jobs on one node cannot be told apart by their processes, and those of others have none"
+            ),
+            "ask the administrators for ProctrackType=proctrack/cgroup",
+        )
+    };
+    (plugin != "proctrack/cgroup").then(warn)
 }
 
 /// The values of `scontrol show config`.
@@ -172,6 +189,16 @@ mod tests {
         let text = "ClusterName             = lab\nSLURM_VERSION = 24.11.5\nGresTypes  = (null)\nnoise\n";
         assert_eq!(summary(text), "cluster lab, SLURM_VERSION 24.11.5");
         assert_eq!(summary(""), "cluster without a name");
+    }
+
+    #[test]
+    fn processes_that_cannot_be_attributed_to_jobs_are_warned_of() {
+        let of = |plugin: &str| process_tracking(&format!("ProctrackType           = {plugin}\n"));
+        assert_eq!(of("proctrack/cgroup").map(|found| found.text), None);
+        let found = of("proctrack/linuxproc").unwrap();
+        assert_eq!(found.level, Level::Warn);
+        assert!(found.text.starts_with("proctrack/linuxproc: a user's jobs"), "{}", found.text);
+        assert!(process_tracking("ClusterName = lab\n").is_none());
     }
 
     #[test]
