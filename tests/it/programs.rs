@@ -1,6 +1,7 @@
 //! Programs that use the HTTP API by its own description, and the metrics as Prometheus and Grafana read them.
 
 use anyhow::{Context, Result, ensure};
+use nodeglass_tests::documents::example;
 use nodeglass_tests::process::Process;
 use nodeglass_tests::promql::{self, PromServer};
 use nodeglass_tests::relay::{Link, TestRelay};
@@ -195,6 +196,19 @@ fn promtool_has_no_complaint_about_the_metrics() -> Result<()> {
     let output = check.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success() && said.trim().is_empty(), "{said}");
+    Ok(())
+}
+
+#[test]
+fn the_alerts_of_the_documents_are_valid_rules() -> Result<()> {
+    let Some([promtool]) = skip::programs(["promtool"]) else { return Ok(()) };
+    let rules = example(include_str!("../../docs/ADMIN.md"), "## Upgrade, backup, monitoring", "yaml")?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("rules.yml");
+    let rules = rules.lines().map(|line| line.strip_prefix("  ").unwrap_or(line));
+    fs::write(&file, rules.collect::<Vec<_>>().join("\n"))?;
+    let output = Command::new(promtool).args(["check", "rules"]).arg(file).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 

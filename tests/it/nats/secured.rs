@@ -6,6 +6,7 @@ use nodeglass_protocol::NodeName;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_tests::client::Known;
+use nodeglass_tests::documents::example;
 use nodeglass_tests::nats::NatsServer;
 use nodeglass_tests::nats_accounts::NatsAccounts;
 use nodeglass_tests::relay::TestRelay;
@@ -70,6 +71,77 @@ async fn accounts_separate_relays_whose_credentials_are_files_of_nsc() -> Result
     let mut on_foreign = subscribed(&foreign, &topic).await?;
     let overview = on_foreign.until(&Topic::Overview, "no publisher", sees_nobody).await?;
     ensure!(overview.nodes.is_empty() && overview.jobs.is_empty(), "the other account's: {overview:?}");
+    Ok(())
+}
+
+/// A server as docs/ADMIN.md configures it, on free ports and with a folder of its own.
+fn documented(folder: &Path, change: impl Fn(String) -> String) -> Result<Option<NatsServer>> {
+    let text = example(include_str!("../../../docs/ADMIN.md"), "## NATS", "text")?;
+    let is_own = |line: &&str| !line.contains("store_dir:");
+    let text =
+        text.lines().filter(is_own).collect::<Vec<_>>().join("\n").replace("127.0.0.1:8222", "127.0.0.1:-1");
+    let config = folder.join("nats.conf");
+    fs::write(&config, change(text))?;
+    NatsServer::start(&["-c", config.to_str().context("a path in UTF-8")?])
+}
+
+/// A relay of the cluster `hpc` with one of the documented users.
+fn relay_as(user: &str, folder: &Path, server: &NatsServer, more: &[&str]) -> Result<TestRelay> {
+    let file = folder.join("credentials");
+    fs::write(&file, user)?;
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o600))?;
+    let credentials = file.display().to_string();
+    let nats = ["--nats", &server.url(), "--nats-credentials", &credentials, "--cluster", "hpc"];
+    TestRelay::start(&[&nats, more].concat())
+}
+
+fn metrics(relay: &TestRelay) -> Result<String> {
+    crate::remote_write::get(relay, "/metrics?collect[]=relay")
+}
+
+#[tokio::test]
+async fn the_permissions_of_the_documents_suffice() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let Some(server) = documented(folder.path(), |text| text)? else { return Ok(()) };
+    let topic = Topic::Node(NodeName::new(NODE)?);
+    let publisher = relay_as("relay:change-me-1", folder.path(), &server, &["--demo"])?;
+    subscribed(&publisher, &topic).await?.until(&topic, "a live node", is_live).await?;
+    let viewer = relay_as("viewer:change-me-2", folder.path(), &server, &["--view-only"])?;
+    let mut on_viewer = subscribed(&viewer, &topic).await?;
+    on_viewer.until(&topic, "a live node over NATS", is_live).await?;
+    on_viewer.until(&Topic::Overview, "jobs over NATS", |known| !known.picture.jobs.is_empty()).await?;
+    for relay in [&publisher, &viewer] {
+        let output = relay.output().text();
+        ensure!(!output.contains("permit") && !output.contains("lease"), "{output}");
+        ensure!(metrics(relay)?.contains("nodeglass_relay_nats_up{cluster=\"hpc\",part=\"connection\"} 1"));
+    }
+    ensure!(metrics(&publisher)?.contains(",part=\"leases\"} 1"), "{}", metrics(&publisher)?);
+    ensure!(!metrics(&viewer)?.contains(",part=\"leases\"}"), "it needs none");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_credentials_lack_is_stated() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    // Neither announcements nor the bucket.
+    let restricted =
+        |text: String| text.replace("\"nodeglass.v1.hpc.>\", \"$JS.API.>\"", "\"nodeglass.v1.hpc.node.>\"");
+    let Some(server) = documented(folder.path(), restricted)? else { return Ok(()) };
+    let relay = relay_as("relay:change-me-1", folder.path(), &server, &["--demo"])?;
+    wait_for_text(&relay, "permit these credentials to publish to $JS.API.")?;
+    wait_for_text(&relay, "publish to nodeglass.v1.hpc.relay.*.announce")?;
+    let output = relay.output().text();
+    ensure!(!output.contains("turn JetStream on"), "{output}");
+    let topic = Topic::Node(NodeName::new(NODE)?);
+    let mut client = subscribed(&relay, &topic).await?;
+    let is_noticed = |known: &Known| {
+        let notices = &known.picture.relay.notices;
+        ["does not permit", "gives no leases"]
+            .iter()
+            .all(|text| notices.iter().any(|one| one.as_str().contains(text)))
+    };
+    client.until(&Topic::Overview, "both notices", is_noticed).await?;
+    ensure!(metrics(&relay)?.contains(",part=\"leases\"} 0"), "{}", metrics(&relay)?);
     Ok(())
 }
 
