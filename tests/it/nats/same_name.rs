@@ -113,3 +113,14 @@ async fn without_leases_announcements_decide_which_cluster_has_a_name() -> Resul
     on_viewer.until(&Topic::Overview, "the jobs of the second", has_second).await?;
     runs(&viewer, 101).await
 }
+
+#[tokio::test]
+async fn a_named_cluster_that_nobody_publishes_is_missed_until_somebody_does() -> Result<()> {
+    let Some(server) = NatsServer::start(&[])? else { return Ok(()) };
+    let _first = publishing(&server, FIRST, &[])?;
+    let viewer = TestRelay::start(&["--view-only", "--cluster", "hpc,ml", "--nats", &server.url()])?;
+    let missed = "no relay publishes the cluster ml over NATS";
+    wait_for_text(&viewer, missed)?;
+    let _second = publishing(&server, SECOND, &["--nats-cluster", "ml"])?;
+    wait_for_text(&viewer, &format!("no longer: {missed}"))
+}
