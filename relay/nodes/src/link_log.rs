@@ -20,8 +20,9 @@ pub(super) struct LinkLog {
 impl LinkLog {
     /// Logs that the link to a node is broken.
     pub fn broken(&self, node: &NodeName, why: &Text) {
-        let summary =
-            |count| tracing::warn!(nodes = count, "further nodes have lost their connection; the page shows why");
+        let summary = |count| {
+            tracing::warn!(nodes = count, "further nodes have lost their connection; the page shows why")
+        };
         if self.broken.admits(summary) {
             tracing::warn!(node.name = %node, reason = %why, "no connection to the node");
         } else {
