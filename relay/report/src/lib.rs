@@ -42,6 +42,9 @@ const MAX_GPUS: usize = 128;
 /// end of all that have sums, and of others.
 const MAX_FINISHED: usize = 2 * MAX_JOBS;
 
+/// SLURM's state of a run that was requeued.
+const REQUEUED: &str = "REQUEUED";
+
 /// A job and its sums: what a report is made from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobRecord {
@@ -299,7 +302,14 @@ impl JobReports {
         for id in over {
             // A requeued job is not the ended one.
             let ended = listed.get(&id).filter(|job| matches!(job.state, JobState::Ended(_)));
-            if let Some(ended_s) = ended.and_then(|job| job.ended) {
+            let Some(tracked) = self.jobs.get_mut(&id) else { continue };
+            // The start of a job moves while its nodes are configured.
+            let is_requeued = listed.contains_key(&id) && tracked.job.state != JobState::Configuring;
+            if ended.is_none() && is_requeued {
+                tracked.job.state = JobState::Ended(REQUEUED.into());
+            }
+            // Of a requeued one, the end was stated while it was completing.
+            if let Some(ended_s) = ended.map_or(tracked.job.ended, |job| job.ended) {
                 self.cut(id, relay_ms(ended_s), &picture_of);
             }
             self.finish(id, ended.copied(), wall_s);

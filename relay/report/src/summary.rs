@@ -1,7 +1,7 @@
 //! The report of a job, computed from its sums.
 
-use super::JobRecord;
 use super::totals::{GpuTotals, Integral, NodeTotals, THROTTLE_REASONS};
+use super::{JobRecord, REQUEUED};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::job::{JobState, TimeLimit};
@@ -19,10 +19,10 @@ const KWH_J: f64 = 3_600_000.0;
 /// The report of a job's sums, without advice.
 pub(super) fn without_advice(record: &JobRecord) -> Report {
     let JobRecord { job, nodes, accounting, .. } = record;
-    // Of a job that only left the list, accounting alone knows state and end.
     let has_left = record.is_final && !matches!(job.state, JobState::Ended(_));
     let state = if has_left { Text::default() } else { slurm_state(&job.state).into() };
-    let stated = accounting.as_ref().filter(|_| has_left);
+    // Of a job that only left the list, accounting alone knows state and end; and of a requeued one, the reason.
+    let stated = accounting.as_ref().filter(|_| has_left || record.is_final && state.as_str() == REQUEUED);
     let ended_s = stated.map(|stated| stated.ended_s).or(job.ended);
     let until_s = ended_s.unwrap_or(record.at_s);
     let elapsed_s = job.start.map_or(0, |start| until_s.saturating_sub(start).max(0).cast_unsigned());

@@ -408,13 +408,34 @@ fn ends_in_the_second_of_the_list(list_s: Option<u64>) {
     assert!((58.0..=60.0).contains(&gpu.observed_s), "{}", gpu.observed_s);
 }
 
+/// A statement of accounting.
+fn accounting(state: &str, ended_s: i64, elapsed_s: u64) -> Accounting {
+    Accounting {
+        state: state.into(),
+        exit_code: 0,
+        signal: None,
+        step_exit_code: None,
+        max_rss_bytes: None,
+        ended_s,
+        elapsed_s: Some(elapsed_s),
+        reason: None,
+    }
+}
+
 #[test]
 fn a_requeued_job_has_a_report_of_each_run() {
     let mut reports = reports(1);
     (0..=10).for_each(|second| reports.record(&node(second * 1_000, &[(100, 100)])));
-    reports.set_jobs(&[Job { state: JobState::Pending, start: None, ..job(1) }], 1_010, relay_ms, |_| None);
+    // Its nodes are cleaned up when it has run.
+    let completing = Job { state: JobState::Completing, ended: Some(1_010), ..job(1) };
+    reports.set_jobs(&[completing], 1_011, relay_ms, |_| None);
+    reports.set_jobs(&[Job { state: JobState::Pending, start: None, ..job(1) }], 1_040, relay_ms, |_| None);
     let [first] = reports.take_finished().try_into().unwrap();
     assert_eq!((first.job.start, first.job.ended, first.is_final), (Some(1_000), Some(1_010), true));
+    assert_eq!(first.report().state.as_str(), "REQUEUED");
+    // Accounting knows why, and when exactly.
+    let failed = JobRecord { accounting: Some(accounting("NODE_FAIL", 1_008, 8)), ..first };
+    assert_eq!((failed.report().state.as_str(), failed.report().ended_s), ("NODE_FAIL", Some(1_008)));
     reports.set_jobs(&[Job { start: Some(1_100), ..job(1) }], 1_100, relay_ms, |_| None);
     assert!(reports.of(JobId(7), 1_100).unwrap().nodes[0].gpus.is_empty());
 }

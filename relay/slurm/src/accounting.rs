@@ -175,7 +175,12 @@ impl Queue {
     }
 
     /// Takes the complete records; drops the others that have been queried often enough.
-    fn answered(&mut self, asked: &[JobId], entries: &BTreeMap<JobId, Entry>, now_ms: u64) -> Vec<JobRecord> {
+    fn answered(
+        &mut self,
+        asked: &[JobId],
+        entries: &BTreeMap<JobId, Vec<Entry>>,
+        now_ms: u64,
+    ) -> Vec<JobRecord> {
         if self.failure.take().is_some() {
             tracing::info!("sacct responds again");
         }
@@ -185,7 +190,7 @@ impl Queue {
         for mut waiting in std::mem::take(&mut self.waiting) {
             let is_asked = asked.contains(&waiting.record.job.id) && waiting.due_ms <= now_ms;
             let entry = entries.get(&waiting.record.job.id).filter(|_| is_asked);
-            match entry.and_then(|entry| of_run(entry, &waiting.record)) {
+            match entry.and_then(|runs| of_run(runs, &waiting.record)) {
                 Some(accounting) => {
                     waiting.record.accounting = Some(accounting);
                     complete.push(waiting.record);
@@ -237,12 +242,12 @@ impl Waiting {
 }
 
 /// Returns the statement about the run of a record: a requeued job has several under one number.
-fn of_run(entry: &Entry, record: &JobRecord) -> Option<nodeglass_protocol::report::Accounting> {
-    let is_same = match (entry.start_s, record.job.start) {
+fn of_run(runs: &[Entry], record: &JobRecord) -> Option<nodeglass_protocol::report::Accounting> {
+    let is_same = |run: &&Entry| match (run.start_s, record.job.start) {
         (Some(stated), Some(known)) => stated.abs_diff(known) <= 1,
-        _ => true,
+        _ => runs.len() == 1,
     };
-    entry.accounting.clone().filter(|_| is_same)
+    runs.iter().find(is_same)?.accounting.clone()
 }
 
 #[cfg(test)]

@@ -98,6 +98,19 @@ async fn another_run_of_a_requeued_job_is_not_taken_for_this_one() {
 }
 
 #[tokio::test]
+async fn the_run_of_a_requeued_job_ends_as_accounting_states() {
+    let (mut accountant, script) = start();
+    accountant.add([record(1)], 0);
+    let lines = "1|REQUEUED|0:0|0:0||100|130|30|None\n1.batch|CANCELLED|0:15|||100|131|31|\n\
+                 1|RUNNING|0:0|0:0||250|Unknown|9|None\n1.batch|RUNNING|0:0||16K|250|Unknown|9|\n";
+    script.answer(Ok(lines));
+    let [joined] = accountant.join(MINUTE).await.try_into().unwrap();
+    let stated = joined.accounting.unwrap();
+    assert_eq!((stated.state.as_str(), stated.ended_s, stated.elapsed_s), ("REQUEUED", 130, Some(30)));
+    assert_eq!(stated.max_rss_bytes, None, "that is of the run that follows");
+}
+
+#[tokio::test]
 async fn where_there_is_no_sacct_nothing_is_tried_again() {
     let (mut accountant, script) = start();
     accountant.add([record(1)], 0);

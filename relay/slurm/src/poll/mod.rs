@@ -5,7 +5,7 @@ mod schedule;
 mod trigger;
 
 use crate::{
-    JobSource, JobsError, Selection,
+    JobSource, JobsError, REQUEUED, Selection,
     command::{self, Client, CommandError, Commands, Output, Program},
     nodes,
     scontrol::{self, Detail},
@@ -53,8 +53,6 @@ const NODE_PATIENCE: Duration = Duration::from_secs(300);
 /// Up to this many jobs that a list omits are queried one by one before the list is accepted.
 const DOUBTED_JOBS: usize = 3;
 
-/// State of the run of a task that was requeued and waits with the rest of its array.
-const REQUEUED: &str = "REQUEUED";
 /// Jobs that had ended at most this long before the first list are shown: the user may have just submitted them.
 const RECENT: Duration = Duration::from_secs(300);
 
@@ -165,6 +163,7 @@ impl<C: Client> Slurm<C> {
         }
         self.warning = warning;
         self.listed = true;
+        self.continue_requeued(&mut list.jobs);
         let open = list.jobs.iter().filter(|job| !matches!(job.state, JobState::Ended(_)));
         let open = open.map(|job| (job.id, job.clone())).collect();
         let before = std::mem::replace(&mut self.open, open);
@@ -248,6 +247,17 @@ impl<C: Client> Slurm<C> {
             }
         }
         Ok(requeued)
+    }
+
+    /// Restores the start of runs that were requeued and are still completing: squeue states the time of the requeue, which is
+    /// their end, as if another run had begun.
+    fn continue_requeued(&self, jobs: &mut [Job]) {
+        for job in jobs.iter_mut().filter(|job| job.state == JobState::Completing) {
+            let is_requeued = |run: &&Job| run.is_active() && run.start < job.start;
+            if let Some(run) = self.open.get(&job.id).filter(is_requeued) {
+                (job.start, job.ended) = (run.start, job.start);
+            }
+        }
     }
 
     /// Drops jobs that had ended long before the first list. One that starts and ends between two lists is kept: it may

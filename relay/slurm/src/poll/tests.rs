@@ -282,6 +282,38 @@ async fn f12_a_list_that_is_cut_off_anywhere_ends_no_job() {
 }
 
 #[tokio::test]
+async fn f30_a_requeued_job_that_is_completing_is_no_new_run() {
+    let run = |state, start: u32| {
+        let start = format!("\u{1f}1\u{1f}{start}\u{1f}3\u{1f}");
+        record(1, 2001, state, "g01").replace("\u{1f}1\u{1f}2\u{1f}3\u{1f}", &start)
+    };
+    let texts = [
+        run("RUNNING", 200),
+        run("COMPLETING", 230),
+        run("COMPLETING", 230),
+        run("PENDING", 350),
+        run("RUNNING", 350),
+        run("COMPLETING", 350),
+    ];
+    let (mut slurm, _) = slurm(lists(&texts)).await;
+    let mut seen = Vec::new();
+    for _ in texts {
+        let [job] = slurm.jobs().await.unwrap().try_into().unwrap();
+        seen.push((job.state, job.start, job.ended));
+    }
+    let requeued = (JobState::Completing, Some(200), Some(230));
+    let expected = [
+        (JobState::Running, Some(200), None),
+        requeued.clone(),
+        requeued,
+        (JobState::Pending, Some(350), None),
+        (JobState::Running, Some(350), None),
+        (JobState::Completing, Some(350), None),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
 async fn f30_a_requeued_task_is_listed_with_the_pending_rest_of_its_array() {
     let others: String = (1..9).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
     let rest = record(30, 2001, "PENDING", "")

@@ -1,8 +1,8 @@
 //! The ended jobs of a user by SLURM's accounting, whether or not a relay has watched them.
 
-use super::{exit_status, moment, size};
-use crate::squeue::{Delimiter, job_state};
-use nodeglass_protocol::job::{Job, JobState};
+use super::{ended_state, exit_status, moment, size};
+use crate::squeue::Delimiter;
+use nodeglass_protocol::job::Job;
 use nodeglass_protocol::report::Accounting;
 use nodeglass_protocol::{JobId, Text};
 use nodeglass_report::JobRecord;
@@ -20,6 +20,7 @@ pub fn args(user: &str, days: u32, delimiter: &Delimiter) -> Vec<String> {
     vec![
         format!("--user={user}"),
         "--allocations".to_owned(),
+        "--duplicates".to_owned(),
         "--noheader".to_owned(),
         "--parsable2".to_owned(),
         "--units=K".to_owned(),
@@ -46,10 +47,7 @@ fn record(line: &str, mark: &str) -> Option<JobRecord> {
     let (raw_id, label, user, account, partition) = (next()?, next()?, next()?, next()?, next()?);
     let (state, exit, submit, start, end) = (next()?, next()?, next()?, next()?, next()?);
     let (elapsed, cpus, nodes, tres, name) = (next()?, next()?, next()?, next()?, next()?);
-    let ended = job_state(state.split(' ').next().unwrap_or_default(), true);
-    let (JobState::Ended(_), Some(start_s), Some(ended_s)) = (&ended, moment(start), moment(end)) else {
-        return None;
-    };
+    let (ended, start_s, ended_s) = (ended_state(state)?, moment(start)?, moment(end)?);
     let text = |field: &str| Some(Text::new(field)).filter(|text| !text.is_empty());
     let job = Job {
         label: Text::new(label),
@@ -124,6 +122,16 @@ mod tests {
         assert_eq!((newest.job.id, newest.job.label.as_str()), (JobId(40), "38_2"));
         assert_eq!((newest.job.gpu_count, newest.report().state.as_str()), (Some(3), "CANCELLED"));
         assert!(newest.job.name.as_str().starts_with("a "), "{}", newest.job.name);
+    }
+
+    #[test]
+    fn each_run_of_a_requeued_job_has_a_record() {
+        let records = read_lines(
+            "5|5|alice|||REQUEUED|0:0|1000|1100|1130|30|1|1|gres/gpu=4|again\n\
+             5|5|alice|||COMPLETED|0:0|1000|1300|1400|100|1|1|gres/gpu=4|again\n",
+        );
+        let states: Vec<_> = records.iter().map(|record| record.report().state.to_string()).collect();
+        assert_eq!(states, ["COMPLETED", "REQUEUED"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod ended;
 
+use super::REQUEUED;
 use super::squeue::{Delimiter, job_state};
 use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::report::Accounting;
@@ -15,7 +16,7 @@ const FIELD_COUNT: usize = 8;
 /// The field that SLURM before 20.11 does not know.
 const REASON: &str = ",Reason";
 
-/// Statement of accounting about one job.
+/// Statement of accounting about one run of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Its start in s since 1970.
@@ -30,6 +31,8 @@ pub fn args(jobs: &[JobId], delimiter: &Delimiter, with_reason: bool) -> Vec<Str
     let reason = if with_reason { REASON } else { "" };
     vec![
         "--allusers".to_owned(),
+        // Each run of a requeued job.
+        "--duplicates".to_owned(),
         "--noheader".to_owned(),
         "--parsable2".to_owned(),
         // Without it, 10 MiB may be printed as 10M or as 10240K.
@@ -45,21 +48,33 @@ pub fn lacks_reason(message: &str) -> bool {
     message.contains("Invalid field requested") && message.contains("Reason")
 }
 
-/// Parses the output of sacct for [`args`] with the same `delimiter`. Skips lines that do not belong to a job or its
-/// steps.
-pub fn read(out: &[u8], delimiter: &Delimiter) -> BTreeMap<JobId, Entry> {
+/// Parses the output of sacct for [`args`] with the same `delimiter`, as the runs of each job. Skips lines that do not belong
+/// to a job or its steps.
+pub fn read(out: &[u8], delimiter: &Delimiter) -> BTreeMap<JobId, Vec<Entry>> {
     let out = String::from_utf8_lossy(out);
     let mark = delimiter.field();
-    let lines = || out.lines().filter_map(|line| Line::parse(line, &mark));
-    let mut entries: BTreeMap<JobId, Entry> =
-        lines().filter(|line| !line.is_step).map(|line| (line.job, line.entry())).collect();
-    for step in lines().filter(|line| line.is_step) {
-        let entry = entries.get_mut(&step.job).and_then(|entry| entry.accounting.as_mut());
-        if let Some(accounting) = entry {
-            accounting.max_rss_bytes = accounting.max_rss_bytes.max(size(step.max_rss));
+    let mut runs: BTreeMap<JobId, Vec<Entry>> = BTreeMap::new();
+    for line in out.lines().filter_map(|line| Line::parse(line, &mark)) {
+        if !line.is_step {
+            runs.entry(line.job).or_default().push(line.entry());
+            continue;
+        }
+        // The steps of a run follow it.
+        let run = runs.get_mut(&line.job).and_then(|runs| runs.last_mut());
+        if let Some(accounting) = run.and_then(|run| run.accounting.as_mut()) {
+            accounting.max_rss_bytes = accounting.max_rss_bytes.max(size(line.max_rss));
         }
     }
-    entries
+    runs
+}
+
+/// Returns the state of a run that is over, as a list of jobs has it: `CANCELLED` of `CANCELLED by 2001`. In a list, a requeued
+/// job waits; in accounting, `REQUEUED` is how its run ended.
+fn ended_state(state: &str) -> Option<JobState> {
+    match state.split(' ').next().unwrap_or_default() {
+        REQUEUED => Some(JobState::Ended(REQUEUED.into())),
+        state => Some(job_state(state, true)).filter(|state| matches!(state, JobState::Ended(_))),
+    }
 }
 
 /// A line of the output.
@@ -89,9 +104,7 @@ impl<'a> Line<'a> {
     }
 
     fn entry(&self) -> Entry {
-        // `CANCELLED by 2001`.
-        let state = self.state.split(' ').next().unwrap_or_default();
-        let is_over = matches!(job_state(state, true), JobState::Ended(_));
+        let is_over = ended_state(self.state).is_some();
         Entry { start_s: moment(self.start), accounting: is_over.then(|| self.accounting()).flatten() }
     }
 

@@ -10,7 +10,7 @@ fn delimiter() -> Delimiter {
 }
 
 /// What a line of fields says.
-fn read_lines(lines: &[&[&str]]) -> BTreeMap<JobId, Entry> {
+fn read_lines(lines: &[&[&str]]) -> BTreeMap<JobId, Vec<Entry>> {
     let mark = delimiter().field();
     let out: String = lines.iter().map(|fields| fields.join(&mark) + "\n").collect();
     read(out.as_bytes(), &delimiter())
@@ -21,7 +21,7 @@ fn jobs_of_a_real_cluster_have_exit_code_signal_and_memory() {
     let recorded = String::from_utf8_lossy(RECORDED).replace('\u{1f}', &delimiter().field());
     let entries = read(recorded.as_bytes(), &delimiter());
     let short = |id: u32| {
-        let found = entries[&JobId(id)].accounting.clone().unwrap();
+        let found = entries[&JobId(id)][0].accounting.clone().unwrap();
         (found.state.to_string(), found.exit_code, found.signal, found.max_rss_bytes.map(|bytes| bytes >> 10))
     };
     assert_eq!(short(1), ("COMPLETED".into(), 0, None, Some(10_600)));
@@ -30,7 +30,7 @@ fn jobs_of_a_real_cluster_have_exit_code_signal_and_memory() {
     assert_eq!(short(4), ("COMPLETED".into(), 0, None, Some(214_564)));
     // The step of srun used more than the batch script.
     assert_eq!(short(8), ("CANCELLED by 2001".into(), 0, None, Some(110_448)));
-    let first = &entries[&JobId(1)];
+    let first = &entries[&JobId(1)][0];
     let accounting = first.accounting.as_ref().unwrap();
     assert_eq!((first.start_s, accounting.ended_s), (Some(1_795_572_056), 1_795_572_058));
     assert_eq!(
@@ -46,7 +46,7 @@ fn a_record_that_is_not_complete_states_nothing_yet() {
     let without_end = ["6", "COMPLETED", "0:0", "0:0", "", "1795572056", "Unknown", "10", "None"];
     let entries = read_lines(&[&running, &without_end]);
     for id in [5, 6] {
-        assert_eq!(entries[&JobId(id)], Entry { start_s: Some(1_795_572_056), accounting: None });
+        assert_eq!(entries[&JobId(id)], [Entry { start_s: Some(1_795_572_056), accounting: None }]);
     }
 }
 
@@ -55,10 +55,10 @@ fn a_reason_may_hold_anything_and_may_be_missing() {
     let fields = ["7", "NODE_FAIL", "1:0", "2:0", "1.5G", "10", "20", "10"];
     let reason = format!("Xid 79{}<b>", delimiter().field());
     let with = [&fields[..], &[&reason]].concat();
-    let accounting = read_lines(&[&with])[&JobId(7)].accounting.clone().unwrap();
+    let accounting = read_lines(&[&with])[&JobId(7)][0].accounting.clone().unwrap();
     assert_eq!(accounting.reason, Some(Text::new(&reason)));
     assert_eq!((accounting.max_rss_bytes, accounting.step_exit_code), (Some(3 << 29), Some(2)));
-    let accounting = read_lines(&[&fields])[&JobId(7)].accounting.clone().unwrap();
+    let accounting = read_lines(&[&fields])[&JobId(7)][0].accounting.clone().unwrap();
     assert_eq!(accounting.reason, None);
     assert!(lacks_reason("sacct failed: Invalid field requested: \"Reason\""));
     assert!(!lacks_reason("sacct failed: Slurm accounting storage is disabled"));
