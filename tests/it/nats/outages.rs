@@ -169,14 +169,34 @@ async fn without_the_server_nodes_are_reconnecting_and_the_reason_is_stated() ->
         viewer.until(&topic, "a sample", has_sample).await?;
         viewers.push(viewer);
     }
-    server.kill()?;
     let link = |known: &Known| known.picture.nodes.first().map(|node| node.head.link.clone());
     let is_reconnecting = |known: &Known| matches!(link(known), Some(Link::Connecting { .. }));
     let is_stated = |known: &Known| {
         known.picture.relay.notices.iter().any(|one| one.as_str().contains("has stopped its probes"))
     };
+    // A relay that has not received the lease of the other yet goes on: then it has, once the server is back.
+    for attempt in 1.. {
+        ensure!(attempt <= 3, "the reason is not stated");
+        server.kill()?;
+        let stated = async {
+            for viewer in &mut viewers {
+                viewer.until(&Topic::Overview, "the reason", is_stated).await?;
+            }
+            anyhow::Ok(())
+        };
+        match timeout(Duration::from_secs(20), stated).await {
+            Ok(stated) => {
+                stated?;
+                break;
+            }
+            Err(_) => server.restart()?,
+        }
+        for viewer in &mut viewers {
+            viewer.until(&Topic::Overview, "no notice any more", |known| !is_stated(known)).await?;
+            viewer.until(&topic, "a live node", is_live).await?;
+        }
+    }
     for viewer in &mut viewers {
-        viewer.until(&Topic::Overview, "the reason", is_stated).await?;
         viewer.until(&topic, "a node that is reconnecting", is_reconnecting).await?;
         // Longer than the pause between two attempts.
         let failed =
