@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_is_told_from_what_stays() {
+    fn a_cache_is_distinguished_from_an_installation() {
         let install = |program: &str, file: (&str, &str)| installation(program, &[file], "").install;
         let pipx =
             |folder: &str| install(&format!("{folder}/bin/relay"), (&format!("{folder}/pyvenv.cfg"), ""));

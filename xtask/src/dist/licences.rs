@@ -1,4 +1,4 @@
-//! Collects the licence texts of the libraries within the programs and the page, which whoever passes on a binary must pass on too.
+//! Collects the licence texts of the libraries in the programs and the page, which every distribution of a binary must include.
 
 use super::{MACHINES, VERSION, rust_target};
 use crate::shell::{cargo, output_of, root};

