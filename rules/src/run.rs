@@ -1,6 +1,6 @@
-//! When a job ran, and which times are of its run: a note must be near it.
+//! When a job ran, how long, and which times are of its run: a note must be near it.
 
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 
 /// A time may be this far outside of the run: clocks differ, and a job is prepared before it starts.
 pub const TOLERANCE_MS: u64 = 3_600_000;
@@ -11,6 +11,39 @@ const MAX_S: u64 = 253_402_300_799;
 /// Converts s since 1970, as SLURM or a file states them, to ms; the closest possible value if they cannot be meant.
 pub fn ms_of(unix_s: i64) -> u64 {
     u64::try_from(unix_s).unwrap_or(0).min(MAX_S) * 1_000
+}
+
+/// Returns how long a job has run at `now_s`, in s since 1970, as SLURM counts it: without the time for which it was suspended.
+pub fn run_time(job: &Job, now_s: i64) -> Option<u64> {
+    run_time_until(job, job.ended.unwrap_or(now_s))
+}
+
+/// Returns how long a job has run at `until_s`, whether or not it had ended by then.
+pub fn run_time_until(job: &Job, until_s: i64) -> Option<u64> {
+    let stopped = job.suspension.filter(|_| job.state == JobState::Suspended).map(|suspension| suspension.at);
+    Some(stopped.unwrap_or(until_s).saturating_sub(counted_from(job)?).max(0).cast_unsigned())
+}
+
+/// Returns the time left in s, if the job has a limit.
+pub fn time_left(job: &Job, now_s: i64) -> Option<u64> {
+    match job.limit {
+        TimeLimit::Seconds(limit) => Some(limit.saturating_sub(run_time(job, now_s)?)),
+        TimeLimit::Unknown | TimeLimit::Unlimited => None,
+    }
+}
+
+/// Returns when a job reaches its time limit, in s since 1970, if it has one and is not suspended again.
+pub fn limit_reached_at(job: &Job) -> Option<i64> {
+    match job.limit {
+        TimeLimit::Seconds(limit) => Some(counted_from(job)?.saturating_add_unsigned(limit)),
+        TimeLimit::Unknown | TimeLimit::Unlimited => None,
+    }
+}
+
+/// The start of a job that has started, later by the time for which it was suspended.
+fn counted_from(job: &Job) -> Option<i64> {
+    let start = job.start.filter(|_| job.state != JobState::Pending)?;
+    Some(job.suspension.map_or(start, |suspension| suspension.at.saturating_sub_unsigned(suspension.ran_s)))
 }
 
 /// The run of a job, in ms since 1970.
@@ -50,10 +83,41 @@ impl Run {
 mod tests {
     use super::*;
     use nodeglass_protocol::JobId;
-    use nodeglass_protocol::job::JobState;
+    use nodeglass_protocol::job::Suspension;
 
     fn job(state: JobState, start: Option<i64>, ended: Option<i64>) -> Run {
         Run::of(&Job { start, ended, ..Job::new(JobId(17), "alice".into(), state) })
+    }
+
+    /// Job 17, which may run for 600 s, started at 1,000 and was last suspended or resumed at `at`, after `ran_s`.
+    fn suspended(state: JobState, at: i64, ran_s: u64) -> Job {
+        let (suspension, limit) = (Some(Suspension { at, ran_s }), TimeLimit::Seconds(600));
+        Job { start: Some(1_000), limit, suspension, ..Job::new(JobId(17), "alice".into(), state) }
+    }
+
+    #[test]
+    fn time_left_counts_down_and_stops_at_zero() {
+        let job = Job { suspension: None, ..suspended(JobState::Running, 0, 0) };
+        assert_eq!([1_100, 9_000, 900].map(|now_s| time_left(&job, now_s)), [Some(500), Some(0), Some(600)]);
+        assert_eq!(limit_reached_at(&job), Some(1_600));
+        let unlimited = Job { limit: TimeLimit::Unlimited, ..job.clone() };
+        assert_eq!((time_left(&unlimited, 1_100), limit_reached_at(&unlimited)), (None, None));
+        let waiting = Job { state: JobState::Pending, ..job };
+        assert_eq!((run_time(&waiting, 1_100), time_left(&waiting, 1_100)), (None, None));
+    }
+
+    #[test]
+    fn the_time_of_a_suspended_job_stands_still_and_counts_on_when_it_is_resumed() {
+        let job = suspended(JobState::Suspended, 1_039, 39);
+        assert_eq!((run_time(&job, 1_039), run_time(&job, 9_000)), (Some(39), Some(39)));
+        assert_eq!(time_left(&job, 9_000), Some(561));
+        let job = suspended(JobState::Running, 1_145, 39);
+        assert_eq!((run_time(&job, 1_171), time_left(&job, 1_171)), (Some(65), Some(535)));
+        assert_eq!(limit_reached_at(&job), Some(1_706));
+        let ended = Job { ended: Some(1_173), state: JobState::Ended("CANCELLED".into()), ..job };
+        assert_eq!(run_time(&ended, 9_000), Some(67));
+        let hostile = suspended(JobState::Running, i64::MIN, u64::MAX);
+        assert_eq!((time_left(&hostile, i64::MAX), run_time(&hostile, i64::MIN)), (Some(0), Some(0)));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::domain::sorting;
 use crate::domain::text;
 use nodeglass_protocol::insight::BottleneckKind;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, Parent, TimeLimit};
+pub use nodeglass_rules::run::{run_time, time_left};
 
 /// Below this many seconds the time left is a warning.
 pub const SHORT_S: u64 = 600;
@@ -27,20 +28,6 @@ pub fn pending_reason(job: &Job) -> Option<String> {
         return None;
     }
     job.reason_text.as_ref().map(ToString::to_string).or_else(|| job.reason.as_ref().map(ToString::to_string))
-}
-
-/// Returns how long a job has run, in seconds.
-pub fn run_time(job: &Job, now_s: i64) -> Option<u64> {
-    let since = job.start.filter(|_| !matches!(job.state, JobState::Pending))?;
-    Some(job.ended.unwrap_or(now_s).saturating_sub(since).max(0).cast_unsigned())
-}
-
-/// Returns the time left in seconds, if the job has a limit.
-pub fn time_left(job: &Job, now_s: i64) -> Option<u64> {
-    match job.limit {
-        TimeLimit::Seconds(limit) => Some(limit.saturating_sub(run_time(job, now_s)?)),
-        TimeLimit::Unknown | TimeLimit::Unlimited => None,
-    }
 }
 
 /// Returns the name of what limits the speed of a job's GPUs.
@@ -183,22 +170,6 @@ pub mod tests {
     /// Job 17 in a state.
     pub fn job(state: JobState) -> Job {
         Job::new(JobId(17), "alice".into(), state)
-    }
-
-    #[test]
-    fn time_left_counts_down_and_stops_at_zero() {
-        let job = Job { start: Some(1_000), limit: TimeLimit::Seconds(600), ..job(JobState::Running) };
-        assert_eq!(time_left(&job, 1_100), Some(500));
-        assert_eq!(time_left(&job, 9_000), Some(0));
-        assert_eq!(time_left(&job, 900), Some(600));
-    }
-
-    #[test]
-    fn a_job_without_a_limit_or_a_start_has_no_time_left() {
-        let unlimited = Job { start: Some(1), limit: TimeLimit::Unlimited, ..job(JobState::Running) };
-        assert_eq!(time_left(&unlimited, 1_100), None);
-        let waiting = Job { start: Some(9_000), limit: TimeLimit::Seconds(600), ..job(JobState::Pending) };
-        assert_eq!(time_left(&waiting, 1_100), None);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use nodeglass_protocol::insight::{JobProgress, ProgressEnd};
-use nodeglass_protocol::job::{Job, TimeLimit};
+use nodeglass_protocol::job::Job;
+use nodeglass_rules::run;
 
 /// Returns what is counted and how far it is: `step 1,200/5,000`, `42 %`, `epoch 3/10, 32 %`.
 pub fn count(progress: &JobProgress) -> String {
@@ -31,8 +32,8 @@ pub fn end(end: ProgressEnd, at: impl Fn(u64) -> String) -> String {
 /// Returns how an end compares with the time limit of its job: an error if it is certainly later, a warning if it may
 /// be. `wall_ahead_ms` leads from the relay's clock to ms since 1970.
 pub fn severity(end: ProgressEnd, job: &Job, wall_ahead_ms: i64) -> Severity {
-    let (Some(start), TimeLimit::Seconds(limit)) = (job.start, job.limit) else { return Severity::Ok };
-    let limit_ms = start.saturating_add_unsigned(limit).saturating_mul(1_000);
+    let Some(limit_s) = run::limit_reached_at(job) else { return Severity::Ok };
+    let limit_ms = limit_s.saturating_mul(1_000);
     let is_late = |at_ms: u64| at_ms.saturating_add_signed(wall_ahead_ms).cast_signed() > limit_ms;
     match (is_late(end.earliest_at_ms), is_late(end.latest_at_ms)) {
         (true, _) => Severity::Error,
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
     use nodeglass_protocol::JobId;
     use nodeglass_protocol::insight::EpochProgress;
-    use nodeglass_protocol::job::JobState;
+    use nodeglass_protocol::job::{JobState, TimeLimit};
 
     const END: ProgressEnd = ProgressEnd { earliest_at_ms: 60_000, latest_at_ms: 120_000 };
 

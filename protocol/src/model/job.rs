@@ -66,6 +66,20 @@ pub struct Job {
     pub exit: Option<Text>,
     /// Number of restarts.
     pub restarts: u32,
+    /// When it was last suspended or resumed, if it ever was.
+    #[serde(default)]
+    pub suspension: Option<Suspension>,
+}
+
+/// The last time that a job was suspended, if it is, or else resumed.
+///
+/// SLURM counts neither its run time nor its time limit while a job is suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspension {
+    /// When it was suspended or resumed (`SuspendTime`).
+    pub at: i64,
+    /// Its run time until then, in s (`SecsPreSuspend`).
+    pub ran_s: u64,
 }
 
 impl Job {
@@ -101,6 +115,7 @@ impl Job {
             stderr: None,
             exit: None,
             restarts: 0,
+            suspension: None,
         }
     }
 

@@ -14,7 +14,7 @@ use nodeglass_protocol::handshake::{Exchange, LEN, Nonce};
 use nodeglass_protocol::insight::{
     Bottleneck, BottleneckKind, EpochProgress, JobInsight, JobProgress, ProgressEnd,
 };
-use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
+use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, Suspension, TimeLimit};
 use nodeglass_protocol::live::HealthChange;
 use nodeglass_protocol::note::{Note, NoteId, NoteSource};
 use nodeglass_protocol::picture::{
@@ -76,6 +76,7 @@ pub fn job() -> Job {
         stderr: None,
         exit: None,
         restarts: 1,
+        suspension: Some(Suspension { at: 1_700_000_200, ran_s: 100 }),
     }
 }
 

@@ -75,6 +75,9 @@ pub struct Job {
     pub exit_code: Option<String>,
     /// Number of restarts.
     pub restarts: u32,
+    /// When it was last suspended or resumed; `null` if it never was.
+    #[serde(default)]
+    pub suspension: Option<JobSuspension>,
     /// Sums over its GPUs.
     pub totals: JobTotals,
     /// Progress of its program, by the counters in its logs; for the owner's running jobs.
@@ -83,6 +86,16 @@ pub struct Job {
     /// The limit of its GPUs' speed; `null` if there is no clear one. For the owner's relay only.
     #[serde(default)]
     pub bottleneck: Option<JobBottleneck>,
+}
+
+/// The last time that a job was suspended, if its state is `SUSPENDED`, or else resumed. Neither its run time nor its time
+/// limit counts while it is suspended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobSuspension {
+    /// When it was suspended or resumed.
+    pub at: Timestamp,
+    /// Its run time until then, in s.
+    pub ran_s: u64,
 }
 
 /// The array that a job is a task of.
@@ -124,6 +137,18 @@ impl Job {
     /// Returns whether it has ended, rather than that it holds nodes or waits for them.
     pub fn has_ended(&self) -> bool {
         !self.is_active && self.state != "PENDING"
+    }
+
+    /// Returns its run time as SLURM counts it, if it has started: at its end, or at `now_s` in s since 1970.
+    pub fn run_time_s(&self, now_s: u64) -> Option<u64> {
+        let started_at = self.started_at.filter(|_| self.is_active || self.ended_at.is_some())?;
+        let until_s = self.ended_at.map_or(now_s, |at| at.as_millis() / 1_000);
+        let since = |at: Timestamp| until_s.saturating_sub(at.as_millis() / 1_000);
+        Some(match &self.suspension {
+            Some(suspension) if self.state == "SUSPENDED" => suspension.ran_s,
+            Some(suspension) => suspension.ran_s.saturating_add(since(suspension.at)),
+            None => since(started_at),
+        })
     }
 
     pub(super) fn new(job: &job::Job, picture: &Picture, clock: Clock) -> Self {
@@ -172,6 +197,9 @@ impl Job {
             stderr: job.stderr.as_ref().map(ToString::to_string),
             exit_code: job.exit.as_ref().map(ToString::to_string),
             restarts: job.restarts,
+            suspension: job.suspension.and_then(|suspension| {
+                Some(JobSuspension { at: Timestamp::from_secs(suspension.at)?, ran_s: suspension.ran_s })
+            }),
             totals: JobTotals::new(current),
             progress: insight
                 .and_then(|insight| insight.progress.as_ref())

@@ -30,7 +30,7 @@ pub use capture::{Capture, ProcessGroup};
 pub use finding::{AffectedGpu, Finding};
 pub use gpu::{Gpu, GpuJob, Health, Limits, Link, Mig, PcieLink};
 pub use insight::{JobBottleneck, JobProgress};
-pub use job::{ArrayTask, HetComponent, Job, JobTotals};
+pub use job::{ArrayTask, HetComponent, Job, JobSuspension, JobTotals};
 pub use job_selector::{JobSelector, JobSelectorError, Listed, NotOneJob};
 pub use losses::{ConnectionLosses, Losses, UnstoredRecords};
 pub use node::{ConnectionState, Driver, Node, NodeEvent, NodeJob};

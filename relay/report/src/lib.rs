@@ -438,7 +438,10 @@ impl JobReports {
         }
         node.last_ms = Some(at_ms);
         for JobOnNode { job, joined_ms, totals, .. } in &mut node.jobs {
-            let span_ms = joined_ms.map_or(0, |_| span_ms);
+            let is_suspended =
+                self.jobs.get(job).is_some_and(|tracked| tracked.job.state == JobState::Suspended);
+            // Neither its run time nor its GPU hours count then; another job may use its GPUs.
+            let span_ms = joined_ms.filter(|_| !is_suspended).map_or(0, |_| span_ms);
             joined_ms.get_or_insert(at_ms);
             let usage = picture.job_usage.iter().find(|usage| usage.job == *job).map(|usage| &usage.row);
             totals.add(&picture.host, usage, span_ms);

@@ -8,6 +8,7 @@ use nodeglass_protocol::job::{JobState, TimeLimit};
 use nodeglass_protocol::report::{Cost, GpuReport, Report, Throttled, Totals, UTIL_BINS};
 use nodeglass_rules::gpu_hours::GpuHours;
 use nodeglass_rules::health::slurm_state;
+use nodeglass_rules::run::run_time_until;
 use nodeglass_rules::throttle::REASONS;
 use std::ops::{Add, Range};
 
@@ -25,7 +26,9 @@ pub(super) fn without_advice(record: &JobRecord) -> Report {
     let stated = accounting.as_ref().filter(|_| has_left || record.is_final && state.as_str() == REQUEUED);
     let ended_s = stated.map(|stated| stated.ended_s).or(job.ended);
     let until_s = ended_s.unwrap_or(record.at_s);
-    let elapsed_s = job.start.map_or(0, |start| until_s.saturating_sub(start).max(0).cast_unsigned());
+    // Accounting also knows how long it was suspended.
+    let counted_s = accounting.as_ref().filter(|_| record.is_final).and_then(|stated| stated.elapsed_s);
+    let elapsed_s = counted_s.or_else(|| run_time_until(job, until_s)).unwrap_or(0);
     let gpus = nodes.iter().flat_map(|node| node.gpus.iter().map(|gpu| gpu_report(node, gpu))).collect();
     let node_count = job.node_count.max(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
     let totals = totals_of(record, elapsed_s);

@@ -3,7 +3,7 @@
 use super::*;
 use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::finding::FindingKind;
-use nodeglass_protocol::job::TimeLimit;
+use nodeglass_protocol::job::{Suspension, TimeLimit};
 use nodeglass_protocol::note::{NoteId, NoteSource};
 use nodeglass_protocol::picture::{Evidence, History, JobUsagePicture, Owner, ProcessFacts, ProcessPicture};
 use nodeglass_protocol::process::ProcessKind;
@@ -420,6 +420,31 @@ fn accounting(state: &str, ended_s: i64, elapsed_s: u64) -> Accounting {
         elapsed_s: Some(elapsed_s),
         reason: None,
     }
+}
+
+#[test]
+fn the_time_for_which_a_job_is_suspended_is_no_run_time() {
+    let mut reports = reports(1);
+    let list = |reports: &mut JobReports, state, at: u64, suspension| {
+        let wall_s = 1_000 + at.cast_signed();
+        let job = Job { state, suspension: Some(suspension), ..job(1) };
+        reports.set_jobs(&[job], wall_s, relay_ms, |_| None);
+    };
+    (0..=40).for_each(|second| reports.record(&node(second * 1_000, &[(100, 100)])));
+    list(&mut reports, JobState::Suspended, 40, Suspension { at: 1_040, ran_s: 40 });
+    (41..=140).for_each(|second| reports.record(&node(second * 1_000, &[(0, 50)])));
+    let report = reports.of(JobId(7), 1_140).unwrap().report();
+    assert_eq!((report.elapsed_s, report.observed_pct, report.totals.gpu_hours_idle), (40, 100.0, 0.0));
+    list(&mut reports, JobState::Running, 140, Suspension { at: 1_140, ran_s: 40 });
+    (141..=160).for_each(|second| reports.record(&node(second * 1_000, &[(100, 100)])));
+    let report = reports.of(JobId(7), 1_160).unwrap().report();
+    assert_eq!((report.elapsed_s, report.observed_pct, report.totals.util_pct), (60, 100.0, Some(100.0)));
+    // Of the end, accounting knows more than the list.
+    let mut record = reports.of(JobId(7), 1_160).unwrap();
+    (record.job.suspension, record.is_final) = (None, true);
+    assert_eq!(record.report().elapsed_s, 160);
+    record.accounting = Some(accounting("CANCELLED", 1_160, 61));
+    assert_eq!(record.report().elapsed_s, 61);
 }
 
 #[test]

@@ -11,11 +11,37 @@ use std::time::{Duration, Instant};
 /// A job that uses 100 MB in a step, and fails after several polls have listed it.
 const FAILING: &str = "srun python3 -c 'import time; x = bytearray(100 << 20); time.sleep(20)'; exit 3";
 
+/// Suspends a job until the relay has known it for some seconds, and checks that its run time stands still meanwhile.
+async fn suspend(site: &Site, job: JobId) -> Result<()> {
+    let scontrol = |verb: &str| site.lab.text("slurm-ctl", "root", &["scontrol", verb, &job.to_string()]);
+    scontrol("suspend")?;
+    let began = Instant::now();
+    let mut known_for = None;
+    let elapsed = loop {
+        let jobs: Value = serde_json::from_str(&site.run_relay("alice", &["jobs", "--json"])?)?;
+        if jobs[0]["state"] == "SUSPENDED" {
+            let since = *known_for.get_or_insert_with(Instant::now);
+            if since.elapsed() > Duration::from_secs(4) {
+                break jobs[0]["suspension"]["ran_s"].as_u64().context("its run time")?;
+            }
+        }
+        ensure!(began.elapsed() < TIMEOUT, "not suspended: {jobs}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    };
+    let stated = site.lab.text("login", "alice", &["squeue", "--noheader", "--format=%M", "--states=all"])?;
+    ensure!(stated.trim() == format!("0:{elapsed:02}"), "{elapsed} s, squeue states {stated}");
+    let text = site.run_relay("alice", &["jobs"])?;
+    ensure!(text.contains(stated.trim()), "{stated}\n{text}");
+    scontrol("resume").map(drop)
+}
+
 #[tokio::test]
 async fn the_report_of_an_ended_job_has_what_sacct_states() -> Result<()> {
     let Some(site) = Site::accounting_or_skip(1)? else { return Ok(()) };
     let _relay = site.relay_with("alice", &["--slurm-interval", "5s"])?;
     let job = site.lab.sbatch("alice", &["--gres=gpu:1"], FAILING)?;
+    site.lab.wait_until(job, "RUNNING")?;
+    suspend(&site, job).await?;
     site.lab.wait_until(job, "FAILED")?;
     let began = Instant::now();
     let report = loop {

@@ -7,7 +7,7 @@ use crate::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 use nodeglass_redact::mask;
-use nodeglass_rules::{job_names, outcome, text};
+use nodeglass_rules::{job_names, outcome, run, text};
 
 /// Reasons that SLURM does not resolve by itself: the user must change the job. A hold of the owner is not among them,
 /// because it is intended, nor is `PartitionNodeLimit`, which SLURM also states while required nodes are down.
@@ -69,8 +69,7 @@ fn pending(job: &Job) -> Option<Detection> {
 
 fn time_limit(input: &DetectorInput<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
     let TimeLimit::Seconds(limit_s) = job.limit else { return None };
-    let start_s = u64::try_from(job.start?).ok()?;
-    let left_s = start_s.saturating_add(limit_s).saturating_sub(wall_s);
+    let left_s = run::time_left(job, wall_s.cast_signed())?;
     let progress = input.logs.get(&job.id).and_then(|log| log.progress.as_ref());
     if let Some(progress) = progress
         && let Some((earliest_ms, latest_ms)) = progress.end_ms

@@ -68,7 +68,11 @@ enum QueryReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Pending,
-    Started(Option<i64>),
+    Started {
+        start: Option<i64>,
+        /// SLURM states when a job was suspended and resumed with its details only.
+        is_suspended: bool,
+    },
     Ended,
 }
 
@@ -77,14 +81,18 @@ impl Phase {
         match job.state {
             JobState::Pending => Self::Pending,
             JobState::Ended(_) => Self::Ended,
-            _ => Self::Started(job.start),
+            _ => Self::Started { start: job.start, is_suspended: job.state == JobState::Suspended },
         }
     }
 
     /// Returns whether GPUs known from `earlier` are still valid in this phase: an ended job keeps the GPUs that
     /// it had.
     fn continues(self, earlier: Self) -> bool {
-        self == earlier || (self == Self::Ended && matches!(earlier, Self::Started(_)))
+        match (self, earlier) {
+            (Self::Started { start, .. }, Self::Started { start: earlier, .. }) => start == earlier,
+            (Self::Ended, Self::Started { .. }) => true,
+            _ => self == earlier,
+        }
     }
 }
 

@@ -314,6 +314,18 @@ async fn f30_a_requeued_job_that_is_completing_is_no_new_run() {
 }
 
 #[tokio::test]
+async fn details_are_queried_when_a_job_is_suspended_and_resumed() {
+    let states = ["RUNNING", "SUSPENDED", "SUSPENDED", "RUNNING"];
+    let (mut slurm, script) = slurm(lists(&states.map(|state| record(1, 2001, state, "g01")))).await;
+    let mut queries = Vec::new();
+    for _ in states {
+        slurm.jobs().await.unwrap();
+        queries.push(script.commands().iter().filter(|command| *command == "scontrol show job 1").count());
+    }
+    assert_eq!(queries, [1, 1, 0, 1]);
+}
+
+#[tokio::test]
 async fn f30_a_requeued_task_is_listed_with_the_pending_rest_of_its_array() {
     let others: String = (1..9).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
     let rest = record(30, 2001, "PENDING", "")

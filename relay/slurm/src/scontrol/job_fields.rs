@@ -1,7 +1,7 @@
-//! Parses the fields of `scontrol show job` that squeue lacks: memory, logs, exit code, restarts.
+//! Parses the fields of `scontrol show job` that squeue lacks: memory, logs, exit code, restarts, suspension.
 
 use super::once::Once;
-use nodeglass_protocol::job::{Job, JobState, Parent};
+use nodeglass_protocol::job::{Job, JobState, Parent, Suspension};
 use nodeglass_protocol::{LongText, NodeName, Text};
 use nodeglass_redact::mask;
 
@@ -16,6 +16,7 @@ pub struct JobFields {
     stderr: Option<String>,
     exit: Option<Text>,
     restarts: Option<u32>,
+    suspension: Option<Suspension>,
 }
 
 impl JobFields {
@@ -23,6 +24,9 @@ impl JobFields {
     pub fn fill(&self, job: &mut Job) {
         job.mem_bytes = self.mem_bytes.or(job.mem_bytes);
         job.restarts = self.restarts.unwrap_or(job.restarts);
+        // It may be of the run before.
+        job.suspension =
+            self.suspension.filter(|suspension| job.start.is_some_and(|start| start <= suspension.at));
         // Before the end it reads `0:0`, which would be wrong.
         job.exit = self.exit.clone().filter(|_| matches!(job.state, JobState::Ended(_)));
         job.batch_host = job.batch_host.take().or_else(|| self.batch_host.clone());
@@ -41,6 +45,8 @@ const MAX_VALUE: usize = 64 << 10;
 pub(super) struct JobFieldLines<'a> {
     restarts: Once<&'a str>,
     exit: Once<&'a str>,
+    suspended: Once<&'a str>,
+    ran: Once<&'a str>,
     batch: Once<bool>,
     batch_host: Once<&'a str>,
     workdir: Once<&'a str>,
@@ -52,11 +58,15 @@ pub(super) struct JobFieldLines<'a> {
 impl<'a> JobFieldLines<'a> {
     /// Reads a line without indentation.
     pub(super) fn read(&mut self, line: &'a str) {
+        let field = |name: &str| line.split_whitespace().find_map(|word| word.strip_prefix(name));
         if line.starts_with("Requeue=") {
-            let field = |name: &str| line.split_whitespace().find_map(|word| word.strip_prefix(name));
             field("Restarts=").into_iter().for_each(|value| self.restarts.set(value));
             field("ExitCode=").into_iter().for_each(|value| self.exit.set(value));
             field("BatchFlag=").into_iter().for_each(|value| self.batch.set(value != "0"));
+        }
+        if line.starts_with("SuspendTime=") {
+            field("SuspendTime=").into_iter().for_each(|value| self.suspended.set(value));
+            field("SecsPreSuspend=").into_iter().for_each(|value| self.ran.set(value));
         }
         let fields = [
             ("BatchHost=", &mut self.batch_host),
@@ -90,8 +100,15 @@ impl<'a> JobFieldLines<'a> {
             stdout,
             exit: text(self.exit).map(Text::from),
             restarts: text(self.restarts).and_then(|count| count.parse().ok()),
+            suspension: suspension(text(self.suspended), text(self.ran)),
         }
     }
+}
+
+/// `SuspendTime`, which is `None` for a job that never was suspended, and `SecsPreSuspend`.
+fn suspension(at: Option<&str>, ran: Option<&str>) -> Option<Suspension> {
+    let at = at?.parse().ok().filter(|at| (1..253_402_300_800).contains(at))?;
+    Some(Suspension { at, ran_s: ran?.parse().ok()? })
 }
 
 /// `mem=800M` in a list of TRES, in bytes; MiB without a unit.
@@ -260,6 +277,19 @@ mod tests {
     fn a_field_that_occurs_twice_is_ignored() {
         let facts = read("StdOut=/etc/shadow\nStdOut=/x/out\nWorkDir=/x");
         assert_eq!((facts.stdout, facts.workdir.as_ref().map(LongText::as_str)), (None, Some("/x")));
+    }
+
+    #[test]
+    fn a_suspension_is_of_this_run() {
+        let of = |line: &str, start| {
+            let mut job = Job { start: Some(start), ..job() };
+            read(line).fill(&mut job);
+            job.suspension
+        };
+        let line = "SuspendTime=1795493956 SecsPreSuspend=1 LastSchedEval=1795493955 Scheduler=Backfill";
+        let suspension = Some(Suspension { at: 1_795_493_956, ran_s: 1 });
+        assert_eq!((of(line, 1_795_493_955), of(line, 1_795_494_000)), (suspension, None));
+        assert_eq!(of("SuspendTime=None SecsPreSuspend=0 LastSchedEval=1795230797", 1_795_230_797), None);
     }
 
     #[test]

@@ -85,10 +85,7 @@ fn fitted(rows: Vec<Vec<String>>, width: usize) -> Answer {
 }
 
 fn row(job: &Job, now_s: u64) -> Vec<String> {
-    let started_s = job.started_at.map(|at| at.as_millis() / 1_000);
-    let until_s = job.ended_at.map_or(now_s, |at| at.as_millis() / 1_000);
-    let elapsed = started_s.filter(|_| job.is_active || job.ended_at.is_some());
-    let elapsed = elapsed.map(|started| until_s.saturating_sub(started));
+    let elapsed = job.run_time_s(now_s);
     let left = elapsed.zip(job.time_limit_s).filter(|_| job.is_active);
     let totals = &job.totals;
     let memory = totals.mem_used_bytes.zip(totals.mem_total_bytes);

@@ -2,7 +2,7 @@
 
 use super::source::Observed;
 use super::*;
-use nodeglass_api::{ConnectionState, Job, Snapshot};
+use nodeglass_api::{ConnectionState, Job, JobSuspension, Snapshot};
 use nodeglass_config::JobsArgs;
 use nodeglass_protocol::job::{self, JobState};
 use nodeglass_protocol::picture::{
@@ -116,6 +116,25 @@ fn lists_are_filtered() {
 
 fn all(list: &ListArgs) -> JobsArgs {
     JobsArgs { list: list.clone(), hide_ended: false }
+}
+
+#[test]
+fn the_times_of_a_suspended_job_stand_still() {
+    let mut snapshot = snapshot();
+    let at = nodeglass_api::Timestamp::from_secs;
+    let job = &mut snapshot.jobs[0];
+    (job.started_at, job.time_limit_s) = (at(1_000), Some(600));
+    (job.state, job.suspension) =
+        ("SUSPENDED".into(), Some(JobSuspension { at: at(1_039).unwrap(), ran_s: 39 }));
+    let times = |snapshot: &Snapshot| {
+        let text = jobs::answer(snapshot, &JobsArgs::default(), 1_200, None).unwrap().text;
+        let row = text.lines().nth(1).unwrap().split_whitespace().map(str::to_owned);
+        row.filter(|word| word.contains(':')).collect::<Vec<_>>()
+    };
+    assert_eq!(times(&snapshot), ["0:39", "9:21"]);
+    snapshot.jobs[0].state = "RUNNING".into();
+    snapshot.jobs[0].suspension.as_mut().unwrap().at = at(1_174).unwrap();
+    assert_eq!(times(&snapshot), ["1:05", "8:55"]);
 }
 
 #[test]

@@ -6,13 +6,13 @@ use crate::palette::Palette;
 use crate::table::Column;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::finding::{self, FindingKind};
-use nodeglass_protocol::job::{Job, JobState, TimeLimit};
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{GpuPicture, JobsHealth, Link, NodePicture};
 use nodeglass_rules::attention::{fold, names, needs_attention};
 use nodeglass_rules::health;
 use nodeglass_rules::severity::Severity;
 use nodeglass_rules::totals::Totals;
-use nodeglass_rules::{flags, outcome, ownership, text};
+use nodeglass_rules::{flags, outcome, ownership, run, text};
 use std::cmp::Reverse;
 use std::slice;
 use unicode_width::UnicodeWidthStr;
@@ -214,17 +214,16 @@ fn add(totals: &mut Totals, node: &NodePicture, job: Option<JobId>, now_ms: u64)
 fn time(job: &Job, wall_s: i64) -> String {
     let since = |at: i64| u64::try_from(wall_s.saturating_sub(at)).unwrap_or(0);
     let until = |at: i64| u64::try_from(at.saturating_sub(wall_s)).unwrap_or(0);
-    match (&job.state, job.start, job.limit) {
-        (JobState::Ended(_), ..) => {
+    match (&job.state, job.start) {
+        (JobState::Ended(_), _) => {
             job.ended.map_or(String::new(), |at| format!("{} ago", text::short_span(since(at))))
         }
-        (JobState::Pending, Some(start), _) => format!("in {}", text::short_span(until(start))),
-        (JobState::Pending, None, _) => String::new(),
-        (_, Some(start), TimeLimit::Seconds(limit)) => {
-            format!("{} left", text::short_span(limit.saturating_sub(since(start))))
-        }
-        (_, Some(start), _) => text::short_span(since(start)),
-        (_, None, _) => String::new(),
+        (JobState::Pending, Some(start)) => format!("in {}", text::short_span(until(start))),
+        (JobState::Pending, None) => String::new(),
+        _ => match (run::time_left(job, wall_s), run::run_time(job, wall_s)) {
+            (Some(left), _) => format!("{} left", text::short_span(left)),
+            (None, ran) => ran.map_or_else(String::new, text::short_span),
+        },
     }
 }
 

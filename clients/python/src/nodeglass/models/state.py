@@ -484,6 +484,19 @@ class JobProgress:
 
 
 @dataclass(frozen=True)
+class JobSuspension:
+    """The last time that a job was suspended, if its state is `SUSPENDED`, or else resumed. Neither its
+    run time nor its time limit counts while it is suspended.
+    """
+
+    at: datetime
+    """When it was suspended or resumed."""
+
+    ran_s: int
+    """Its run time until then, in s."""
+
+
+@dataclass(frozen=True)
 class JobTotals:
     """Sums over the GPUs of a job that can be read, on nodes that are connected; `null` where no GPU has
     the reading.
@@ -607,6 +620,9 @@ class Job:
 
     submitted_at: Optional[datetime] = None
     """Submit time."""
+
+    suspension: Optional[JobSuspension] = None
+    """When it was last suspended or resumed; `null` if it never was."""
 
     time_limit_s: Optional[int] = None
     """Time limit in s; `null` if there is none or SLURM does not report it."""
