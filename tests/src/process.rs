@@ -146,8 +146,14 @@ impl Drop for Process {
         // A killed browser's children survive in their own process groups, so descendants are listed
         // while the process is alive: its pid cannot be reused before.
         if matches!(self.child.try_wait(), Ok(None)) {
-            for member in stopped_family(self.child.id()).into_iter().filter_map(pid) {
+            let family = stopped_family(self.child.id());
+            for member in family.iter().copied().filter_map(pid) {
                 let _ = kill_process(member, Signal::KILL);
+            }
+            // A descendant holds its locks and ports until the kernel has closed its files.
+            let start = Instant::now();
+            while !family.iter().copied().all(is_dead) && start.elapsed() < TIMEOUT {
+                std::thread::sleep(Duration::from_millis(1));
             }
         }
         let _ = self.child.wait();
@@ -193,6 +199,12 @@ fn parent(pid: u32) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Returns whether a process has ended, even if its parent has not reaped it yet.
+fn is_dead(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, fields)| fields.starts_with(['Z', 'X']))
+}
+
 fn pid(raw: u32) -> Option<Pid> {
     i32::try_from(raw).ok().and_then(Pid::from_raw)
 }
@@ -208,17 +220,12 @@ mod tests {
     #[test]
     fn a_dropped_program_is_gone_with_its_children() {
         let mut process = shell("sleep 600 & echo child $!; wait");
-        let child: i32 = process
+        let child = process
             .wait_for("a child", |line| line.strip_prefix("child ").and_then(|pid| pid.parse().ok()))
             .unwrap();
+        assert!(!is_dead(child));
         drop(process);
-        // Its new parent reaps it eventually; a zombie counts as dead.
-        let state = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        let start = Instant::now();
-        while !state().is_empty() && !state().contains(") Z ") {
-            assert!(start.elapsed() < TIMEOUT, "process {child} lives on");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        assert!(is_dead(child), "process {child} lives on");
     }
 
     #[test]
