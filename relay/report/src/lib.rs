@@ -300,12 +300,15 @@ impl JobReports {
             .map(|job| job.id)
             .collect();
         for id in over {
-            // A requeued job is not the ended one.
-            let ended = listed.get(&id).filter(|job| matches!(job.state, JobState::Ended(_)));
             let Some(tracked) = self.jobs.get_mut(&id) else { continue };
             // The start of a job moves while its nodes are configured.
-            let is_requeued = listed.contains_key(&id) && tracked.job.state != JobState::Configuring;
-            if ended.is_none() && is_requeued {
+            let is_configuring = tracked.job.state == JobState::Configuring;
+            let has_start =
+                |job: &Job| is_configuring || tracked.job.start.is_none_or(|start| Some(start) == job.start);
+            // A requeued job is not the ended one, nor did this run end as a later one.
+            let ended =
+                listed.get(&id).filter(|job| matches!(job.state, JobState::Ended(_)) && has_start(job));
+            if ended.is_none() && listed.contains_key(&id) && !is_configuring {
                 tracked.job.state = JobState::Ended(REQUEUED.into());
             }
             // Of a requeued one, the end was stated while it was completing.
@@ -313,6 +316,10 @@ impl JobReports {
                 self.cut(id, relay_ms(ended_s), &picture_of);
             }
             self.finish(id, ended.copied(), wall_s);
+            if ended.is_none() {
+                // The run that is listed is not the observed one.
+                self.observed.remove(&id);
+            }
         }
         for job in jobs.iter().filter(|job| job.is_active()) {
             if self.jobs.len() >= MAX_JOBS && !self.jobs.contains_key(&job.id) {

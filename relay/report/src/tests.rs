@@ -466,6 +466,34 @@ fn a_requeued_job_has_a_report_of_each_run() {
 }
 
 #[test]
+fn a_run_that_ended_while_no_relay_ran_does_not_end_as_the_next_one() {
+    // Its node failed, it was requeued, and cancelled in its next run or before that.
+    let state = JobState::Ended("CANCELLED".into());
+    let cancelled = Job { state, start: Some(1_800), ended: Some(1_810), ..job(1) };
+    let waited = Job { ended: Some(1_800), nodes: Vec::new(), ..cancelled.clone() };
+    let ends_of = |listed: Job| {
+        let mut reports = reports(1);
+        (0..=10).for_each(|second| reports.record(&node(second * 1_000, &[(100, 100)])));
+        reports.set_jobs(&[listed], 1_815, relay_ms, |_| None);
+        let finished = reports.take_finished();
+        let ends: Vec<_> = finished
+            .iter()
+            .map(|run| (run.report().state.to_string(), run.job.start, run.job.ended))
+            .collect();
+        (ends, finished)
+    };
+    let first = ("REQUEUED".to_owned(), Some(1_000), Some(1_815));
+    let second = ("CANCELLED".to_owned(), Some(1_800), Some(1_810));
+    assert_eq!(ends_of(cancelled).0, [first.clone(), second]);
+    let (ends, mut finished) = ends_of(waited);
+    assert_eq!(ends, [first]);
+    let first = finished.remove(0);
+    let failed = JobRecord { accounting: Some(accounting("NODE_FAIL", 1_485, 485)), ..first };
+    let report = failed.report();
+    assert_eq!((report.state.as_str(), report.ended_s, report.elapsed_s), ("NODE_FAIL", Some(1_485), 485));
+}
+
+#[test]
 fn advice_states_numbers_and_the_line_that_would_have_fitted() {
     let mut reports = reports(4);
     for second in 0..=3_600u64 {
