@@ -282,7 +282,8 @@ fn jobs(
         }
     };
     let store = started.context("failed to start the thread that stores jobs")?;
-    tokio::spawn(report(store.problem(), StoredPart::Jobs, Option::clone, problems));
+    tokio::spawn(report(store.problem(), StoredPart::Jobs, Option::clone, problems.clone()));
+    tokio::spawn(report(store.damage(), StoredPart::DamagedJobs, Option::clone, problems));
     Ok(store)
 }
 

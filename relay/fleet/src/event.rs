@@ -24,6 +24,8 @@ pub enum StoredPart {
     History,
     /// Jobs, notes and the audit log.
     Jobs,
+    /// Those in a file that was damaged.
+    DamagedJobs,
     /// The owner's tokens.
     Tokens,
     /// Shares.

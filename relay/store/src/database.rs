@@ -3,6 +3,7 @@
 mod audit;
 mod ended;
 mod notes;
+mod salvage;
 
 use super::filesystem::Journal;
 pub use audit::{AuditChange, RelayRun};
@@ -11,6 +12,7 @@ use nodeglass_platform::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::{JobId, Text};
 use nodeglass_report::{JobRecord, Report};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
+pub use salvage::Damaged;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -119,15 +121,17 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 
 impl Database {
     /// Opens `jobs.db` in the state directory, creating it if missing, with access for the owner only. A file that
-    /// is damaged is set aside; the second value is then its new path.
+    /// is damaged is set aside, and what can be read of it is copied.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn open(dir: &StateDir) -> Result<(Self, Option<PathBuf>), StoreError> {
+    pub fn open(dir: &StateDir) -> Result<(Self, Option<Damaged>), StoreError> {
         match Self::try_open(dir) {
             Err(error) if error.is_damage() => {
                 let aside = dir.set_aside(FILE)?;
-                Ok((Self::try_open(dir)?, Some(aside)))
+                let mut new = Self::try_open(dir)?;
+                let damaged = Damaged::copy(aside, &mut new.connection);
+                Ok((new, Some(damaged)))
             }
             opened => Ok((opened?, None)),
         }

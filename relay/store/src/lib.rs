@@ -81,6 +81,8 @@ pub struct JobStore {
     lost: LossCount,
     /// Reason why storing fails now.
     problem: watch::Receiver<Option<Text>>,
+    /// Statement that the database was damaged.
+    damage: Arc<watch::Sender<Option<Text>>>,
     /// Whether what earlier relays stored has been passed on.
     is_restored: watch::Receiver<bool>,
     /// Reason why jobs that ended while no relay ran may be missing.
@@ -184,7 +186,7 @@ impl JobStore {
         let audit = Arc::<AuditQueue>::default();
         let (problems, problem) = watch::channel(None);
         let is_durable = !matches!(place, Location::Memory);
-        let (waiting_notes, lost, incomplete) = Default::default();
+        let (waiting_notes, lost, incomplete, damage) = Default::default();
         let (passed_on, is_restored) = watch::channel(false);
         let restored = move |stored| {
             restored(stored);
@@ -197,6 +199,7 @@ impl JobStore {
             waiting_notes,
             lost,
             problem,
+            damage,
             is_restored,
             incomplete,
             is_durable,
@@ -235,6 +238,13 @@ impl JobStore {
     /// Returns the reason why storing fails now, and each change of it.
     pub fn problem(&self) -> watch::Receiver<Option<Text>> {
         self.problem.clone()
+    }
+
+    /// Returns the statement that the database was damaged and replaced since the relay started, and each change of it.
+    pub fn damage(&self) -> watch::Receiver<Option<Text>> {
+        let mut damage = self.damage.subscribe();
+        damage.mark_changed();
+        damage
     }
 
     /// Waits until what is stored has been passed on after the start; not while it cannot be read, or the name of the

@@ -88,6 +88,7 @@ pub(super) fn halted(capacity: usize) -> (JobStore, mpsc::Receiver<Request>) {
             waiting_notes: Arc::default(),
             lost: LossCount::default(),
             problem: watch::channel(None).1,
+            damage: Arc::default(),
             is_restored: watch::channel(false).1,
             incomplete: Arc::default(),
             is_durable: true,

@@ -58,6 +58,7 @@ pub(super) struct Worker {
     failure: Option<(Text, Instant)>,
     /// The failure, for others.
     problem: watch::Sender<Option<Text>>,
+    damage: Arc<watch::Sender<Option<Text>>>,
 }
 
 impl Worker {
@@ -87,6 +88,7 @@ impl Worker {
             read_version: None,
             failure: None,
             problem,
+            damage: store.damage.clone(),
         }
     }
 
@@ -223,9 +225,11 @@ impl Worker {
             Location::Dir(dir) => dir.clone(),
             Location::StateDir => StateDir::open()?,
         };
-        let (database, aside) = Database::open(&dir)?;
-        if let Some(aside) = aside {
-            tracing::error!(kept = %aside.display(), "the database of jobs was damaged; a new one was created");
+        let (database, damaged) = Database::open(&dir)?;
+        if let Some(damaged) = damaged {
+            let why = damaged.text();
+            tracing::error!("{why}");
+            self.damage.send_replace(Some(why.into()));
         }
         Ok(database)
     }

@@ -24,7 +24,7 @@ fn dir() -> (tempfile::TempDir, StateDir) {
 
 fn open(dir: &StateDir) -> Database {
     let (database, aside) = Database::open(dir).unwrap();
-    assert_eq!(aside, None);
+    assert!(aside.is_none(), "{aside:?}");
     database
 }
 
@@ -182,10 +182,76 @@ fn a_damaged_file_is_set_aside_whole_and_a_new_one_created() {
         bytes[damage.0..damage.1].fill(0xa5);
         fs::write(&path, &bytes).unwrap();
         let (mut database, aside) = Database::open(&dir).unwrap();
-        assert_eq!(fs::read(aside.unwrap()).unwrap(), bytes);
+        assert_eq!(fs::read(aside.unwrap().kept).unwrap(), bytes);
         assert!(ids(&database).is_empty());
         database.save(&origin("a"), &records[..1]).unwrap();
         assert_eq!(ids(&open(&dir)), [0]);
+    }
+}
+
+#[test]
+fn what_can_be_read_of_a_damaged_file_is_copied() {
+    let (_folder, dir) = dir();
+    let mut database = open(&dir);
+    let records: Vec<_> = (0..400).map(|job| record(job, i64::from(job), 150, true)).collect();
+    database.save(&origin("a"), &records).unwrap();
+    let actions = "INSERT INTO audit_actions VALUES (1, 'a', 'b', 1); INSERT INTO audit_actions VALUES (1, 'a', 'b', 1);";
+    database.execute(actions);
+    drop(database);
+    let path = dir.path().join(FILE);
+    let mut bytes = fs::read(&path).unwrap();
+    // A page in the middle of the jobs: 13 is a leaf of a table.
+    let is_leaf = |page: &&mut [u8]| page[0] == 13 && page.windows(7).any(|text| text == b"\"alice\"");
+    let mut leaves: Vec<_> = bytes.chunks_mut(4_096).filter(is_leaf).collect();
+    let middle = leaves.len() / 2;
+    leaves[middle].fill(0xa5);
+    fs::write(&path, &bytes).unwrap();
+    let (database, damaged) = Database::open(&dir).unwrap();
+    let (ids, damaged) = (ids(&database), damaged.unwrap());
+    assert!((350..400).contains(&ids.len()), "{}", ids.len());
+    assert_eq!((ids.first(), ids.last()), (Some(&399), Some(&0)));
+    let count = |table| database.connection.query_row(table, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count("SELECT count(*) FROM audit_actions"), 2);
+    let name = damaged.kept.file_name().unwrap().to_string_lossy();
+    let missing = format!("incomplete are jobs ({} copied). The damaged file is kept as {name}", ids.len());
+    assert!(damaged.text().contains(&missing), "{}", damaged.text());
+    drop(database);
+    assert_eq!(self::ids(&open(&dir)).len(), ids.len(), "it is not damaged");
+}
+
+#[test]
+fn a_damaged_page_costs_one_table_at_most_unless_it_is_the_first() {
+    let (_folder, dir) = dir();
+    let mut database = open(&dir);
+    let records: Vec<_> = (0..60).map(|job| record(job, i64::from(job), 150, true)).collect();
+    database.save(&origin("a"), &records).unwrap();
+    database.execute("INSERT INTO audit_actions VALUES (1, 'a', 'b', 1)");
+    drop(database);
+    let path = dir.path().join(FILE);
+    let whole = fs::read(&path).unwrap();
+    let pages = whole.len() / 4_096;
+    for (page, damage) in (0..pages).flat_map(|page| [(page, 0xff), (page, 0x00), (page, 0x05)]) {
+        let mut bytes = whole.clone();
+        bytes[page * 4_096..][..8].fill(damage);
+        fs::write(dir.private_file(FILE).unwrap(), &bytes).unwrap();
+        let (database, damaged) = Database::open(&dir).unwrap();
+        let count = |table: &str| {
+            let query = format!("SELECT count(*) FROM {table}");
+            database.connection.query_row(&query, [], |row| row.get::<_, usize>(0)).unwrap()
+        };
+        let (jobs, actions) = (count("jobs"), count("audit_actions"));
+        assert!(
+            page == 0 || jobs == 60 || actions == 1,
+            "page {page} of {pages}: {jobs} jobs, {actions} actions"
+        );
+        let text = damaged.map(|damaged| damaged.text()).unwrap_or_default();
+        assert_eq!(
+            jobs < 60,
+            text.contains(&format!("jobs ({jobs} copied)")),
+            "page {page}: {jobs} jobs, {text}"
+        );
+        drop(database);
+        fs::read_dir(dir.path()).unwrap().for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
     }
 }
 
@@ -271,7 +337,7 @@ fn f13_what_was_acknowledged_survives_a_killed_writer() {
         let stored = whole.lines().rev().find_map(|line| line.rsplit_once("stored ")?.1.parse::<u32>().ok());
         acknowledged = acknowledged.max(stored.unwrap());
         let (database, aside) = Database::open(&dir).unwrap();
-        assert_eq!(aside, None);
+        assert!(aside.is_none(), "{aside:?}");
         let found = ids(&database);
         assert!(found.len() >= acknowledged as usize, "{} of {acknowledged}", found.len());
         assert!(found.iter().rev().copied().eq(1..=found.len() as u32), "a gap");
