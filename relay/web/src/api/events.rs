@@ -45,7 +45,7 @@ pub struct TopicQuery {
     node: Option<NodeName>,
 }
 
-/// A stream of one subscriber. The connection and the session end with it.
+/// A stream of one subscriber. The session ends with it, and it with the connection: its last chunk is sent then.
 struct Events {
     subscriber: Subscriber,
     /// The first snapshot, until it is sent.
@@ -56,7 +56,7 @@ struct Events {
     outdated: BoxFuture<'static, ()>,
     /// The id of the token, if it is one.
     token: Option<ShareId>,
-    _connection: Connection,
+    connection: Connection,
 }
 
 /// A snapshot of a topic and then its deltas, as server-sent events. The name of an event is the kind of message
@@ -90,8 +90,7 @@ pub async fn events(
         return Err(Problem::not_found("no such job or node is visible to you").into());
     }
     let authenticator = web.authenticator.clone();
-    let state =
-        Events { subscriber, first, session, authenticator, outdated, token, _connection: connection };
+    let state = Events { subscriber, first, session, authenticator, outdated, token, connection };
     Ok(Sse::new(stream_of(state)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
@@ -103,6 +102,7 @@ fn stream_of(events: Events) -> impl Stream<Item = Result<Event, Infallible>> {
             _ = events.session.ended() => None,
             () = &mut events.outdated => None,
             () = token_ended(&events.authenticator, events.token.as_ref()) => None,
+            () = events.connection.drains() => None,
             frame = next(&mut events.first, &mut events.subscriber) => frame,
         };
         Some((Ok(event(&frame?)), events))

@@ -1,5 +1,6 @@
 //! Limits concurrent connections so that other users of the machine can never exhaust them.
 
+use super::MAX_LIFETIME;
 use crate::pacing::CpuBudget;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -17,7 +18,7 @@ use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 /// Maximum number of connections.
 pub(crate) const MAX_CONNECTIONS: usize = 320;
@@ -303,6 +304,8 @@ pub struct Connection {
     pub peer: Peer,
     pub(crate) listener: ListenerKind,
     pub(crate) permit: Option<Arc<ConnectionPermit>>,
+    /// When it stops serving requests; never, if the server does not serve it.
+    drains_at: Option<Instant>,
     _proxied: Option<Arc<ConnectionPermit>>,
     /// The user that a trusted proxy names.
     forwarded_user: Option<Text>,
@@ -311,7 +314,8 @@ pub struct Connection {
 impl Connection {
     /// A connection that acquired a permit.
     pub(crate) fn new(peer: Peer, listener: ListenerKind, permit: ConnectionPermit) -> Self {
-        Self { peer, listener, permit: Some(Arc::new(permit)), _proxied: None, forwarded_user: None }
+        let (permit, drains_at) = (Some(Arc::new(permit)), Some(Instant::now() + MAX_LIFETIME));
+        Self { peer, listener, permit, drains_at, _proxied: None, forwarded_user: None }
     }
 
     /// The connection of a client behind a proxy, which names its user or not; `None` if that client has too many.
@@ -325,6 +329,7 @@ impl Connection {
             peer,
             listener: self.listener,
             permit: self.permit.clone(),
+            drains_at: self.drains_at,
             _proxied: guest,
             forwarded_user: user.map(Text::new),
         })
@@ -367,6 +372,14 @@ impl Connection {
     /// The CPU budget of its user as a guest.
     pub(crate) fn budget(&self) -> CpuBudget {
         self.permit.as_ref().map_or_else(CpuBudget::default, |permit| permit.limiter.budget(self.peer))
+    }
+
+    /// Waits until the connection ends after the response in flight. Cancel safe.
+    pub(crate) async fn drains(&self) {
+        match self.drains_at {
+            Some(at) => sleep_until(at).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Waits until the connection is evicted.

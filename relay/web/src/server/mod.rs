@@ -294,8 +294,9 @@ async fn serve_connection(
     acceptor: Acceptor,
 ) {
     let (router, mut shutdown) = (acceptor.router, acceptor.shutdown);
+    let of_request = connection.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(connection.clone());
+        request.extensions_mut().insert(of_request.clone());
         router.clone().oneshot(request)
     });
     let serving = http().serve_connection(TokioIo::new(stream), service).with_upgrades();
@@ -304,7 +305,7 @@ async fn serve_connection(
         // hyper has already responded to a malformed request.
         _ = serving.as_mut() => return,
         _ = shutdown.wait_for(|down| *down) => SHUTDOWN_TIMEOUT,
-        () = sleep(MAX_LIFETIME) => DRAIN_TIMEOUT,
+        () = connection.drains() => DRAIN_TIMEOUT,
     };
     serving.as_mut().graceful_shutdown();
     let _ = timeout(grace, serving).await;

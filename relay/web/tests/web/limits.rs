@@ -206,6 +206,27 @@ async fn t19_an_idle_connection_is_closed() {
     assert!(out.ends_with(b"ok\n"), "{}", String::from_utf8_lossy(&out));
 }
 
+#[tokio::test]
+async fn an_event_stream_ends_whole_when_its_connection_is_old() {
+    let relay = TestRelay::start().await;
+    let mut stream = TcpStream::connect(relay.addr).await.unwrap();
+    let head = format!(
+        "GET /api/v1/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+        relay.host(),
+        relay.key.reveal()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut out = Vec::new();
+    while !String::from_utf8_lossy(&out).contains("event: snapshot") {
+        assert_ne!(timeout(LONG, stream.read_buf(&mut out)).await.unwrap().unwrap(), 0, "it is open");
+    }
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(120)).await;
+    tokio::time::resume();
+    timeout(LONG, stream.read_to_end(&mut out)).await.expect("the relay closes").unwrap();
+    assert!(out.ends_with(b"\r\n0\r\n\r\n"), "{}", String::from_utf8_lossy(&out));
+}
+
 /// The head of a client's frame: opcode, final flag, and length.
 fn frame_head(opcode: u8, is_last: bool, len: u64) -> Vec<u8> {
     let mut head =
