@@ -1,7 +1,8 @@
 //! Folds findings that say the same into one entry: a slow GPU and why its clock is lowered, repeated failures of a job, and
 //! nodes that cannot be reached.
 
-use crate::text;
+use crate::node_check::advice_on_nodes;
+use crate::text::{self, some_of};
 use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity, FindingTrait, Waste};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{GpuUuid, JobId, NodeName};
@@ -10,10 +11,6 @@ use std::collections::BTreeMap;
 
 /// The end of the line of evidence that states which GPUs a slow one delays.
 pub const MAY_WAIT: &str = "may wait for it";
-/// Maximum number of earlier failures, of jobs, or of nodes that a sentence names.
-pub const MAX_NAMED: usize = 4;
-/// Maximum number of nodes that a command in advice names.
-const MAX_IN_COMMAND: usize = 32;
 /// Number of nodes that cannot be reached from which on they are one entry: then the network or the login is the likely cause.
 const MIN_NODES: usize = 3;
 
@@ -183,40 +180,6 @@ impl<'a> Folded<'a> {
     }
 }
 
-/// Returns advice about the first of several nodes as advice about all of them: its command names each.
-pub fn advice_on_nodes(advice: &str, nodes: &[&NodeName]) -> String {
-    let [first, _, ..] = nodes else { return advice.to_owned() };
-    let all = |between: &str| {
-        let names: Vec<String> = nodes.iter().take(MAX_IN_COMMAND).map(ToString::to_string).collect();
-        names.join(between)
-    };
-    let named = some_of(nodes.iter().map(ToString::to_string), nodes.len());
-    let forms = [
-        (
-            format!("the node is up (sinfo -R -n {first})"),
-            format!("the nodes are up (sinfo -R -n {})", all(",")),
-        ),
-        (format!("the name (getent hosts {first})"), format!("the names (getent hosts {})", all(" "))),
-        (
-            format!("{first} is switched on, and whether the network reaches it"),
-            format!("{named} are switched on, and whether the network reaches them"),
-        ),
-        (format!("spelling of {first} in"), format!("spelling of {named} in")),
-        (format!("on {first} at port"), format!("on {named} at port")),
-    ];
-    let form = forms.iter().find(|(of_one, _)| advice.contains(of_one.as_str()));
-    form.map_or_else(|| advice.to_owned(), |(of_one, of_all)| advice.replacen(of_one.as_str(), of_all, 1))
-}
-
-/// Lists the first [`MAX_NAMED`] of `all` names, and the number of the others.
-pub fn some_of(names: impl Iterator<Item = String>, all: usize) -> String {
-    let named: Vec<String> = names.take(MAX_NAMED).collect();
-    match all.saturating_sub(named.len()) {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
-    }
-}
-
 /// Returns how often jobs failed for a [`Failed`](FindingKind::Failed) finding's reason: `failed 2 times: exit code 1`.
 pub fn failures(times: usize, reason: &str) -> String {
     let times = text::count(times, "time", "times");
@@ -382,6 +345,7 @@ fn has_all_gpus(one: &Finding, other: &Finding) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node_check::NodeCheck;
     use nodeglass_protocol::finding::FindingSeverity;
     use nodeglass_protocol::job::JobState;
 
@@ -494,14 +458,9 @@ mod tests {
             let found: Vec<Finding> = found.collect();
             fold(found.iter().collect(), [])[0].advice()
         };
-        assert_eq!(
-            advice("Check whether the node is up (sinfo -R -n n1); the relay retries"),
-            "Check whether the nodes are up (sinfo -R -n n1,n2,n3,n4,n5,n6); the relay retries"
-        );
-        assert_eq!(
-            advice("Check whether sshd runs on n1 at port 22; the relay retries"),
-            "Check whether sshd runs on n1, n2, n3, n4 and 2 more at port 22; the relay retries"
-        );
+        let check = |nodes: &[&NodeName]| NodeCheck::SlurmState.text(nodes) + "; the relay retries";
+        let nodes = entry.nodes();
+        assert_eq!(advice(&check(&[&nodes[0]])), check(&nodes.iter().collect::<Vec<_>>()));
         assert_eq!(advice("Report it"), "Report it");
         let silent: Vec<Finding> = ["n1", "n2", "n3"]
             .map(|node| Finding {

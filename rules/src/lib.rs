@@ -20,6 +20,7 @@ pub mod health;
 pub mod job_events;
 pub mod job_names;
 pub mod limits;
+pub mod node_check;
 pub mod number;
 pub mod outcome;
 pub mod ownership;

@@ -8,6 +8,9 @@ pub const ABSENT: &str = "–";
 /// Explains a reading that the device or its driver does not offer.
 pub const UNSUPPORTED: &str = "not supported by this device or driver";
 
+/// Maximum number of failures, jobs or nodes that a sentence names.
+pub const MAX_NAMED: usize = 4;
+
 /// Returns why a cell has no value, for a tooltip; empty if it has one.
 pub fn absence(cell: Cell) -> &'static str {
     match cell {
@@ -215,6 +218,15 @@ pub fn aligned<R: AsRef<[String]>>(rows: &[R], is_number: impl Fn(usize) -> bool
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     cells().map(line).collect()
+}
+
+/// Lists the first [`MAX_NAMED`] of `all` names, and the number of the others.
+pub fn some_of(names: impl Iterator<Item = String>, all: usize) -> String {
+    let named: Vec<String> = names.take(MAX_NAMED).collect();
+    match all.saturating_sub(named.len()) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
 }
 
 #[cfg(test)]

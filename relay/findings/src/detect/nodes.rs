@@ -7,6 +7,7 @@ use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{Link, NodePicture};
 use nodeglass_protocol::{HostField, JobField, NodeName};
+use nodeglass_rules::node_check::NodeCheck;
 use nodeglass_rules::{ownership, text};
 
 /// Swap in use, in bytes, from which on it matters.
@@ -106,19 +107,16 @@ fn link(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job]) -> Option<
 fn advice_on(name: &NodeName, reason: &str, is_of_jobs: bool) -> String {
     let port = reason.split_once(" port ").and_then(|(_, rest)| rest.split_once(':')).map(|(port, _)| port);
     let check = match port {
-        _ if reason.contains(" was not found") && is_of_jobs => {
-            format!("Check whether the relay's machine knows the name (getent hosts {name})")
-        }
-        _ if reason.contains(" was not found") => {
-            format!("Check the spelling of {name} in the list of machines (--hosts, --host)")
-        }
-        Some(port) if reason.to_ascii_lowercase().contains("refused") => {
-            format!("Check whether sshd runs on {name} at port {port}")
-        }
-        _ if is_of_jobs => format!("Check whether the node is up (sinfo -R -n {name})"),
-        _ => format!("Check whether {name} is switched on, and whether the network reaches it"),
+        _ if reason.contains(" was not found") && is_of_jobs => NodeCheck::Name,
+        _ if reason.contains(" was not found") => NodeCheck::Spelling,
+        Some(_) if reason.to_ascii_lowercase().contains("refused") => NodeCheck::Sshd,
+        _ if is_of_jobs => NodeCheck::SlurmState,
+        _ => NodeCheck::Power,
     };
-    format!("{check}; the relay retries by itself, and shows the last known values until then")
+    let at =
+        port.filter(|_| check == NodeCheck::Sshd).map_or_else(String::new, |port| format!(" at port {port}"));
+    let check = check.text(&[name]);
+    format!("{check}{at}; the relay retries by itself, and shows the last known values until then")
 }
 
 /// Returns why the GPUs of a node that is connected cannot be read.
