@@ -1,7 +1,7 @@
 //! Copies what can be read of a damaged database to a new one, table by table.
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, params_from_iter};
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Transaction, params_from_iter};
 use std::path::{Path, PathBuf};
 
 /// The tables, and what they hold.
@@ -102,8 +102,8 @@ fn copy_rows(
             Ok(None) => return Ok(None),
             Err(_) => break,
         };
-        let values = (0..width).map(|column| row.get(column)).collect::<Result<Vec<Value>, _>>();
-        let Ok([Value::Integer(rowid), values @ ..]) = values.as_deref() else {
+        let values = (0..width).map(|column| value(row, column)).collect::<Option<Vec<_>>>();
+        let Some([Value::Integer(rowid), values @ ..]) = values.as_deref() else {
             copied.is_whole = false;
             continue;
         };
@@ -121,4 +121,12 @@ fn copy_rows(
         }
     }
     Ok(Some(last))
+}
+
+/// Returns a value of a row, unless it is text that is not UTF-8, from which [`Row::get`] panics.
+fn value(row: &Row<'_>, column: usize) -> Option<Value> {
+    match row.get_ref(column).ok()? {
+        ValueRef::Text(text) => Some(Value::Text(str::from_utf8(text).ok()?.to_owned())),
+        value => Some(value.into()),
+    }
 }

@@ -205,6 +205,10 @@ fn what_can_be_read_of_a_damaged_file_is_copied() {
     let mut leaves: Vec<_> = bytes.chunks_mut(4_096).filter(is_leaf).collect();
     let middle = leaves.len() / 2;
     leaves[middle].fill(0xa5);
+    // Text that is not UTF-8 costs its row.
+    let last = leaves.last_mut().unwrap();
+    let name = last.windows(7).rposition(|text| text == b"\"alice\"").unwrap();
+    last[name + 1] = 0xff;
     fs::write(&path, &bytes).unwrap();
     let (database, damaged) = Database::open(&dir).unwrap();
     let (ids, damaged) = (ids(&database), damaged.unwrap());
