@@ -11,10 +11,26 @@ use std::time::{Duration, Instant};
 /// A job that uses 100 MB in a step, and fails after several polls have listed it.
 const FAILING: &str = "srun python3 -c 'import time; x = bytearray(100 << 20); time.sleep(20)'; exit 3";
 
+/// Waits until the program of [`FAILING`] runs on the node, or is stopped there: srun waits for minutes if its job is suspended
+/// before it has begun its step, and a job stays stopped that is resumed before slurmd has stopped it.
+async fn wait_for_program(site: &Site, state: &[char]) -> Result<()> {
+    let began = Instant::now();
+    let of_program =
+        |line: &str| line.split_once("(python3) ").is_some_and(|(_, rest)| rest.starts_with(state));
+    let list = ["sh", "-c", "cat /proc/[0-9]*/stat 2>/dev/null; true"];
+    while !site.lab.text("gpu-node-01", "root", &list)?.lines().any(of_program) {
+        ensure!(began.elapsed() < TIMEOUT, "the program is not {state:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
+}
+
 /// Suspends a job until the relay has known it for some seconds, and checks that its run time stands still meanwhile.
 async fn suspend(site: &Site, job: JobId) -> Result<()> {
     let scontrol = |verb: &str| site.lab.text("slurm-ctl", "root", &["scontrol", verb, &job.to_string()]);
+    wait_for_program(site, &['R', 'S']).await?;
     scontrol("suspend")?;
+    wait_for_program(site, &['T']).await?;
     let began = Instant::now();
     let mut known_for = None;
     let elapsed = loop {
