@@ -193,6 +193,17 @@ pub fn program(command: &str) -> &str {
     command.rsplit('/').next().unwrap_or(command)
 }
 
+/// Returns what a user calls a process by its command line and its name: the script or the module that Python runs, else the
+/// program; the name if the command line is not known.
+pub fn process_name(args: Option<&str>, name: Option<&str>) -> Option<String> {
+    let mut words = args.unwrap_or_default().split(' ').filter(|word| !word.is_empty());
+    let first = words.next().map(program);
+    let is_python = first.is_some_and(|first| first.starts_with("python"));
+    // After -c follows a program, and not its name.
+    let script = words.by_ref().take_while(|word| *word != "-c").find(|word| !word.starts_with('-'));
+    script.filter(|_| is_python).map(program).or(first).or(name.map(program)).map(ToOwned::to_owned)
+}
+
 /// Formats a duration as [`span`] does, without the second unit from ten of the first one on: `17 h`, `5 d 16 h`.
 pub fn short_span(seconds: u64) -> String {
     let whole = span(seconds);
@@ -232,6 +243,21 @@ pub fn some_of(names: impl Iterator<Item = String>, all: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_called_by_its_script_or_program() {
+        let name = |args| process_name(Some(args), Some("python3")).unwrap();
+        assert_eq!(name("/usr/bin/python3.11 -u src/train_dpo.py --beta 0.1"), "train_dpo.py");
+        assert_eq!(name("python -m torch.distributed.run train.py"), "torch.distributed.run");
+        assert_eq!([name("lm_eval --model hf"), name("/opt/bin/vllm serve")], ["lm_eval", "vllm"]);
+        assert_eq!([name("VLLM::Worker_TP0"), name("python3 -c import")], ["VLLM::Worker_TP0", "python3"]);
+        // Of other users, only the name is known.
+        assert_eq!(name(""), "python3");
+        assert_eq!(
+            (process_name(None, Some("namd3")).as_deref(), process_name(None, None)),
+            (Some("namd3"), None)
+        );
+    }
 
     #[test]
     fn numbers_of_a_table_are_aligned_to_the_right() {

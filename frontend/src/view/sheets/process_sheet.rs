@@ -21,7 +21,7 @@ use leptos::prelude::*;
 use nodeglass_protocol::picture::ProcessPicture;
 use nodeglass_protocol::process::ProcessDetail;
 use nodeglass_protocol::request::{ProcessRef, Request, Response};
-use nodeglass_protocol::{NodeName, ProcessField, Reading};
+use nodeglass_protocol::{NodeName, ProcessField, Reading, Text};
 use std::sync::Arc;
 
 /// Title, field, CSS class of its colour, and how its values are formatted.
@@ -88,8 +88,8 @@ fn open(page: &Page, query: ProcessQuery) -> AnyView {
     let title = {
         let query = query.clone();
         let name = move || {
-            let process = process.get()?;
-            process.facts.command.value().map(|command| text::program(command.as_str()).to_owned())
+            let facts = process.get()?.facts;
+            text::process_name(facts.args.value().map(Text::as_str), facts.command.value().map(Text::as_str))
         };
         move || format!("{} · {}", name().unwrap_or_else(|| "process".to_owned()), query.process.pid)
     };

@@ -6,7 +6,7 @@ use nodeglass_protocol::finding::{FindingGpu, FindingKind};
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture, ProcessPicture};
 use nodeglass_protocol::process::ProcessState;
-use nodeglass_protocol::{GpuField, ProcessField};
+use nodeglass_protocol::{GpuField, ProcessField, Text};
 use nodeglass_rules::{job_names, text};
 use std::collections::BTreeMap;
 
@@ -156,7 +156,9 @@ fn is_own(input: &DetectorInput<'_>, process: &ProcessPicture) -> bool {
 /// `python3 (pid 4711) of job 12`.
 fn describe(input: &DetectorInput<'_>, process: &ProcessPicture) -> String {
     let facts = &process.facts;
-    let command = facts.command.value().map_or("a process", |command| command.as_str());
+    let name =
+        text::process_name(facts.args.value().map(Text::as_str), facts.command.value().map(Text::as_str));
+    let name = name.as_deref().unwrap_or("a process");
     let whose = match (facts.job, facts.user.value()) {
         (Some(job), _) if input.jobs.iter().any(|known| known.id == job && known.is_active()) => {
             format!(" of job {job}")
@@ -165,7 +167,7 @@ fn describe(input: &DetectorInput<'_>, process: &ProcessPicture) -> String {
         (None, Some(user)) if user.as_str() != input.user => format!(" of {user}"),
         (None, _) => String::new(),
     };
-    format!("{command} (pid {}){whose}", facts.pid)
+    format!("{name} (pid {}){whose}", facts.pid)
 }
 
 fn evidence(input: &DetectorInput<'_>, process: &ProcessPicture, gpus: &[&GpuPicture]) -> String {

@@ -5,7 +5,7 @@ use nodeglass_api::{Gpu, Job, Node, Process, Snapshot, Timestamp};
 use nodeglass_config::ListArgs;
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::{GpuField, ProcessField};
-use nodeglass_rules::text::gib;
+use nodeglass_rules::text::{gib, process_name};
 use std::collections::BTreeSet;
 
 const HEADER: [&str; 10] =
@@ -154,14 +154,9 @@ pub(super) fn model(gpu: &Gpu) -> String {
     }
 }
 
-/// The program as a user would call it: the script of an interpreter, else the name.
+/// Returns what a user calls a process.
 pub(super) fn command(process: &Process) -> String {
-    let base = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
-    let mut words = process.args.as_deref().unwrap_or_default().split(' ').filter(|word| !word.is_empty());
-    let program = words.next().map(base);
-    let is_interpreter = program.as_deref().is_some_and(|name| name.starts_with("python"));
-    let script = words.find(|word| !word.starts_with('-')).map(base).filter(|_| is_interpreter);
-    script.or_else(|| process.command.clone()).or(program).unwrap_or_else(|| "?".to_owned())
+    process_name(process.args.as_deref(), process.command.as_deref()).unwrap_or_else(|| "?".to_owned())
 }
 
 /// Memory of a process on its GPU, in GiB.
