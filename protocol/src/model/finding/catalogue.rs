@@ -228,7 +228,7 @@ kinds! {
         advice: "See the log of the program; if the GPU is the cause, report it to the administrators" }
     GpuLost { name: "gpu_lost", label: "GPU lost", severity: Error, is: [Momentary, Fault, Lost],
         confirm_s: 0, clear_s: 20, found_within_s: 20,
-        condition: "the GPU can no longer be read",
+        condition: "the GPU can no longer be read. A warning if no listed job uses it",
         meaning: "It fell off the bus, or its driver failed.",
         advice: "Processes on it fail or hang; the node usually needs a reboot: report it to the administrators" }
     NvlinkDown { name: "nvlink_down", label: "NVLink down", severity: Warning, is: [Momentary, Fault],

@@ -60,8 +60,9 @@ pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
         for gpu in node.gpus.iter().filter(|gpu| !ownership::is_part_of_lost(node, gpu)) {
             let owners: Vec<&Job> =
                 here.iter().copied().filter(|job| ownership::has_part(node, gpu, job.id)).collect();
-            // Of a listed machine, GPUs without a job matter as well.
-            if !owners.is_empty() || here.is_empty() || input.is_listed(node) {
+            // Of a listed machine, GPUs without a job matter as well. Elsewhere, one that is lost does: its node needs a
+            // reboot, and the page marks it.
+            if !owners.is_empty() || here.is_empty() || input.is_listed(node) || gpu.fault.is_some() {
                 examine(input, node, gpu, &owners, &mut groups);
             }
         }
@@ -83,10 +84,14 @@ fn examine<'a>(
     let uncorrected_ms = uncorrected_ms(input, node, gpu, owners, &xids);
     let is_recent = |(event, _): &(&GpuEvent, u64)| event.at_ms.saturating_add(XID_MS) > input.now.relay_ms;
     let recent: Vec<(&GpuEvent, u64)> = xids.iter().copied().filter(is_recent).collect();
+    let is_lost = gpu.fault.is_some();
     let mut problems = Problems { input, node, gpu, owners, uncorrected_ms, groups };
-    problems.add_xids(&recent, &xids);
-    problems.add_memory_errors(&recent);
-    if gpu.fault.is_some() {
+    // What a lost GPU of no job here reported before concerns no job.
+    if !is_lost || !owners.is_empty() || input.jobs_on(node).is_empty() {
+        problems.add_xids(&recent, &xids);
+        problems.add_memory_errors(&recent);
+    }
+    if is_lost {
         // That the driver hangs is one problem of the node, not one of each GPU.
         if node.head.driver_stuck_ms.is_none() {
             problems.add_lost(&events);
@@ -165,7 +170,9 @@ impl<'a> Problems<'a, '_> {
     fn add_lost(&mut self, events: &[&GpuEvent]) {
         let lost = events.iter().rev().find(|event| event.xid.is_none_or(|number| number == 79));
         let since = lost.map(|event| (event.at_ms, false));
-        self.add_usual(FindingKind::GpuLost, since);
+        let is_unused = self.owners.is_empty() && !self.input.jobs_on(self.node).is_empty();
+        let severity = if is_unused { FindingSeverity::Warning } else { FindingKind::GpuLost.severity() };
+        self.add(FindingKind::GpuLost, severity, since, None);
     }
 
     /// Adds the recent Xids that are not errors of the memory, each number once, with all of the same number that its jobs

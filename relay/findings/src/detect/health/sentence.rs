@@ -40,6 +40,11 @@ pub(super) fn of(input: &DetectorInput<'_>, group: &Group<'_>) -> Sentence {
     let (title, reason) = match group.kind {
         FindingKind::GpuLost => {
             let fault = first.gpu.fault.as_ref().map_or("", |fault| fault.as_str());
+            if group.jobs.is_empty() && !input.jobs_on(first.node).is_empty() {
+                evidence.push("no listed job uses it".to_owned());
+                let repair = "its repair usually needs a reboot of the node";
+                advice = Some(format!("Report it to the administrators: {repair}"));
+            }
             (format!("{whole} cannot be read: {fault}"), "lost".to_owned())
         }
         FindingKind::MemoryErrors => {

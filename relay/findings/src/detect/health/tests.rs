@@ -193,7 +193,11 @@ fn a_lost_gpu_marks_its_owner_and_nobody_else() {
     let found = detect_all(&[job(1, "n1"), job(2, "n1")], std::slice::from_ref(&shared));
     assert_eq!((found.len(), found[0].subject.as_str()), (1, "2"));
     assert_eq!(found[0].title, "n1 GPU 1 cannot be read: GPU is lost");
-    assert!(keys(&[job(1, "n1")], std::slice::from_ref(&shared)).is_empty(), "not job 1's problem");
+    let found = detect_all(&[job(1, "n1")], std::slice::from_ref(&shared));
+    let [lost] = found.as_slice() else { panic!("{found:?}") };
+    // It is not job 1's problem, but that of its node.
+    assert_eq!((lost.severity, lost.subject.as_str()), (FindingSeverity::Warning, "n1"));
+    assert!(lost.jobs.is_empty() && evidence(lost) == "no listed job uses it", "{lost:?}");
     assert_eq!(keys(&[], &[shared]), ["gpu_lost/n1"], "without jobs every problem counts");
 }
 
@@ -208,7 +212,10 @@ fn a_lost_gpu_of_a_listed_machine_is_found_whether_or_not_a_job_has_it() {
         let [lost] = found.as_slice() else { panic!("{jobs:?}: {found:?}") };
         assert_eq!((lost.kind, lost.subject.as_str(), lost.jobs.len()), (FindingKind::GpuLost, "n1", 0));
     }
-    assert!(keys(&[job(1, "n1")], &[node]).is_empty(), "of a node of a job, that is not the job's problem");
+    // Of a node of a job, nothing else of it counts.
+    node.head.events = with_xid(79, 60_000).head.events;
+    node.head.events[0].gpu = Some(node.gpus[1].facts.uuid.clone());
+    assert_eq!(keys(&[job(1, "n1")], &[node]), ["gpu_lost/n1"]);
 }
 
 #[test]
