@@ -357,11 +357,27 @@ fn throttle_text(reasons: u32) -> Value {
     Value::text(names.collect::<Vec<_>>().join(", "))
 }
 
+/// The flag of a GPU of a job that no process uses. It is a fact, and no finding: a program may begin to use the GPU later.
+pub const NO_PROCESS: &str = "no process";
+
+/// Returns whether no process uses a GPU of a job now.
+pub fn lacks_process(row: &GpuRow<'_>) -> bool {
+    // Work without a visible process is another pid namespace's.
+    !row.gpu.owners.is_empty() && row.gpu.row.value(F::Util) == Some(0) && processes(row) == Value::Number(0)
+}
+
+/// Returns why a GPU cannot be read, in a row about it: `lost` of `GPU is lost`, as NVML puts it.
+pub fn short_fault(fault: &str) -> &str {
+    fault.strip_prefix("GPU is ").unwrap_or(fault)
+}
+
 fn flags_text(row: &GpuRow<'_>) -> Value {
-    let mut parts: Vec<String> = row.gpu.fault.iter().map(ToString::to_string).collect();
+    let mut parts: Vec<String> =
+        row.gpu.fault.iter().map(|fault| short_fault(fault.as_str()).to_owned()).collect();
     if row.gpu.fault.is_none() {
         parts.extend(flags::for_gpu(row.node, row.gpu).into_iter().map(|flag| flag.text));
     }
+    parts.extend(lacks_process(row).then(|| NO_PROCESS.to_owned()));
     Value::text(parts.join(" "))
 }
 
@@ -421,7 +437,8 @@ mod tests {
     use super::*;
     use crate::table::column::find;
     use nodeglass_protocol::gpu::MigFacts;
-    use nodeglass_protocol::{GpuUuid, NodeName, Row};
+    use nodeglass_protocol::picture::{Evidence, Owner};
+    use nodeglass_protocol::{GpuUuid, JobId, NodeName, Row};
 
     fn gpu(uuid: &str, index: u32, parent: Option<&str>) -> GpuPicture {
         let mut gpu = GpuPicture::default();
@@ -482,7 +499,7 @@ mod tests {
         lost.fault = Some("GPU is lost".into());
         let node = node(vec![lost]);
         assert!(at(&node, 0, "util").why_absent().is_some());
-        assert_eq!(at(&node, 0, "flags"), Value::text("GPU is lost"));
+        assert_eq!(at(&node, 0, "flags"), Value::text("lost"), "a row about a GPU has little room");
     }
 
     #[test]
@@ -496,6 +513,20 @@ mod tests {
             assert!(at(&node, place, "processes").why_absent().is_some());
         }
         assert_eq!(at(&node, 2, "processes"), Value::Number(7));
+    }
+
+    #[test]
+    fn a_gpu_of_a_job_without_a_process_says_so() {
+        let mut node = node(vec![gpu("A", 0, None)]);
+        node.gpus[0].row.set(F::Util, Cell::steps(0));
+        assert_eq!(at(&node, 0, "flags"), Value::NONE, "no job has it");
+        node.gpus[0].owners = vec![Owner { job: JobId(1), by: Evidence::GresIndex }];
+        assert_eq!(at(&node, 0, "flags"), Value::text("no process"));
+        node.gpus[0].row.set(F::Util, Cell::steps(4));
+        assert_eq!(at(&node, 0, "flags"), Value::NONE, "its process is not visible here");
+        node.gpus[0].row.set(F::Util, Cell::steps(0));
+        node.gpus[0].gaps = vec![ProcessGap::Failed("unknown error".into())];
+        assert_eq!(at(&node, 0, "flags"), Value::NONE);
     }
 
     #[test]

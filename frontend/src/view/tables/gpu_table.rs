@@ -101,7 +101,7 @@ impl Gpus {
         if let Some(why) = &gpu.fault {
             flags.push(Flag {
                 kind: FlagKind::Other,
-                text: format!("▲ {why}"),
+                text: format!("▲ {}", gpus::short_fault(why.as_str())),
                 why: "The card cannot be read.",
                 severity: Severity::Error,
             });
@@ -121,6 +121,14 @@ impl Gpus {
                     severity: Severity::Error,
                 },
             );
+        }
+        if gpus::lacks_process(&gpus::GpuRow { node, gpu, deviation: gpus::Peers::TooFew }) {
+            flags.push(Flag {
+                kind: FlagKind::Other,
+                text: gpus::NO_PROCESS.to_owned(),
+                why: "No process of its job uses it now.",
+                severity: Severity::Ok,
+            });
         }
         if gpu.facts.unified_memory {
             let why = "Its memory is the host's memory.";
