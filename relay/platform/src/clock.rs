@@ -34,6 +34,8 @@ struct State {
     at_ms: u64,
     since: Instant,
     speed_pct: u32,
+    /// The time at which it waits.
+    limit_ms: u64,
 }
 
 impl Clock {
@@ -111,7 +113,7 @@ impl Clock {
 impl Playback {
     /// Pauses at `at_ms` of a recording. There is one per process, which lives as long.
     pub fn paused_at(at_ms: u64, wall_ahead_ms: i64) -> &'static Self {
-        let state = State { at_ms, since: Instant::now(), speed_pct: 0 };
+        let state = State { at_ms, since: Instant::now(), speed_pct: 0, limit_ms: u64::MAX };
         Box::leak(Box::new(Self { state: Mutex::new(state), wall_ahead_ms }))
     }
 
@@ -128,13 +130,22 @@ impl Playback {
     /// Continues at a speed in % of real time.
     pub fn set_speed(&self, speed_pct: u32) {
         let mut state = self.state();
-        *state = State { at_ms: state.now_ms(), since: Instant::now(), speed_pct };
+        *state = State { at_ms: state.now_ms(), since: Instant::now(), speed_pct, ..*state };
     }
 
     /// Sets the time of the recording; the speed stays.
     pub fn set_now_ms(&self, at_ms: u64) {
         let mut state = self.state();
         *state = State { at_ms, since: Instant::now(), ..*state };
+    }
+
+    /// Lets the time pass up to `limit_ms`, and no further, until there is another limit. It does not make up for what it waited.
+    pub fn wait_at(&self, limit_ms: u64) {
+        let mut state = self.state();
+        if state.now_ms() >= state.limit_ms {
+            *state = State { at_ms: state.now_ms(), since: Instant::now(), ..*state };
+        }
+        state.limit_ms = limit_ms;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -145,7 +156,9 @@ impl Playback {
 impl State {
     fn now_ms(&self) -> u64 {
         let elapsed = self.since.elapsed().as_millis() as u64;
-        self.at_ms + elapsed * u64::from(self.speed_pct) / u64::from(REAL_TIME_PCT)
+        let now_ms = self.at_ms + elapsed * u64::from(self.speed_pct) / u64::from(REAL_TIME_PCT);
+        // It may have been set to a later time.
+        now_ms.min(self.limit_ms.max(self.at_ms))
     }
 }
 
@@ -197,5 +210,19 @@ mod tests {
         playback.set_now_ms(2_000);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(clock.now_ms(), 6_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_recordings_time_waits_at_its_limit_and_goes_on_from_there() {
+        let playback = Playback::paused_at(1_000, 50);
+        playback.set_speed(200);
+        playback.wait_at(4_000);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(playback.now_ms(), 3_000);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(playback.now_ms(), 4_000);
+        playback.wait_at(9_000);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(playback.now_ms(), 6_000, "what it waited is not made up for");
     }
 }

@@ -20,6 +20,12 @@ const COMMANDS: usize = 8;
 /// silent long before.
 const MAX_QUIET_MS: u64 = 600_000;
 
+/// Time in ms of the recording by which an event may be late. If the machine is so busy that one is later, the time of the recording
+/// waits for it: otherwise nodes would become silent that were not.
+const MAX_LATE_MS: u64 = 500;
+/// Interval of checks whether the event loop has received everything.
+const POLL: Duration = Duration::from_millis(1);
+
 /// Lets pages control a recording. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct PlayerControl(mpsc::Sender<Command>);
@@ -38,6 +44,8 @@ pub struct Player {
     pending: Option<(u64, Event)>,
     status: ReplayStatus,
     commands: mpsc::Receiver<Command>,
+    /// The time at which that of the recording waits for the event loop, in ms.
+    limit_ms: u64,
 }
 
 /// Receivers of a player's events.
@@ -82,7 +90,8 @@ impl Player {
         let status = ReplayStatus { from_ms, to_ms, at_ms: from_ms, speed_pct: 0, job, is_cut_short };
         let pending = reader.next_event().map_err(|error| RecordingError::new(path, error))?;
         let (sender, commands) = mpsc::channel(COMMANDS);
-        let player = Self { path: path.to_owned(), settings, playback, reader, pending, status, commands };
+        let (path, limit_ms) = (path.to_owned(), from_ms);
+        let player = Self { path, settings, playback, reader, pending, status, commands, limit_ms };
         Ok((player, PlayerControl(sender)))
     }
 
@@ -103,6 +112,7 @@ impl Player {
 
     /// Plays until the event loop ends.
     pub async fn run(mut self, outputs: Outputs) {
+        self.pass_to_next();
         self.playback.set_speed(REAL_TIME_PCT);
         if self.report(&outputs).await.is_err() {
             return;
@@ -128,17 +138,35 @@ impl Player {
         }
     }
 
+    /// The time of the next event, or of the end.
+    fn due_ms(&self) -> u64 {
+        self.pending.as_ref().map_or(self.status.to_ms, |(at_ms, _)| *at_ms)
+    }
+
     /// Time until the next event, or until the end; `None` while paused.
     fn wait(&self) -> Option<Duration> {
         let speed_pct = u64::from(self.playback.speed_pct());
-        let due_ms = self.pending.as_ref().map_or(self.status.to_ms, |(at_ms, _)| *at_ms);
-        let ahead_ms = due_ms.saturating_sub(self.playback.now_ms());
-        let wait_ms = (ahead_ms * u64::from(REAL_TIME_PCT)).checked_div(speed_pct)?;
-        Some(Duration::from_millis(wait_ms))
+        // Before the time waits, it may turn out that everything was received.
+        let until_ms = self.due_ms().min(self.limit_ms.saturating_sub(MAX_LATE_MS / 2));
+        let ahead_ms = until_ms.saturating_sub(self.playback.now_ms());
+        let wait_ms = || (ahead_ms * u64::from(REAL_TIME_PCT)).div_ceil(speed_pct);
+        (speed_pct > 0).then(|| Duration::from_millis(wait_ms()))
+    }
+
+    /// Lets the time pass until the next event, and as long as that may be late.
+    fn pass_to_next(&mut self) {
+        self.limit_ms = self.due_ms().saturating_add(MAX_LATE_MS);
+        self.playback.wait_at(self.limit_ms);
     }
 
     /// Sends the next event, or pauses at the end. An error means that the event loop has ended.
     async fn deliver(&mut self, outputs: &Outputs) -> Result<(), Gone> {
+        if self.playback.now_ms() < self.due_ms() {
+            // The event loop receives what was sent before the time goes on.
+            until_empty(&outputs.nodes).await;
+            self.pass_to_next();
+            return Ok(());
+        }
         let Some((at_ms, event)) = self.pending.take() else {
             self.playback.set_speed(0);
             if self.reader.is_cut_short() {
@@ -148,11 +176,15 @@ impl Player {
             self.playback.set_now_ms(self.status.to_ms);
             return self.report(outputs).await;
         };
+        let is_received = is_empty(&outputs.nodes);
         outputs.send(at_ms, event).await?;
         self.pending = self.reader.next_event().unwrap_or_else(|error| {
             tracing::error!(%error, "the recording cannot be read any further");
             None
         });
+        if is_received {
+            self.pass_to_next();
+        }
         Ok(())
     }
 
@@ -187,6 +219,7 @@ impl Player {
             loaded.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
         (self.reader, self.pending) = (reader, pending);
         self.playback.set_now_ms(at_ms);
+        self.pass_to_next();
         // What was sent before belongs to the fleet that is replaced.
         until_empty(&outputs.nodes).await;
         until_empty(&outputs.events).await;
@@ -222,9 +255,13 @@ impl Outputs {
 
 /// Waits until the event loop has received everything, or has ended.
 async fn until_empty<T>(sender: &mpsc::Sender<T>) {
-    while sender.capacity() < sender.max_capacity() && !sender.is_closed() {
-        tokio::task::yield_now().await;
+    while !is_empty(sender) && !sender.is_closed() {
+        sleep(POLL).await;
     }
+}
+
+fn is_empty<T>(sender: &mpsc::Sender<T>) -> bool {
+    sender.capacity() == sender.max_capacity()
 }
 
 /// A fleet as of a time, and the event after it.

@@ -440,3 +440,29 @@ async fn events_before_a_seek_reach_the_fleet_that_it_replaces() {
     playing.abort();
     drain.await.unwrap();
 }
+
+/// A machine may be so busy that the event loop does not run for seconds.
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_recording_waits_for_an_event_loop_that_does_not_run() {
+    use tokio::sync::mpsc;
+    use tokio::time::sleep;
+    let (_folder, path) = scratch();
+    record(&path, &events(10));
+    let (player, _control) = Player::open(&path, FleetSettings::default()).unwrap();
+    let (clock, end_ms) = (player.clock(), BEGIN_MS + 10_003);
+    let (hub, _requests, _departures) = nodeglass_live::Hub::channel();
+    let (nodes, mut from_nodes) = mpsc::channel(64);
+    let (to_fleet, mut to_fleet_rx) = mpsc::channel(8);
+    let playing = tokio::spawn(player.run(Outputs { nodes, events: to_fleet, hub }));
+    let other_events = tokio::spawn(async move { while to_fleet_rx.recv().await.is_some() {} });
+    sleep(Duration::from_secs(60)).await;
+    let waits_at_ms = clock.now_ms() - BEGIN_MS;
+    assert!((5..=1_600).contains(&waits_at_ms), "lines wait since the first ms, and it is {waits_at_ms}");
+    let lines = tokio::spawn(async move { while from_nodes.recv().await.is_some() {} });
+    // It takes the time that is left, and no more.
+    sleep(Duration::from_millis(BEGIN_MS + 9_900 - clock.now_ms())).await;
+    assert!((9_000..=9_950).contains(&(clock.now_ms() - BEGIN_MS)), "{}", clock.now_ms() - BEGIN_MS);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(clock.now_ms(), end_ms);
+    [playing, other_events, lines].iter().for_each(tokio::task::JoinHandle::abort);
+}
