@@ -88,6 +88,8 @@ pub struct Page {
     pub run_ms: Memo<Option<u64>>,
     /// The moment under the cursor of the graphs, in ms of the relay's clock.
     pub cursor: RwSignal<Option<u64>>,
+    /// The time to which the page goes in a recording, in ms of the relay's clock.
+    pub sought: RwSignal<Option<u64>>,
     /// Number of matches or errors by which the shown log has still to move; negative is up.
     pub log_step: RwSignal<Option<isize>>,
     /// Work that is spread over frames.
@@ -151,6 +153,7 @@ impl Page {
             run_ms: run_time(route, jobs),
             cursor: RwSignal::new(None),
             log_step: RwSignal::new(None),
+            sought: RwSignal::new(None),
             frames,
             help: closed(),
             command_palette: closed(),

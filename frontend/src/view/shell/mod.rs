@@ -60,7 +60,8 @@ pub fn Shell() -> impl IntoView {
         let page = page.clone();
         Memo::new(move |_| page.fleet.welcome().is_some() && !page.feed.is_live())
     };
-    let drawer = page.drawer;
+    let (drawer, sought) = (page.drawer, page.sought);
+    let seeking = move || sought.with(Option::is_some);
     let (guest, alone) = {
         let (page, other) = (page.clone(), page.clone());
         (Memo::new(move |_| page.share().is_some()), Memo::new(move |_| other.only_job().is_some()))
@@ -72,7 +73,7 @@ pub fn Shell() -> impl IntoView {
         None => view! {
             <a class="skip" href="#main" on:click=skip>"Skip to content"</a>
             <div class="shell" class:drawer-open=drawer
-                class:shell--lost=lost
+                class:shell--lost=lost class:shell--seeking=seeking
                 class:shell--guest=guest class:shell--alone=alone>
                 <TopBar/>
                 <GuestBanner/>

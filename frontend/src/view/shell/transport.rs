@@ -1,6 +1,6 @@
 //! Controls of a recording that is being played: pause, speed and position.
 
-use crate::domain::playback::{SPEEDS_PCT, position_text, speed_text};
+use crate::domain::playback::{SPEEDS_PCT, is_at, position_text, speed_text};
 use crate::platform;
 use crate::state::page::Page;
 use crate::view::widgets::actions;
@@ -24,6 +24,8 @@ struct Player {
     status: Memo<Option<ReplayStatus>>,
     /// The place of the slider while it is dragged.
     dragged: RwSignal<Option<u64>>,
+    /// The time to which the page goes.
+    sought: RwSignal<Option<u64>>,
     /// The speed after a pause.
     speed_pct: RwSignal<u32>,
 }
@@ -40,7 +42,8 @@ impl Player {
     /// Returns the position, in ms of the relay's clock.
     fn at_ms(&self) -> u64 {
         let ReplayStatus { from_ms, to_ms, .. } = self.status();
-        self.dragged.get().unwrap_or_else(|| self.page.now_ms()).clamp(from_ms, to_ms.max(from_ms))
+        let chosen = self.dragged.get().or(self.sought.get());
+        chosen.unwrap_or_else(|| self.page.now_ms()).clamp(from_ms, to_ms.max(from_ms))
     }
 
     /// Returns the position as a time of day, and as a part of the whole.
@@ -48,7 +51,11 @@ impl Player {
         let (at_ms, ReplayStatus { from_ms, to_ms, .. }) = (self.at_ms(), self.status());
         let ahead_s = (at_ms.cast_signed() - self.page.now_ms().cast_signed()) / 1_000;
         let day = platform::format_time_s(self.page.wall_s() + ahead_s);
-        format!("{day} · {}", position_text(at_ms.saturating_sub(from_ms), to_ms.saturating_sub(from_ms)))
+        let going = if self.sought.get().is_some() { "going to " } else { "" };
+        format!(
+            "{going}{day} · {}",
+            position_text(at_ms.saturating_sub(from_ms), to_ms.saturating_sub(from_ms))
+        )
     }
 
     /// The button that pauses, and the choice of the speed.
@@ -86,33 +93,44 @@ impl Player {
                 prop:value=move || value.at_ms().to_string()
                 on:input=move |event| dragged.set(event_target_value(&event).parse().ok())
                 on:change=move |event| {
+                    dragged.set(None);
                     if let Ok(at_ms) = event_target_value(&event).parse() {
-                        seek.send_then(ReplayCommand::Seek(at_ms), move || dragged.set(None));
+                        seek.seek(at_ms);
                     }
                 }/>
         }
         .into_any()
     }
 
-    fn send(&self, command: ReplayCommand) {
-        self.send_then(command, || {});
+    /// Goes to a time. Until its readings are here, what the page shows is of another time, and is dimmed.
+    fn seek(&self, at_ms: u64) {
+        self.sought.set(Some(at_ms));
+        self.send(ReplayCommand::Seek(at_ms));
     }
 
     /// Sends a command, and shows why it was refused.
-    fn send_then(&self, command: ReplayCommand, done: impl FnOnce() + 'static) {
-        let page = self.page.clone();
+    fn send(&self, command: ReplayCommand) {
+        let (page, sought) = (self.page.clone(), self.sought);
         leptos::task::spawn_local(async move {
             if let Response::Refused(why) = page.request(Request::Replay(command)).await {
                 actions::show_toast(page, why.to_string(), false);
+                sought.set(None);
             }
-            done();
         });
     }
 }
 
 fn controls(page: &Page, status: Memo<Option<ReplayStatus>>) -> AnyView {
     let speed_pct = RwSignal::new(REAL_TIME_PCT);
-    let player = Player { page: page.clone(), status, dragged: RwSignal::new(None), speed_pct };
+    let sought = page.sought;
+    let player = Player { page: page.clone(), status, dragged: RwSignal::new(None), sought, speed_pct };
+    platform::effect(move || {
+        let is_there =
+            |at_ms| status.with(|status| status.as_ref().is_some_and(|status| is_at(status, at_ms)));
+        if sought.get().is_some_and(is_there) {
+            sought.set(None);
+        }
+    });
     platform::effect(move || {
         match status.with(|status| status.as_ref().map_or(0, |status| status.speed_pct)) {
             0 => {}
