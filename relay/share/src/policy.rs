@@ -295,8 +295,8 @@ impl Visibility {
     /// jobs and nodes, and the readings that it is made from.
     fn finding(&self, finding: &Finding, fleet: &Fleet) -> Option<Finding> {
         let jobs = fleet.jobs();
-        // Stacks, arguments and paths of the owner's processes; what the owner silenced is for the owner alone.
-        let mut finding = Finding { capture: None, silenced_until_ms: None, ..finding.clone() };
+        // Stacks, arguments and paths of the owner's processes. What the owner silenced stays so, and can be unfolded.
+        let mut finding = Finding { capture: None, ..finding.clone() };
         if finding.kind.is(FindingTrait::OfNode) && !finding.jobs.is_empty() {
             // Its texts name the node alone.
             finding.jobs.retain(|job| self.shows_job(*job, jobs));
