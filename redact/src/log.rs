@@ -49,6 +49,7 @@ impl Window {
             lines: newest_lines.split_inclusive(|byte| *byte == b'\n').map(shown).collect(),
             partial: (!partial.is_empty()).then_some(partial),
             error: None,
+            written_s: None,
         }
     }
 

@@ -21,7 +21,9 @@ const ITEMS: i64 = 1_251;
 pub(crate) fn tail(scenario: &Scenario, at: ScenarioTime, path: &str, after: u64) -> Option<Tail> {
     let log = Log::find(scenario, at, path)?;
     let window = Window::of(after, log.size(), true);
-    Some(window.tail(&log.bytes(window.from, window.from + window.length)))
+    // While the job hangs, nothing is written.
+    let written_s = Some(log.wall_ms(log.age_ms) / 1_000);
+    Some(Tail { written_s, ..window.tail(&log.bytes(window.from, window.from + window.length)) })
 }
 
 /// One of a job's logs at one time.

@@ -21,6 +21,8 @@ pub struct Log {
     pub truncated: bool,
     /// Reason for not reading it, if any.
     pub error: Option<String>,
+    /// When it was last written, in s since 1970.
+    pub written_s: Option<i64>,
     /// Whether the next message restarts the log instead of continuing it.
     restart_expected: bool,
 }
@@ -47,7 +49,7 @@ impl Log {
             self.truncated = true;
         }
         self.lines.extend(tail.lines);
-        self.partial = tail.partial;
+        (self.partial, self.written_s) = (tail.partial, tail.written_s);
         let surplus = self.lines.len().saturating_sub(Tail::MAX_LINES);
         if surplus > 0 {
             self.lines.drain(..surplus);

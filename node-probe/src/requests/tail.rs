@@ -33,7 +33,7 @@ impl Files {
         let file = LogFile::open(path, audience).map_err(|error| unopened(path, error))?;
         let window = Window::of(after, file.size, self.is_same(path, file.id));
         let bytes = file.read(window.from, window.length).map_err(|error| unread(path, &error))?;
-        Ok(window.tail(&bytes))
+        Ok(Tail { written_s: Some(file.written_s), ..window.tail(&bytes) })
     }
 
     /// Returns whether it is the file of the last read; the first read trusts the given offset.
@@ -79,6 +79,7 @@ mod tests {
         fs::write(&path, "one\n 10%|#  |\r 90%|## |").unwrap();
         let first = files.tail(&path, 0, Audience::Owner);
         assert_eq!((lines(&first), first.partial.as_ref().unwrap().as_str()), (vec!["one"], " 90%|## |"));
+        assert!(first.written_s.is_some(), "{first:?}");
         fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"\r100%|###|\nend\n").unwrap();
         let second = files.tail(&path, first.end, Audience::Owner);
         assert_eq!(

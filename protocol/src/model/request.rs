@@ -230,6 +230,8 @@ pub struct Tail {
     pub partial: Option<LongText>,
     /// Reason why the file cannot be read (`no such file on login1 or gpu-01`), if so.
     pub error: Option<Text>,
+    /// When the file was last written, in s since 1970, by the clock of its file system.
+    pub written_s: Option<i64>,
 }
 
 impl Tail {

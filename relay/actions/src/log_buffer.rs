@@ -21,6 +21,7 @@ pub struct LogBuffer {
     partial: Option<LongText>,
     end: u64,
     error: Option<nodeglass_protocol::Text>,
+    written_s: Option<i64>,
     /// Incremented with every change.
     version: u64,
 }
@@ -63,6 +64,7 @@ impl LogBuffer {
         self.bytes += tail.lines.iter().map(|line| line.as_str().len()).sum::<usize>();
         self.lines.extend(tail.lines);
         (self.partial, self.end, self.error) = (tail.partial, tail.end, tail.error);
+        self.written_s = tail.written_s;
         self.drop_oldest();
         true
     }
@@ -106,6 +108,7 @@ impl LogBuffer {
             lines: self.lines.iter().skip(start).cloned().collect(),
             partial: self.partial.clone(),
             error: self.error.clone(),
+            written_s: self.written_s,
         })
     }
 }
@@ -120,6 +123,17 @@ mod tests {
 
     fn lines(tail: &Tail) -> Vec<&str> {
         tail.lines.iter().map(LongText::as_str).collect()
+    }
+
+    #[test]
+    fn each_reader_learns_when_the_file_was_written() {
+        let mut buffer = LogBuffer::default();
+        buffer.push(Tail { written_s: Some(1_000), ..tail(&["one"]) });
+        let written = |buffer: &LogBuffer, cursor: &mut LogCursor| Some(buffer.read(cursor)?.written_s);
+        let (mut early, mut late) = (LogCursor::default(), LogCursor::default());
+        assert_eq!(written(&buffer, &mut early), Some(Some(1_000)));
+        assert!(buffer.push(Tail { written_s: Some(1_060), ..tail(&["two"]) }));
+        assert_eq!([&mut early, &mut late].map(|cursor| written(&buffer, cursor)), [Some(Some(1_060)); 2]);
     }
 
     #[test]

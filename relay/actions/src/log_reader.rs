@@ -142,7 +142,8 @@ fn read_tail(
     let bytes = file
         .read(window.from, window.length)
         .map_err(|error| LogReadError::Failed(error.to_string().into()))?;
-    Ok(LogRead { tail: window.tail(&bytes), file: file.id, written_s: file.written_s })
+    let tail = Tail { written_s: Some(file.written_s), ..window.tail(&bytes) };
+    Ok(LogRead { tail, file: file.id, written_s: file.written_s })
 }
 
 fn read_error(error: OpenError) -> LogReadError {

@@ -179,6 +179,8 @@ fn Pane(
             |why| view! { <div class="notice notice--attention"><span>"◆"</span><div>{why}</div></div> };
         failed.read(|log| log.error.clone()).map(notice)
     };
+    let page = Page::from_context();
+    let now_s = move || grows.get().then(|| page.wall_s());
     let whole = move || {
         let text = lines.with(|lines| lines.iter().map(|(_, line)| format!("{line}\n")).collect::<String>());
         copy_button(text)
@@ -190,7 +192,7 @@ fn Pane(
             <button class="btn" aria-pressed=move || wraps.get().to_string() on:click=move |_| wraps.update(|wraps| *wraps = !*wraps)>"Wrap"</button>
             {search.controls()}
             <span class="spring"></span>
-            <span class="logs__state">{move || state.read(state_text)}</span>
+            <span class="logs__state">{move || state.read(|log| state_text(log, now_s()))}</span>
             {whole}
         </div>
         <div
@@ -257,8 +259,20 @@ fn follow_end(scroll: NodeRef<Div>, lines: Memo<Vec<Line>>, follows: RwSignal<bo
     }
 }
 
-/// Describes how much of the log is shown.
-fn state_text(log: &Log) -> String {
+/// Age of a log in s from which it is stated: a job that hangs writes nothing.
+const QUIET_S: i64 = 60;
+
+/// Describes how much of the log is shown, and of a job that runs at `now_s`, for how long it has written nothing.
+fn state_text(log: &Log, now_s: Option<i64>) -> String {
+    let count = count_text(log);
+    let quiet_s = now_s.zip(log.written_s).map(|(now_s, written_s)| now_s.saturating_sub(written_s));
+    match quiet_s.filter(|quiet_s| *quiet_s >= QUIET_S && !count.is_empty()) {
+        Some(quiet_s) => format!("{count}, written {} ago", text::span(quiet_s.unsigned_abs())),
+        None => count,
+    }
+}
+
+fn count_text(log: &Log) -> String {
     match (log.received, log.lines.len()) {
         (false, _) => "loading".to_owned(),
         (true, 0) if log.error.is_some() => String::new(),
@@ -285,4 +299,21 @@ fn row((number, line): Line, search: LogSearch) -> AnyView {
     };
     view! { <div class=class class:is-here=is_current id=format!("log-{number}")>{move || text()}</div> }
         .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::request::Tail;
+
+    #[test]
+    fn a_running_job_that_writes_nothing_shows_for_how_long() {
+        let mut log = Log::default();
+        assert_eq!(state_text(&log, Some(1_000)), "loading");
+        log.append(Tail { lines: vec!["step 1".into()], written_s: Some(1_000), ..Tail::default() });
+        assert_eq!(state_text(&log, Some(1_020)), "1 line");
+        assert_eq!(state_text(&log, Some(1_150)), "1 line, written 2 min 30 s ago");
+        // An ended job writes no more, and a clock may be ahead.
+        assert_eq!([state_text(&log, None), state_text(&log, Some(900))], ["1 line", "1 line"]);
+    }
 }
