@@ -296,8 +296,7 @@ impl RowSource for Jobs {
     }
 
     fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
-        let state = self.columns().iter().position(|column| column.id == "state")?;
-        let Value::Text(state) = self.value(entry, state) else { return None };
+        let state = self.at(entry, |row| row.health.label.clone())?;
         let is_cut = !is_shown("state") || state.len() > FULL_STATE;
         Some(state).filter(|state| is_cut && state != "running")
     }
