@@ -37,7 +37,7 @@ pub fn App(
     subscribe_to_route(&page);
     show_only_machine(&page);
     show_only_job(&page);
-    resolve_label(&page);
+    resolve_jobs(&page);
     keep_time(&page);
     kiosk::hide_controls(&page);
     kiosk::rotate(&page);
@@ -119,14 +119,12 @@ fn show_only_job(page: &Page) {
     });
 }
 
-/// Resolves a job's label in the address once the job is listed.
-fn resolve_label(page: &Page) {
-    let page = page.clone();
+/// Resolves the label of a job, or the number of an array, in the address once it is listed.
+fn resolve_jobs(page: &Page) {
+    let (address, jobs) = (page.address.clone(), page.jobs);
     platform::effect(move || {
-        let resolved = page.route.with(|route| page.jobs.with(|jobs| route.resolve(jobs)));
-        if let Some(route) = resolved {
-            page.address.replace_route(route);
-        }
+        jobs.track();
+        address.resolve();
     });
 }
 

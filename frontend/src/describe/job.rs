@@ -1,6 +1,7 @@
 //! The details of a job: why it is pending, its resources, how long it may still run.
 
 use super::fact::{Emphasis, Fact, FactGroup, bytes};
+use crate::domain::job_groups::parent_job;
 use crate::domain::outcome::Exit;
 use crate::domain::sorting;
 use crate::domain::text;
@@ -150,14 +151,9 @@ fn files(job: &Job) -> FactGroup {
 
 /// Returns the other members of the same parent job, in the order of their numbers.
 pub fn siblings(job: &Job, all: &[Job]) -> Vec<Job> {
-    let family = |job: &Job| {
-        job.part_of.map(|parent| match parent {
-            Parent::Array { job, .. } | Parent::Het { job, .. } => job,
-        })
-    };
-    let Some(mine) = family(job) else { return Vec::new() };
+    let Some(mine) = parent_job(job) else { return Vec::new() };
     let mut found: Vec<Job> =
-        all.iter().filter(|other| other.id != job.id && family(other) == Some(mine)).cloned().collect();
+        all.iter().filter(|other| other.id != job.id && parent_job(other) == Some(mine)).cloned().collect();
     sorting::sort_by_key(&mut found, |job| job.id);
     found
 }

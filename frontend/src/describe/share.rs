@@ -1,6 +1,7 @@
 //! Texts about a share for its owner and its guest: what it shows and hides, how long it lasts, and who uses
 //! it.
 
+use crate::domain::job_groups;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text;
 use nodeglass_protocol::job::{Job, Parent};
@@ -56,6 +57,10 @@ pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
                 let their = if scope_len(&scope) == 1 { "its" } else { "their" };
                 offers.push(Offer { label: format!("{scope}, with all of {their} jobs"), scope });
             }
+        }
+        Route::Array(id) => {
+            let task = jobs.iter().find(|job| job_groups::is_task(job, *id));
+            offers.extend(task.and_then(|job| all_tasks(job, jobs)));
         }
         Route::Node(name) => {
             let scope = Scope::Nodes(vec![name.clone()]);
@@ -380,6 +385,7 @@ mod tests {
         let offered = offers(&Route::Job(JobId(42), JobTab::Nodes), &jobs);
         assert_eq!(offered[1].label, "the 2 tasks of job 40 that are listed");
         assert_eq!(offered[1].scope, Scope::Jobs(vec![JobId(41), JobId(42)]));
+        assert_eq!(offers(&Route::Array(JobId(40)), &jobs)[0], offered[1]);
         let offered = offers(&Route::Job(JobId(17), JobTab::Nodes), &jobs);
         assert!(!offered.iter().any(|offer| offer.label.contains("tasks")), "{offered:?}");
     }

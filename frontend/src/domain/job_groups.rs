@@ -1,6 +1,6 @@
 //! Groups tasks of an array job and components of a heterogeneous job into one entry of the job list.
 
-use crate::domain::text;
+use crate::domain::{health, sorting, text};
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState, Parent};
 
@@ -15,9 +15,47 @@ pub enum ListEntry {
 
 /// Returns the array or heterogeneous job that a job belongs to.
 pub fn parent_job(job: &Job) -> Option<JobId> {
-    match job.part_of? {
-        Parent::Array { job, .. } | Parent::Het { job, .. } => Some(job),
+    job.part_of.map(|parent| parent.job())
+}
+
+/// Returns whether a job is a task of an array.
+pub fn is_task(job: &Job, array: JobId) -> bool {
+    matches!(job.part_of, Some(Parent::Array { job, .. }) if job == array)
+}
+
+/// Counts the tasks of an array by state, in the order of their lives: `8 running`, `12 waiting`, `3 completed`. The tasks that
+/// wait are one entry of the list of jobs until they start.
+pub fn states(tasks: &[Job]) -> Vec<String> {
+    let order = |job: &Job| match job.state {
+        JobState::Pending => 1,
+        JobState::Ended(_) => 2,
+        _ => 0,
+    };
+    let mut counts: Vec<(u8, String, u64)> = Vec::new();
+    for job in tasks {
+        let (order, count) = (order(job), waiting_tasks(job.label.as_str()));
+        let name = if order == 1 { "waiting".to_owned() } else { health::state_label(job) };
+        match counts.iter_mut().find(|(_, known, _)| *known == name) {
+            Some((.., sum)) => *sum = sum.saturating_add(count),
+            None => counts.push((order, name, count)),
+        }
     }
+    sorting::sort_by_key(&mut counts, |(order, ..)| *order);
+    counts.into_iter().map(|(_, name, count)| format!("{} {name}", text::grouped(count))).collect()
+}
+
+/// Returns the number of tasks that a label stands for: 6 of `48440_[18-20,30-34:2%8]`. Of a range that SLURM shortened, only
+/// the beginning counts.
+fn waiting_tasks(label: &str) -> u64 {
+    let list = label.split_once("_[").map_or("0", |(_, list)| list);
+    let list = list.split(['%', ']']).next().unwrap_or_default();
+    let count = |range: &str| {
+        let (range, step) = range.split_once(':').unwrap_or((range, "1"));
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let [first, last, step] = [first, last, step].map(|number| number.parse::<u32>().ok());
+        Some(u64::from(last?.checked_sub(first?)?.checked_div(step?)?) + 1)
+    };
+    list.split(',').filter_map(count).sum()
 }
 
 /// Returns the entries of a list of jobs. A group stands where its first member does, followed by its members
@@ -95,6 +133,18 @@ mod tests {
         assert_eq!(shut, [own(1), ListEntry::Group(JobId(17)), own(2), own(30)]);
         let open = entries(&jobs, |_| true);
         assert_eq!(open, [own(1), ListEntry::Group(JobId(17)), own(18), own(19), own(2), own(30)]);
+    }
+
+    #[test]
+    fn the_tasks_of_an_array_are_counted_by_state() {
+        let mut tasks: Vec<Job> = (0..5).map(|id| task(id, 17)).collect();
+        tasks[1].state = JobState::Ended("COMPLETED".into());
+        tasks[2].state = JobState::Ended("OUT_OF_MEMORY".into());
+        tasks[3].state = JobState::Ended("COMPLETED".into());
+        (tasks[4].state, tasks[4].label) = (JobState::Pending, "17_[18-20,30-34:2%8]".into());
+        assert_eq!(states(&tasks), ["1 running", "6 waiting", "2 completed", "1 out of memory"]);
+        let count = |label| waiting_tasks(label);
+        assert_eq!([count("17_4"), count("17"), count("17_[5]"), count("17_[1,3,5-900...]")], [1, 1, 1, 2]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Routes: the paths of the page, so that a link leads a colleague to a job, a node or a tab.
 
 use crate::domain::compared::Compared;
+use crate::domain::job_groups;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::{JobId, NodeName};
@@ -15,6 +16,8 @@ pub enum Route {
     Job(JobId, JobTab),
     /// `/job/48440_10`: a job by the number that SLURM and the page print, which the job list resolves.
     JobLabel(String, JobTab),
+    /// `/job/48440`: the tasks of an array. One of them has the same number as a job: its own path has its label.
+    Array(JobId),
     /// `/node/NAME`: one node, with any jobs.
     Node(NodeName),
     /// `/usage`: what all jobs of the last weeks used.
@@ -82,11 +85,28 @@ impl Route {
         (is_job && cluster.is_none_or(is_cluster)).then(|| Self::JobLabel(job.to_owned(), tab))
     }
 
-    /// Replaces a job's label by its id, if the job is listed.
+    /// Returns the route that a path leads to by the list of jobs, if that is another one: the job of a label, or the array
+    /// of a number.
     pub fn resolve(&self, jobs: &[Job]) -> Option<Self> {
-        let Self::JobLabel(label, tab) = self else { return None };
-        let job = jobs.iter().find(|job| job.label.as_str() == label)?;
-        Some(Self::Job(job.id, tab.clone()))
+        match self {
+            Self::JobLabel(label, tab) => {
+                let job = jobs.iter().find(|job| job.label.as_str() == label)?;
+                Some(Self::Job(job.id, tab.clone()))
+            }
+            Self::Job(id, JobTab::Nodes) => {
+                jobs.iter().any(|job| job_groups::is_task(job, *id)).then_some(Self::Array(*id))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the route whose path leads here by the list of jobs: of the task that has the number of its array, by its
+    /// label. The tasks that have not started have none, and no tabs either.
+    pub fn unambiguous(&self, jobs: &[Job]) -> Option<Self> {
+        let Self::Job(id, JobTab::Nodes) = self else { return None };
+        let job = jobs.iter().find(|job| job.id == *id && job_groups::is_task(job, *id))?;
+        let label = Self::from_job(job.label.as_str(), JobTab::Nodes);
+        Some(label.unwrap_or(Self::Job(*id, JobTab::About)))
     }
 
     /// Returns its path below the relay's base path.
@@ -94,6 +114,7 @@ impl Route {
         match self {
             Self::AllJobs | Self::Nowhere => "/".to_owned(),
             Self::Job(id, tab) => format!("/job/{id}{}", tab.path()),
+            Self::Array(id) => format!("/job/{id}"),
             Self::JobLabel(label, tab) => format!("/job/{label}{}", tab.path()),
             Self::Node(name) => format!("/node/{name}"),
             Self::Usage => "/usage".to_owned(),
@@ -109,12 +130,21 @@ impl Route {
         match self {
             Self::AllJobs
             | Self::JobLabel(..)
+            | Self::Array(_)
             | Self::Usage
             | Self::Compare(_)
             | Self::Audit
             | Self::Nowhere => None,
             Self::Job(id, _) => Some(Topic::Job(*id)),
             Self::Node(name) => Some(Topic::Node(name.clone())),
+        }
+    }
+
+    /// Returns its array, if any.
+    pub fn array(&self) -> Option<JobId> {
+        match self {
+            Self::Array(id) => Some(*id),
+            _ => None,
         }
     }
 
@@ -244,6 +274,30 @@ mod tests {
         assert_eq!(route.resolve(&jobs), Some(Route::Job(JobId(48_451), JobTab::Logs)));
         assert_eq!(Route::from_path("/job/48440_11").resolve(&jobs), None);
         assert_eq!(Route::Job(JobId(1), JobTab::Nodes).resolve(&jobs), None);
+    }
+
+    #[test]
+    fn the_number_of_an_array_leads_to_all_of_its_tasks_and_to_none_of_them() {
+        use nodeglass_protocol::job::{JobState, Parent};
+        let task = |id: u32, label: &str| Job {
+            label: label.into(),
+            part_of: Some(Parent::Array { job: JobId(48_440), task: None }),
+            ..Job::new(JobId(id), "alice".into(), JobState::Running)
+        };
+        for (label, path) in [("48440_9", "/job/48440_9"), ("48440_[9-23%8]", "/job/48440/about")] {
+            let jobs = [task(48_440, label), task(48_451, "48440_8")];
+            let array = Route::from_path("/job/48440").resolve(&jobs);
+            assert_eq!(array, Some(Route::Array(JobId(48_440))));
+            assert_eq!(array.map(|array| array.path()).as_deref(), Some("/job/48440"));
+            // The task with the same number has a path of its own, which leads back to it.
+            let own = Route::Job(JobId(48_440), JobTab::Nodes);
+            assert_eq!(own.unambiguous(&jobs).map(|route| route.path()).as_deref(), Some(path));
+            assert_eq!(Route::from_path("/job/48440/logs").resolve(&jobs), None);
+            assert_eq!(Route::Job(JobId(48_451), JobTab::Nodes).unambiguous(&jobs), None);
+        }
+        let jobs = [task(48_440, "48440_9")];
+        let own = Route::Job(JobId(48_440), JobTab::Nodes);
+        assert_eq!(Route::from_path("/job/48440_9").resolve(&jobs), Some(own));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::domain::query::Query;
 use crate::domain::route::Route;
 use crate::platform::{self, Listener};
 use leptos::prelude::*;
+use nodeglass_protocol::job::Job;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, MouseEvent};
@@ -17,6 +18,8 @@ pub struct Address {
     route: RwSignal<Route>,
     query: RwSignal<Query>,
     base: Arc<str>,
+    /// The jobs, which decide what the number of an array or of a task means.
+    jobs: StoredValue<Option<Memo<Arc<Vec<Job>>>>>,
 }
 
 impl Address {
@@ -27,6 +30,7 @@ impl Address {
             route: RwSignal::new(current_route(&base)),
             query: RwSignal::new(Query::parse(&platform::search())),
             base,
+            jobs: StoredValue::default(),
         };
         let (back, link) = (address.clone(), address.clone());
         StoredValue::new_local([
@@ -43,7 +47,30 @@ impl Address {
 
     /// Returns the link to a route.
     pub fn href(&self, route: &Route) -> String {
-        format!("{}{}", self.base, route.path())
+        let own = self.by_jobs(|jobs| route.unambiguous(jobs));
+        format!("{}{}", self.base, own.as_ref().unwrap_or(route).path())
+    }
+
+    /// Resolves numbers and labels of jobs by this list from now on.
+    pub fn set_jobs(&self, jobs: Memo<Arc<Vec<Job>>>) {
+        self.jobs.set_value(Some(jobs));
+    }
+
+    /// Resolves what the address bar names, once it is listed.
+    pub fn resolve(&self) {
+        let shown = self.resolved(current_route(&self.base));
+        if self.route.with_untracked(|route| route.topic() != shown.topic()) {
+            self.replace_route(shown);
+        }
+    }
+
+    /// Returns the route that the path of another one leads to.
+    fn resolved(&self, route: Route) -> Route {
+        self.by_jobs(|jobs| route.resolve(jobs)).unwrap_or(route)
+    }
+
+    fn by_jobs(&self, find: impl FnOnce(&[Job]) -> Option<Route>) -> Option<Route> {
+        self.jobs.get_value()?.with_untracked(|jobs| find(jobs))
     }
 
     /// Returns the value of a query parameter; notifies only subscribers of that parameter.
@@ -115,7 +142,7 @@ impl Address {
 
     /// Reads the address bar after the browser's back or forward button was used.
     fn read(&self) {
-        self.commit(current_route(&self.base), Query::parse(&platform::search()));
+        self.commit(self.resolved(current_route(&self.base)), Query::parse(&platform::search()));
     }
 
     /// Navigates to a clicked link of this page; leaves all other clicks to the browser.
@@ -130,8 +157,10 @@ impl Address {
         if let Some(path) = path_below_base(&href, &self.base) {
             event.prevent_default();
             match path.split_once('?') {
-                Some((path, query)) => self.navigate_with(Route::from_path(path), Query::parse(query)),
-                None => self.navigate(Route::from_path(path)),
+                Some((path, query)) => {
+                    self.navigate_with(self.resolved(Route::from_path(path)), Query::parse(query));
+                }
+                None => self.navigate(self.resolved(Route::from_path(path))),
             }
         }
     }

@@ -139,6 +139,7 @@ impl Page {
         let frames = FrameQueue::new();
         let (step, assessment) = spread_over_frames(&fleet, second, frames);
         let jobs = listed_jobs(&fleet);
+        address.set_jobs(jobs);
         let notes = shown_notes(&fleet);
         let closed = || RwSignal::new(false);
         Self {
@@ -152,8 +153,8 @@ impl Page {
             ended_ms: end_of_job(&fleet, route, jobs),
             run_ms: run_time(route, jobs),
             cursor: RwSignal::new(None),
-            log_step: RwSignal::new(None),
             sought: RwSignal::new(None),
+            log_step: RwSignal::new(None),
             frames,
             help: closed(),
             command_palette: closed(),

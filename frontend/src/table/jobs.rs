@@ -6,11 +6,12 @@ use super::nodes::share;
 use super::value::{CellUnit, NO_START, NOT_PENDING, Value};
 use crate::describe::job::{bottleneck as bottleneck_name, run_time, time_left};
 use crate::domain::health::{Health, state_label};
+use crate::domain::job_groups::parent_job;
 use crate::domain::text;
 use crate::domain::totals::Totals;
 use nodeglass_protocol::JobField;
 use nodeglass_protocol::insight::{JobInsight, JobProgress};
-use nodeglass_protocol::job::{Job, JobState, Parent, TimeLimit};
+use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 
 /// A job with the totals of its GPUs.
 pub struct JobRow<'a> {
@@ -250,10 +251,7 @@ fn state(row: &JobRow<'_>) -> Value {
 }
 
 fn part_of(row: &JobRow<'_>) -> Value {
-    match row.job.part_of {
-        Some(Parent::Array { job, .. } | Parent::Het { job, .. }) => Value::text(job.to_string()),
-        None => Value::NONE,
-    }
+    text_or_none(parent_job(row.job).as_ref())
 }
 
 fn text_or_none<T: ToString>(text: Option<&T>) -> Value {

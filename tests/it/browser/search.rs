@@ -213,6 +213,42 @@ async fn a_finding_is_copied_as_a_message_and_its_job_submitted_without_the_node
     let taken = "window.taken = []; Object.defineProperty(navigator, 'clipboard', { value: { writeText: text => { taken.push(text); return Promise.resolve(); } }, configurable: true })";
     browser.until("an unfolded finding", "document.querySelector('.finding-tools .command')").await?;
     browser.eval(&format!("(() => {{ {taken}; return true; }})()")).await?;
+#[tokio::test]
+async fn the_number_of_an_array_shows_all_of_its_tasks() -> Result<()> {
+    let Some((browser, relay)) = overview().await? else { return Ok(()) };
+    browser.open(&relay.link().path("/job/48440")).await?;
+    let rows = "[...document.querySelectorAll('.grid--jobs tbody tr[aria-rowindex] a')]";
+    let head = "document.querySelector('main .head')?.innerText";
+    // Each running task has an entry of the list, the others are one.
+    browser
+        .until(
+            "its tasks by state",
+            &format!("/^lm-eval-sweep\\s+Array 48440\\s+\\d+ running\\s+\\d+ waiting/.test({head}) && {rows}.length > 8"),
+        )
+        .await?;
+    ensure!(
+        browser.eval(&format!("{rows}.every(link => link.innerText.includes('lm-eval-sweep'))")).await?
+            == json!(true)
+    );
+    browser.photograph("array").await?;
+    ensure!(browser.eval("location.pathname").await? == json!("/job/48440"));
+    // From a task, there is a way back.
+    let task = browser.eval(&format!("{rows}[0].getAttribute('href')")).await?;
+    ensure!(task != json!("/job/48440"), "{task}");
+    browser.eval(&format!("({rows}[0].click(), true)")).await?;
+    browser
+        .until("a task", &format!("location.pathname === {task} && /Job 48440_\\d+/.test({head})"))
+        .await?;
+    browser.click("main .meta a[href$='/job/48440']").await?;
+    browser.until("the array", &format!("/Array 48440/.test({head}) && !/Job 48440_/.test({head})")).await?;
+    browser.eval("(history.back(), true)").await?;
+    browser.until("the task again", &format!("/Job 48440_\\d+/.test({head})")).await?;
+    // The tasks that wait have the number of the array, and a page of their own.
+    browser.open(&relay.link().path("/job/48440/about")).await?;
+    browser.until("those that wait", &format!("/Job 48440_\\[/.test({head})")).await?;
+    Ok(())
+}
+
     let command = browser.eval("document.querySelector('.finding-tools .command').innerText").await?;
     let command = command.as_str().unwrap_or_default();
     ensure!(command.starts_with("sbatch --exclude=gpu-h0"), "{command}");

@@ -10,7 +10,9 @@ use super::users::Users;
 use crate::describe::job::pending_reason;
 use crate::domain::compared;
 use crate::domain::health::{Health, is_stale};
+use crate::domain::job_groups::{self, is_task};
 use crate::domain::job_health;
+use crate::domain::job_names;
 use crate::domain::other_users::Refusals;
 use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
@@ -95,7 +97,7 @@ fn JobTable() -> impl IntoView {
         move |_| has_jobs.get() && page.jobs.with(|jobs| !jobs.is_empty())
     });
     let jobs = move || {
-        let source = Arc::new(Jobs { page: page.clone(), several_users: several_users.get() });
+        let source = Arc::new(Jobs { page: page.clone(), several_users: several_users.get(), array: None });
         some.get().then(|| view! { <Table source/> }.into_any())
     };
     let nodes = {
@@ -119,6 +121,43 @@ fn JobTable() -> impl IntoView {
         <MachineGroups/>
         {move || heat()}
         <Cluster/>
+    }
+}
+
+/// The tasks of an array: how many run, wait and have ended in which way, what needs attention, and a row of each.
+#[component]
+pub fn ArrayTasks(
+    /// The number of the array.
+    id: JobId,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let tasks = Memo::new(move |_| {
+        let tasks =
+            |jobs: &Arc<Vec<Job>>| jobs.iter().filter(|job| is_task(job, id)).cloned().collect::<Vec<_>>();
+        page.jobs.with(tasks)
+    });
+    let (entries, silenced) = (page.attention.entries(), page.attention.silenced());
+    let store = page.fleet.overview().clone();
+    let name = move || tasks.with(|tasks| tasks.first().map(job_names::first));
+    let states = move || {
+        let states = tasks.with(|tasks: &Vec<Job>| job_groups::states(tasks));
+        states.into_iter().map(|state| view! { <span>{state}</span> }).collect_view()
+    };
+    let several_users = page.several_users;
+    let table = move || {
+        let several_users = several_users.get();
+        let source = Arc::new(Jobs { page: page.clone(), several_users, array: Some(id) });
+        view! { <Table source/> }.into_any()
+    };
+    view! {
+        <div class="head">
+            <div class="head__what">
+                <div class="head__title"><h1>{name}</h1></div>
+                <div class="meta"><span>"Array " <b class="num">{id.to_string()}</b></span> {states}</div>
+            </div>
+        </div>
+        <AttentionList entries silenced store jobs=tasks/>
+        {table}
     }
 }
 
@@ -168,6 +207,8 @@ fn NotAdmitted() -> impl IntoView {
 struct Jobs {
     page: Page,
     several_users: bool,
+    /// The array whose tasks they are, if they are not all jobs.
+    array: Option<JobId>,
 }
 
 impl Jobs {
@@ -236,7 +277,8 @@ impl RowSource for Jobs {
         let position = |job: &Job| attention.iter().position(|id| *id == job.id).unwrap_or(usize::MAX);
         self.page.jobs.with(|jobs| {
             // Running jobs before ended ones, worst first; the others as SLURM lists them.
-            let mut jobs: Vec<&Job> = jobs.iter().collect();
+            let is_meant = |job: &&Job| self.array.is_none_or(|id| is_task(job, id));
+            let mut jobs: Vec<&Job> = jobs.iter().filter(is_meant).collect();
             sorting::sort_by_key(&mut jobs, |job| (jobs::has_ended(job), position(job)));
             jobs.into_iter().map(entry).collect()
         })
@@ -285,6 +327,9 @@ impl RowSource for Jobs {
     }
 
     fn folding(&self, rows: &[RowEntry]) -> Option<Folding> {
+        if self.array.is_some() {
+            return None;
+        }
         let ended: HashSet<JobId> = self
             .page
             .jobs

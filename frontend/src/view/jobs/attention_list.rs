@@ -12,6 +12,7 @@ use crate::view::severity_class::SeverityClass;
 use leptos::prelude::*;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::finding::FindingKind;
+use nodeglass_protocol::job::Job;
 use std::sync::Arc;
 
 /// Maximum number of items of a list that is not folded: a button that hides one is not worth its line.
@@ -41,13 +42,17 @@ pub fn AttentionList(
     /// The only node that it is about, with any jobs.
     #[prop(optional, into)]
     node: Option<NodeName>,
+    /// The only jobs that it is about.
+    #[prop(optional, into)]
+    jobs: Option<Memo<Vec<Job>>>,
 ) -> impl IntoView {
     let attention = Page::from_context().attention;
     let is_open = RwSignal::new(false);
-    let is_overview = !in_job && node.is_none();
-    let (entries, silenced, resolved) = match node {
-        Some(node) => of_node(&attention, node),
-        None => (entries, silenced, attention.resolved()),
+    let is_overview = !in_job && node.is_none() && jobs.is_none();
+    let (entries, silenced, resolved) = match (node, jobs) {
+        (Some(node), _) => of_node(&attention, node),
+        (_, Some(jobs)) => of_jobs(&attention, jobs),
+        _ => (entries, silenced, attention.resolved()),
     };
     let resolved_count = Memo::new(move |_| if in_job { 0 } else { resolved.with(|items| items.len()) });
     let is_silenced_open = RwSignal::new(false);
@@ -90,20 +95,32 @@ fn of_node(attention: &Attention, node: NodeName) -> Items {
     let is_stated = |item: &Item| {
         matches!(item.kind, FindingKind::NodeUnreachable | FindingKind::LoginRefused | FindingKind::NoGpu)
     };
-    let affects = move |item: &Item| !item.is_past && !is_stated(item) && item.nodes.contains(&node);
-    let of_node = |items: Memo<Arc<Vec<Item>>>| {
-        let affects = affects.clone();
+    selected(attention, move |item| !item.is_past && !is_stated(item) && item.nodes.contains(&node))
+}
+
+/// Returns the items about some jobs.
+fn of_jobs(attention: &Attention, jobs: Memo<Vec<Job>>) -> Items {
+    selected(attention, move |item| jobs.with(|jobs| jobs.iter().any(|job| item.jobs.contains(&job.id))))
+}
+
+/// Returns the items that are as `is_meant` says.
+fn selected(
+    attention: &Attention,
+    is_meant: impl Fn(&Item) -> bool + Clone + Send + Sync + 'static,
+) -> Items {
+    let of = |items: Memo<Arc<Vec<Item>>>| {
+        let is_meant = is_meant.clone();
         Memo::new(move |_| {
             items.with(|items| {
-                Arc::new(items.iter().filter(|item| affects(item)).cloned().collect::<Vec<_>>())
+                Arc::new(items.iter().filter(|item| is_meant(item)).cloned().collect::<Vec<_>>())
             })
         })
     };
-    let (silenced, resolved) = (of_node(attention.silenced()), of_node(attention.resolved()));
+    let (silenced, resolved) = (of(attention.silenced()), of(attention.resolved()));
     let entries = attention.entries();
     let entries = Memo::new(move |_| {
-        let affects = |entry: &&Entry| affects(&entry.item);
-        entries.with(|entries| Arc::new(entries.iter().filter(affects).cloned().collect::<Vec<_>>()))
+        let is_meant = |entry: &&Entry| is_meant(&entry.item);
+        entries.with(|entries| Arc::new(entries.iter().filter(is_meant).cloned().collect::<Vec<_>>()))
     });
     (entries, silenced, resolved)
 }

@@ -65,7 +65,17 @@ pub fn JobGroup(
         let page = page.clone();
         Memo::new(move |_| folds.is_open(&page, of))
     };
+    let href = page.href(&Route::Array(of));
     let health = Memo::new(move |_| members.with(|members| worst(&page, members)));
+    let is_array = Memo::new(move |_| {
+        open.get() && members.with(|members| members.iter().any(|job| job_groups::is_task(job, of)))
+    });
+    let all_tasks = move || {
+        let href = href.clone();
+        is_array
+            .get()
+            .then(|| view! { <p class="jobs__none"><a class="link" href=href>"All tasks in a table"</a></p> })
+    };
     let name = move || members.with(|members| members.first().map(|job| job.name.to_string()));
     let summary = move || members.with(|members| job_groups::summary(of, members.iter()));
     view! {
@@ -80,6 +90,7 @@ pub fn JobGroup(
                 <span class="job__when" aria-hidden="true">{move || if open.get() { "▾" } else { "▸" }}</span>
                 <small class="job__what">{move || health.with(reason).unwrap_or_else(|| summary().into_any())}</small>
             </button>
+            {all_tasks}
         </li>
     }
 }

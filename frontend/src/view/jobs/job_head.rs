@@ -20,7 +20,7 @@ use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::insight::Bottleneck;
-use nodeglass_protocol::job::{Job, JobState, TimeLimit};
+use nodeglass_protocol::job::{Job, JobState, Parent, TimeLimit};
 use std::sync::Arc;
 
 /// The head of a job.
@@ -124,7 +124,15 @@ fn Meta(
         let reason_text = exit_text(exit.as_str());
         view! { <span>"Exit code " <b class="num">{exit.to_string()}</b> " " {reason_text}</span> }
     });
-    let (of_job, several_users) = (job.account.clone(), Page::from_context().several_users);
+    let page = Page::from_context();
+    let array = match job.part_of {
+        Some(Parent::Array { job, .. }) => {
+            let href = page.href(&Route::Array(job));
+            Some(view! { <span>"Array " <a class="link num" href=href>{job.to_string()}</a></span> })
+        }
+        _ => None,
+    };
+    let (of_job, several_users) = (job.account.clone(), page.several_users);
     let account = move || {
         let shown = of_job.clone().filter(|_| several_users.get());
         shown.map(|account| view! { <span>"Account " <b>{account.to_string()}</b></span> })
@@ -133,6 +141,7 @@ fn Meta(
         <div class="meta">
             <span class="meta__state"><Dot health/> {label}</span>
             <span>"Job " <b class="num">{job.label.to_string()}</b></span>
+            {array}
             <span>"User " <b>{job.user.to_string()}</b></span>
             {account}
             <span>"Partition " <b>{job.partition.to_string()}</b></span>

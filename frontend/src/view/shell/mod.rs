@@ -14,7 +14,7 @@ use crate::domain::route::{JobTab, Route};
 use crate::fleet::{Phase, TopicStore};
 use crate::net::LinkState;
 use crate::state::page::Page;
-use crate::view::jobs::all_jobs::AllJobs;
+use crate::view::jobs::all_jobs::{AllJobs, ArrayTasks};
 use crate::view::jobs::attention_list::AttentionList;
 use crate::view::jobs::job_list::JobList;
 use crate::view::jobs::job_page::JobPage;
@@ -112,7 +112,7 @@ fn RouteView() -> impl IntoView {
     let route = page.route;
     // Only these have no topic and no jobs.
     let other = Memo::new(move |_| match route.get() {
-        other @ (Route::Usage | Route::Audit) => other,
+        other @ (Route::Usage | Route::Audit | Route::Array(_)) => other,
         // The view follows the jobs itself, so that its inputs keep the focus.
         Route::Compare(_) => Route::Compare(Vec::new()),
         _ => Route::AllJobs,
@@ -147,6 +147,7 @@ fn RouteView() -> impl IntoView {
             Route::Usage => view! { <UsagePage/> }.into_any(),
             Route::Audit => view! { <AuditPage/> }.into_any(),
             Route::Compare(_) => view! { <Compare/> }.into_any(),
+            Route::Array(id) => view! { <ArrayTasks id/> }.into_any(),
             _ => view! { <AllJobs/> }.into_any(),
         },
         Some(store) => match store.topic().clone() {
