@@ -63,13 +63,13 @@ impl Query {
         }
     }
 
-    /// Returns the parameters to keep on the way to another route. Sheets close; filter, order and the highlighted GPU
-    /// are kept within one job or node; the range and unknown parameters are kept everywhere.
+    /// Returns the parameters to keep on the way to another route. Sheets close; filter, order, the metric and the
+    /// highlighted GPU are kept within one job, array or node; the range and unknown parameters are kept everywhere.
     pub fn retained(&self, from: &Route, to: &Route) -> Self {
-        let same_topic = from.topic() == to.topic();
+        let same_topic = from.topic() == to.topic() && from.array() == to.array();
         let is_kept = |name: &str| match name {
             GPU | PROCESS | FINDING => false,
-            PIN => same_topic,
+            PIN | METRIC => same_topic,
             _ => same_topic || !(name.starts_with('f') || name.starts_with('s')),
         };
         Self(self.0.iter().filter(|(name, _)| is_kept(name)).cloned().collect())
@@ -166,12 +166,14 @@ mod tests {
 
     #[test]
     fn a_filter_stays_with_its_job_and_the_range_applies_everywhere() {
-        let query = Query::parse("f=sm>50&sg=temp-&r=1h&pid=n1/4/5&pin=n1/G&x=y");
+        let query = Query::parse("f=sm>50&sg=temp-&r=1h&pid=n1/4/5&pin=n1/G&m=power_w&x=y");
         let (job, other) = (Route::Job(JobId(1), JobTab::Nodes), Route::Job(JobId(2), JobTab::Nodes));
         assert_eq!(
             query.retained(&job, &Route::Job(JobId(1), JobTab::Processes)).text(),
-            "?f=sm%3E50&sg=temp-&r=1h&pin=n1/G&x=y"
+            "?f=sm%3E50&sg=temp-&r=1h&pin=n1/G&m=power_w&x=y"
         );
         assert_eq!(query.retained(&job, &other).text(), "?r=1h&x=y");
+        let array = Route::Array(JobId(3));
+        assert_eq!(query.retained(&Route::AllJobs, &array).text(), "?r=1h&x=y", "another table of jobs");
     }
 }
