@@ -165,6 +165,13 @@ async fn n_and_its_capital_go_from_problem_to_problem_also_from_a_gpus_sheet() -
 #[tokio::test]
 async fn findings_ranks_and_commands_are_found_by_their_words_from_anywhere() -> Result<()> {
     let Some((browser, _relay)) = overview().await? else { return Ok(()) };
+    find(&browser, "").await?;
+    // Before anything is typed, they are listed with the pages.
+    let hints = "[...document.querySelectorAll('#palette-list small')].map(hint => hint.innerText)";
+    let is_listed =
+        format!("(hints => hints.includes('page') && hints.some(hint => /^key /.test(hint)))({hints})");
+    browser.until("pages and commands", &is_listed).await?;
+    browser.until("the worst finding", &format!("/hung|lost|error|cannot|slower/i.test({SELECTED})")).await?;
     find(&browser, "rank 35 llama3").await?;
     browser.until("a rank of a job", &format!("/rank 35 of llama3-8b-pretrain/i.test({SELECTED})")).await?;
     find(&browser, "silence").await?;
@@ -207,13 +214,6 @@ async fn an_unknown_job_is_the_same_page_by_number_and_by_label() -> Result<()> 
 }
 
 #[tokio::test]
-async fn a_finding_is_copied_as_a_message_and_its_job_submitted_without_the_node() -> Result<()> {
-    let Some((browser, relay)) = overview().await? else { return Ok(()) };
-    browser.open(&relay.link().path("/job/48213")).await?;
-    let taken = "window.taken = []; Object.defineProperty(navigator, 'clipboard', { value: { writeText: text => { taken.push(text); return Promise.resolve(); } }, configurable: true })";
-    browser.until("an unfolded finding", "document.querySelector('.finding-tools .command')").await?;
-    browser.eval(&format!("(() => {{ {taken}; return true; }})()")).await?;
-#[tokio::test]
 async fn the_number_of_an_array_shows_all_of_its_tasks() -> Result<()> {
     let Some((browser, relay)) = overview().await? else { return Ok(()) };
     browser.open(&relay.link().path("/job/48440")).await?;
@@ -249,6 +249,13 @@ async fn the_number_of_an_array_shows_all_of_its_tasks() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn a_finding_is_copied_as_a_message_and_its_job_submitted_without_the_node() -> Result<()> {
+    let Some((browser, relay)) = overview().await? else { return Ok(()) };
+    browser.open(&relay.link().path("/job/48213")).await?;
+    let taken = "window.taken = []; Object.defineProperty(navigator, 'clipboard', { value: { writeText: text => { taken.push(text); return Promise.resolve(); } }, configurable: true })";
+    browser.until("an unfolded finding", "document.querySelector('.finding-tools .command')").await?;
+    browser.eval(&format!("(() => {{ {taken}; return true; }})()")).await?;
     let command = browser.eval("document.querySelector('.finding-tools .command').innerText").await?;
     let command = command.as_str().unwrap_or_default();
     ensure!(command.starts_with("sbatch --exclude=gpu-h0"), "{command}");

@@ -1,7 +1,9 @@
 //! The command palette: jumps to what it finds, or runs a command.
 
 use super::keyboard::run_command;
-use super::palette_entries::{PaletteEntry, SILENCE_S, Target, entries, processes_elsewhere};
+use super::palette_entries::{
+    PaletteEntry, SILENCE_S, Target, entries, entries_at_first, processes_elsewhere,
+};
 use crate::domain::fuzzy_search::search;
 use crate::state::page::Page;
 use crate::view::jobs::silence::silence;
@@ -31,9 +33,13 @@ fn found(page: &Page, typed: RwSignal<String>) -> Memo<Vec<(usize, PaletteEntry)
     let page = page.clone();
     Memo::new(move |_| {
         let typed = typed.get();
-        let mut all = known.get();
-        all.extend(processes_elsewhere(&page, &typed));
-        let mut found = search(&typed, all, |entry| (&entry.name, &entry.words));
+        let mut found = if typed.trim().is_empty() {
+            entries_at_first(&page)
+        } else {
+            let mut all = known.get();
+            all.extend(processes_elsewhere(&page, &typed));
+            search(&typed, all, |entry| (&entry.name, &entry.words))
+        };
         found.truncate(MAX_ENTRIES);
         found.into_iter().enumerate().collect()
     })

@@ -2,14 +2,17 @@
 
 use crate::domain::attention::Item;
 use crate::domain::health::state_label;
+use crate::domain::job_groups::is_task;
 use crate::domain::keys::{Command, bindings, keycap};
 use crate::domain::query::{self, Query};
 use crate::domain::route::{JobTab, Route};
+use crate::domain::text;
 use crate::fleet::TopicStore;
 use crate::state::page::Page;
 use leptos::prelude::*;
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::picture::{NodePicture, ProcessPicture};
+use nodeglass_protocol::{JobId, Text};
 
 /// Time for which the command of the palette silences a finding, in s.
 pub const SILENCE_S: u32 = 3_600;
@@ -58,9 +61,29 @@ impl PaletteEntry {
     }
 }
 
+/// Maximum number of findings that are listed before anything is typed.
+const FINDINGS_AT_FIRST: usize = 4;
+
+/// Returns what is listed before anything is typed: the worst findings, then pages and commands. Subscribes to their sources.
+pub fn entries_at_first(page: &Page) -> Vec<PaletteEntry> {
+    findings(page).into_iter().take(FINDINGS_AT_FIRST).chain(commands(page)).collect()
+}
+
 /// Returns every entry; entries of equal matches are in the order of the list. Subscribes to their sources.
 pub fn entries(page: &Page) -> Vec<PaletteEntry> {
     let jobs = page.jobs.get();
+    let mut arrays: Vec<JobId> = Vec::new();
+    for job in jobs.iter() {
+        if let Some(Parent::Array { job: array, .. }) = job.part_of
+            && !arrays.contains(&array)
+        {
+            arrays.push(array);
+        }
+    }
+    let array = |id: JobId| {
+        let name = jobs.iter().find(|job| is_task(job, id)).map(|job| job.name.to_string());
+        PaletteEntry::route(format!("{id} {}", name.unwrap_or_default()), "array", Route::Array(id))
+    };
     let job = |job: &Job| {
         let name = format!("{} {}", job.label, job.name);
         PaletteEntry::route(name, format!("job, {}", state_label(job)), Route::Job(job.id, JobTab::Nodes))
@@ -78,7 +101,8 @@ pub fn entries(page: &Page) -> Vec<PaletteEntry> {
         PaletteEntry::route(cell.name().to_string(), "node", Route::Node(cell.name().clone()))
     };
     let processes = page.fleet.detail().map(|store| processes(&store)).unwrap_or_default();
-    let mut all: Vec<PaletteEntry> = jobs.iter().map(job).chain(tabs).chain(nodes.iter().map(node)).collect();
+    let jobs = arrays.into_iter().map(array).chain(jobs.iter().map(job));
+    let mut all: Vec<PaletteEntry> = jobs.chain(tabs).chain(nodes.iter().map(node)).collect();
     all.extend(findings(page));
     all.extend(commands(page));
     all.extend(processes);
@@ -175,7 +199,7 @@ fn commands(page: &Page) -> Vec<PaletteEntry> {
         Route::Audit => is_owner,
         _ => true,
     });
-    commands.chain(pages.map(|(name, route)| PaletteEntry::route(name, "page", route))).collect()
+    pages.map(|(name, route)| PaletteEntry::route(name, "page", route)).chain(commands).collect()
 }
 
 /// Returns an entry for each GPU, which leads to its sheet on its node.
@@ -234,10 +258,11 @@ fn processes(store: &TopicStore) -> Vec<PaletteEntry> {
 /// The entry of a process: `pid 41822 python3`.
 fn pid(node: &NodePicture, process: &ProcessPicture) -> PaletteEntry {
     let facts = &process.facts;
-    let command = facts.command.value().map(ToString::to_string).unwrap_or_default();
+    let name =
+        text::process_name(facts.args.value().map(Text::as_str), facts.command.value().map(Text::as_str));
     let started_ms = facts.started_ms.value().copied().unwrap_or(0);
     let target = Target::Sheet(query::PROCESS, format!("{}/{}/{started_ms}", node.name, facts.pid));
-    let name = format!("pid {} {command}", facts.pid);
+    let name = format!("pid {} {}", facts.pid, name.unwrap_or_default());
     PaletteEntry::new(name.trim_end(), format!("process on {}", node.name), target)
 }
 
