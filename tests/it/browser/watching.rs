@@ -224,7 +224,7 @@ async fn copying_commands_and_tables_is_acknowledged() -> Result<()> {
 /// Clicks each item of a time line's menu.
 async fn graphs_are_saved_and_copied(browser: &Browser, relay: &TestRelay) -> Result<()> {
     browser.open(&relay.link().path("/job/48213/node/gpu-h05")).await?;
-    let menu = "document.querySelector('.time-line button[title=\"Save or copy this graph\"]')";
+    let menu = "document.querySelector('.time-line button[title=\"Save or copy these graphs\"]')";
     browser
         .until("a graph", &format!("{menu} && document.querySelector('.time-line .lane--attention path')"))
         .await?;
@@ -248,22 +248,22 @@ async fn graphs_are_saved_and_copied(browser: &Browser, relay: &TestRelay) -> Re
         "{} bytes",
         picture.len()
     );
-    // Of another metric, which is chosen in the menu.
-    browser.eval(&format!("{menu}.click()")).await?;
-    let metric = "document.querySelector('.menu__choice select')";
-    browser.until("the metrics", metric).await?;
-    browser.eval(&format!("({metric}.value = 'power_w', {metric}.dispatchEvent(new Event('change')), document.querySelector('.menu__veil').click())")).await?;
     let (saved, name) = choose("Save numbers as CSV", "address").await?;
-    ensure!(name == "nodeglass-48213-power_w.csv", "{name}");
+    ensure!(name == "nodeglass-48213-time-line.csv", "{name}");
     let (copied, _) = choose("Copy numbers as CSV", "copy").await?;
     for numbers in [saved.strip_prefix("data:text/csv;charset=utf-8,").context("a CSV")?, &copied] {
         let columns = numbers.lines().next().unwrap_or_default();
-        ensure!(columns.starts_with("unix_s,gpu-h05 GPU 0 rank 32 power_w,"), "{columns}");
+        // Every graph that is shown, of every GPU.
+        for metric in ["util_pct", "memory_gib", "power_w", "temp_c", "sm_clock_mhz", "sm_active_pct"] {
+            ensure!(columns.matches(&format!(" {metric}")).count() == 8, "{metric}: {columns}");
+        }
+        let watts = columns.split(',').position(|column| column == "gpu-h05 GPU 0 rank 32 power_w");
+        let watts = watts.context("its power")?;
         let count = columns.split(',').count();
         ensure!(numbers.lines().count() > 60 && numbers.lines().all(|line| line.split(',').count() == count));
         // Watts, in the newest lines.
         let is_known = |line: &str| {
-            line.split(',').nth(1).is_some_and(|watts| watts.parse().is_ok_and(|watts: f64| watts > 50.0))
+            line.split(',').nth(watts).is_some_and(|watts| watts.parse().is_ok_and(|watts: f64| watts > 50.0))
         };
         ensure!(numbers.lines().rev().take(10).any(is_known), "{numbers}");
     }

@@ -12,6 +12,7 @@ use crate::view::widgets::menu::Menu;
 use leptos::prelude::*;
 use nodeglass_protocol::Cell;
 use nodeglass_rules::csv;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
@@ -28,6 +29,8 @@ pub struct Export {
     store: TopicStore,
     groups: Memo<Vec<NodeGroup>>,
     metric: Memo<GraphMetric>,
+    /// The metrics of several graphs, which are exported together; empty for one graph.
+    metrics: Vec<GraphMetric>,
 }
 
 /// Maximum number of lines of a CSV of the long-term history.
@@ -46,31 +49,29 @@ impl Export {
         groups: Memo<Vec<NodeGroup>>,
         metric: Memo<GraphMetric>,
     ) -> Self {
-        Self { page: page.clone(), time: time.clone(), store: store.clone(), groups, metric }
+        let (page, time, store, metrics) = (page.clone(), time.clone(), store.clone(), Vec::new());
+        Self { page, time, store, groups, metric, metrics }
+    }
+
+    /// Exports these metrics together: those of the graphs of a panel.
+    pub fn of(self, metrics: impl Iterator<Item = GraphMetric>) -> Self {
+        Self { metrics: metrics.collect(), ..self }
     }
 
     /// Returns the menu.
     pub fn menu(&self) -> AnyView {
-        self.menu_with(None)
-    }
-
-    /// Returns the menu, with the choice of the metric first.
-    pub fn menu_with(&self, choice: Option<Arc<dyn Fn() -> AnyView + Send + Sync>>) -> AnyView {
         let (export, open) = (self.clone(), RwSignal::new(false));
-        let inside = Arc::new(move || {
-            let is_chosen = choice.is_some();
-            let choice = choice.as_ref().map(|choice| view! { <div class="menu__choice">{choice()}</div> });
-            view! { {choice} {export.items(open, is_chosen)} }.into_any()
-        });
-        view! { <Menu title="⋯" about="Save or copy this graph" open inside/> }.into_any()
+        let inside = Arc::new(move || export.items(open));
+        let about =
+            if self.metrics.is_empty() { "Save or copy this graph" } else { "Save or copy these graphs" };
+        view! { <Menu title="⋯" about open inside/> }.into_any()
     }
 
-    /// The items of the menu. Where the metric of the numbers is chosen, the picture shows all of them.
-    fn items(&self, open: RwSignal<bool>, is_chosen: bool) -> AnyView {
+    fn items(&self, open: RwSignal<bool>) -> AnyView {
         let (picture, copy, numbers) = (self.clone(), self.clone(), self.clone());
         // The graph is found by the button, which the menu removes when it closes.
         let save = move |event| {
-            picture.save(&event, is_chosen);
+            picture.save(&event);
             open.set(false);
         };
         let save_numbers = move |_| {
@@ -108,10 +109,13 @@ impl Export {
         format!("nodeglass-{job}{what}.{kind}")
     }
 
-    /// Returns a CSV with one line per second, or per step of the long-term history, and, for each GPU, a column of the metric and one of the
-    /// deviation from its peers, in the units named in the first line; empty where unknown.
+    /// Returns a CSV with one line per second, or per step of the long-term history, and, for each GPU, a column of each metric and one of
+    /// the deviation from its peers, in the units named in the first line; empty where unknown. Of several metrics, those without a value
+    /// have no column.
     pub fn numbers(&self) -> String {
-        let (shown, groups) = (self.metric.get_untracked(), self.groups.get_untracked());
+        let (metric, groups) = (self.metric.get_untracked(), self.groups.get_untracked());
+        let is_one = self.metrics.is_empty();
+        let metrics = if is_one { std::slice::from_ref(&metric) } else { &self.metrics };
         let now_ms = self.time.now_ms();
         let range = untrack(|| self.time.range());
         let window = range.window(now_ms, CSV_STEPS);
@@ -128,19 +132,24 @@ impl Export {
             self.store.comparison(|comparison| comparison.has_peers(node, gpu))
         };
         let deviations = all().filter(is_compared).map(|entry| (entry, GraphMetric::DEVIATION));
-        let shown = all().filter(|_| shown != GraphMetric::DEVIATION).map(|entry| (entry, shown));
+        let shown = metrics.iter().filter(|metric| **metric != GraphMetric::DEVIATION);
+        let shown = shown.flat_map(|metric| all().map(move |entry| (entry, *metric)));
         for ((group, gpu), metric) in shown.chain(deviations) {
-            let rank = group.ranks(&self.store, gpu).first().map(|rank| format!(" rank {rank}"));
-            let (label, rank) = (&gpu.label, rank.unwrap_or_default());
-            let title = format!("{} {label}{rank} {}", group.node.name(), metric.name());
-            let _ = write!(out, ",{}", csv::cell(&title));
-            columns.push(match window.is_long() {
+            let column = match window.is_long() {
                 true => {
                     let (_, points) = group.values(&self.store, gpu, metric, &window, 0);
                     points.into_iter().map(Point::value).collect()
                 }
                 false => self.column(group, gpu, metric, from, to),
-            });
+            };
+            if !is_one && column.iter().all(Option::is_none) {
+                continue;
+            }
+            let rank = group.ranks(&self.store, gpu).first().map(|rank| format!(" rank {rank}"));
+            let (label, rank) = (&gpu.label, rank.unwrap_or_default());
+            let title = format!("{} {label}{rank} {}", group.node.name(), metric.name());
+            let _ = write!(out, ",{}", csv::cell(&title));
+            columns.push(column);
         }
         out.push('\n');
         for second in (from..to).step_by(step_s as usize) {
@@ -193,23 +202,24 @@ impl Export {
 
     fn save_numbers(&self) {
         let numbers = String::from(js_sys::encode_uri_component(&self.numbers()));
-        save(
-            &format!("data:text/csv;charset=utf-8,{numbers}"),
-            &self.file(&self.metric.get_untracked().name(), "csv"),
-        );
+        save(&format!("data:text/csv;charset=utf-8,{numbers}"), &self.file(&self.name(), "csv"));
+    }
+
+    /// Returns the name of the metric, or of the panel, for the names of files.
+    fn name(&self) -> Cow<'static, str> {
+        if self.metrics.is_empty() { self.metric.get_untracked().name() } else { "time-line".into() }
     }
 
     /// Saves the panel that contains the clicked button, canvases and texts, as one picture.
-    fn save(&self, event: &MouseEvent, of_all: bool) {
+    fn save(&self, event: &MouseEvent) {
         let button = event.target().and_then(|target| target.dyn_into::<Element>().ok());
         let Some(panel) = button.and_then(|button| button.closest(".panel").ok().flatten()) else { return };
-        let metric = self.metric.get_untracked();
-        let (title, name) = match of_all {
-            true => (panel.get_attribute("aria-label").unwrap_or_default(), "time-line".into()),
-            false => (metric.title().to_owned(), metric.name()),
+        let title = match self.metrics.is_empty() {
+            true => self.metric.get_untracked().title().to_owned(),
+            false => panel.get_attribute("aria-label").unwrap_or_default(),
         };
         if let Some(url) = picture(&panel, &self.title(&title)) {
-            save(&url, &self.file(&name, "png"));
+            save(&url, &self.file(&self.name(), "png"));
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::gpu_groups::NodeGroup;
 use super::graph::{Graph, current_memo, plot_memo};
 use super::graph_panel::GraphPanel;
-use super::summary::{metric_menu, summary};
+use super::summary::summary;
 use super::throttle_lanes::ThrottleLanes;
 use super::time_bar::TimeBar;
 use crate::domain::metric::GraphMetric;
@@ -12,7 +12,6 @@ use crate::state::time::{GpuRef, Time};
 use crate::view::scope::NodeScope;
 use leptos::html::Section;
 use leptos::prelude::*;
-use std::sync::Arc;
 
 /// The metrics, each with the CSS token of its colour.
 const GRAPHS: [(GraphMetric, &str); 6] = [
@@ -30,7 +29,7 @@ pub fn TimeLine(
     /// The scope: one node.
     scope: NodeScope,
 ) -> impl IntoView {
-    let GraphPanel { page, time, groups, metric, export } = GraphPanel::new(&scope, false);
+    let GraphPanel { page, time, groups, export, .. } = GraphPanel::new(&scope, false);
     let graphs = GRAPHS.map(|(metric, hue)| {
         let fixed = Memo::new(move |_| metric);
         let plot = plot_memo(&time, &scope.store, groups, fixed, 240);
@@ -47,18 +46,14 @@ pub fn TimeLine(
     });
     let panel = NodeRef::<Section>::new();
     show_pinned(&time, &scope, panel);
-    // The graphs show every metric: which one is exported is chosen where it is exported.
-    let choice = {
-        let (time, scope) = (time.clone(), scope.clone());
-        Arc::new(move || metric_menu(&time, &scope, metric)) as Arc<dyn Fn() -> AnyView + Send + Sync>
-    };
+    let export = export.of(GRAPHS.iter().map(|(metric, _)| *metric));
     let none = Memo::new(move |_| groups.with(|groups| groups.iter().all(|group| group.gpus.is_empty())));
     view! {
         <section class="panel time-line" aria-label="Timeline" node_ref=panel hidden=none>
             <div class="panel__head">
                 <h2>"Timeline"</h2>
                 <span class="spring"></span>
-                {export.menu_with(Some(choice))}
+                {export.menu()}
             </div>
             <TimeBar/>
             {chips(&time, groups)}
