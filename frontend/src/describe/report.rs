@@ -289,6 +289,13 @@ pub fn run(report: &Report) -> Option<Part> {
     Part::new(from_s, from_s.checked_add(i64::try_from(report.elapsed_s).ok()?)?)
 }
 
+/// The part of a job's run that was observed: its end, because a relay that begins later has no reading of the time before.
+pub fn observed(report: &Report) -> Option<Part> {
+    let run = run(report)?;
+    let observed_s = run.length_s() as f64 * report.observed_pct / 100.0;
+    run.since(run.to_s.saturating_sub(observed_s as i64)).or(Some(run))
+}
+
 /// Returns SLURM's state of a job in words, as the list of jobs has them: `out of host memory`.
 pub fn state_text(state: &Text, is_final: bool) -> String {
     if !is_final && state.as_str().is_empty() {
@@ -413,6 +420,19 @@ pub mod tests {
         let whole = shown.iter().flat_map(|group| &group.figures).filter(|figure| figure.is_of_whole_run);
         let labels: Vec<_> = whole.map(|figure| figure.label.clone()).collect();
         assert_eq!(labels, ["Number", "GPU hours allocated", "Run time"]);
+    }
+
+    #[test]
+    fn another_time_of_a_run_is_one_that_was_observed() {
+        use crate::domain::compared::Compared;
+        let other = |observed_pct| {
+            let report = Report { observed_pct, ..report_with(&[]) };
+            Compared::whole(report.job).another_time(observed(&report))?.part
+        };
+        assert_eq!(other(100.0), Part::new(1_000, 2_800));
+        // The relay began in the last quarter.
+        assert_eq!(other(25.0), Part::new(3_700, 4_150));
+        assert_eq!(other(0.0), Part::new(1_000, 2_800));
     }
 
     #[test]

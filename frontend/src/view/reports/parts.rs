@@ -309,7 +309,8 @@ fn with_job(mut compared: Vec<Compared>, reports: &[Report], job: JobId) -> Opti
         compared.clear();
     }
     let newest = compared.iter().rev().find(|one| one.job == job);
-    let added = newest.map_or(Some(Compared::whole(job)), |newest| newest.another_time(run(job, reports)));
+    let observed = || report::observed(reports.iter().find(|report| report.job == job)?);
+    let added = newest.map_or(Some(Compared::whole(job)), |newest| newest.another_time(observed()));
     compared.push(added?);
     Some(compared)
 }
