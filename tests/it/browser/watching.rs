@@ -328,7 +328,7 @@ async fn a_recording_is_paused_and_searched_as_in_a_player() -> Result<()> {
     }
     browser.click(".transport__play").await?;
     browser.until("playing", &format!("!({})", state("paused"))).await?;
-    browser.until("the end", &state("paused")).await?;
+    browser.until("the end", &state("end of recording")).await?;
     let complaints = browser.complaints().await?;
     ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
     Ok(())

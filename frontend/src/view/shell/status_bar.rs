@@ -10,6 +10,7 @@ use crate::view::widgets::actions;
 use leptos::prelude::*;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::{JobsHealth, LauncherStatus};
+use nodeglass_protocol::replay::ReplayStatus;
 use nodeglass_protocol::request::RetryTarget;
 
 /// The status bar.
@@ -32,14 +33,17 @@ pub fn StatusBar() -> impl IntoView {
 #[component]
 fn LinkState() -> impl IntoView {
     let page = Page::from_context();
-    let (replay, feed) = (page.replay(), page.feed);
+    let (replay, feed) = (page.replay(), page.feed.clone());
+    let is_outdated = Memo::new(move |_| {
+        let (overview, now_ms) = (page.fleet.overview(), page.now_ms());
+        overview.nodes().track();
+        overview.read(|picture| is_outdated(picture.nodes.iter().map(|node| freshness(node, now_ms))))
+    });
     let state = Memo::new(move |_| match feed.link() {
-        LinkState::Live
-            if replay.with(|replay| replay.as_ref().is_some_and(|replay| replay.speed_pct == 0)) =>
-        {
-            ("foot__link", "◇ recording, paused")
+        LinkState::Live if replay.with(Option::is_some) => {
+            ("foot__link", replay.with(|replay| playback_state(replay.as_ref())))
         }
-        LinkState::Live if replay.with(Option::is_some) => ("foot__link", "◆ recording"),
+        LinkState::Live if is_outdated.get() => ("foot__link is-bad", "▲ no current readings"),
         LinkState::Live => ("foot__link is-live", "● live"),
         LinkState::Starting | LinkState::Connecting => ("foot__link", "○ connecting"),
         LinkState::NoKey => ("foot__link is-bad", "▲ no key"),
@@ -47,6 +51,22 @@ fn LinkState() -> impl IntoView {
         LinkState::Stopped(_) => ("foot__link is-bad", "▲ disconnected"),
     });
     view! { <span class=move || state.get().0 role="status" aria-live="polite">{move || state.get().1}</span> }
+}
+
+/// Returns whether there were readings, and all of them are outdated: a connection alone does not make a view live.
+fn is_outdated(nodes: impl Iterator<Item = Freshness>) -> bool {
+    let mut read =
+        nodes.filter(|freshness| !matches!(freshness, Freshness::Never | Freshness::Last)).peekable();
+    read.peek().is_some() && read.all(|freshness| freshness != Freshness::Fresh)
+}
+
+/// Returns the state of a recording that is being played.
+fn playback_state(replay: Option<&ReplayStatus>) -> &'static str {
+    match replay {
+        Some(replay) if replay.speed_pct == 0 && replay.at_ms >= replay.to_ms => "◇ end of recording",
+        Some(replay) if replay.speed_pct == 0 => "◇ recording, paused",
+        _ => "◆ recording",
+    }
 }
 
 #[component]
@@ -191,6 +211,25 @@ fn cost(page: &Page) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_view_without_a_current_node_is_not_live() {
+        let is_outdated = |all: &[Freshness]| is_outdated(all.iter().copied());
+        assert!(is_outdated(&[Freshness::Stale(9_100), Freshness::Stale(9_100), Freshness::Last]));
+        assert!(!is_outdated(&[Freshness::Stale(9_100), Freshness::Fresh]));
+        // Nothing was read yet, or all jobs have ended.
+        assert!(!is_outdated(&[]) && !is_outdated(&[Freshness::Never, Freshness::Last]));
+    }
+
+    #[test]
+    fn a_recording_says_whether_it_is_paused_or_over() {
+        let status = |speed_pct, at_ms| ReplayStatus { to_ms: 9_000, at_ms, speed_pct, ..Default::default() };
+        let states = [status(100, 5_000), status(0, 5_000), status(0, 9_000)];
+        assert_eq!(
+            states.map(|status| playback_state(Some(&status))),
+            ["◆ recording", "◇ recording, paused", "◇ end of recording"]
+        );
+    }
 
     #[test]
     fn a_stale_job_list_shows_when_it_is_polled_again() {
