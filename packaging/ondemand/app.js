@@ -11,7 +11,8 @@ const net = require('net');
 const os = require('os');
 const path = require('path');
 
-// Variables for the relay, as `NAME=value` lines: its program (RELAY_PROGRAM), the PATH to SLURM's commands, settings (NODEGLASS_…).
+// Variables for the relay, as lines of NAME=value or NAME="value": its program (RELAY_PROGRAM), the PATH to SLURM's commands,
+// settings (NODEGLASS_…).
 const SETTINGS = '/etc/ood/config/apps/nodeglass/env';
 // Time within which the relay must listen.
 const START_MS = 20_000;
@@ -26,7 +27,8 @@ function settings() {
     if (error.code !== 'ENOENT') throw error;
   }
   const lines = text.split('\n').map((line) => line.match(/^\s*([A-Za-z_][A-Za-z0-9_]*)=(.*?)\s*$/));
-  return Object.fromEntries(lines.filter((match) => match !== null).map(([, name, value]) => [name, value]));
+  const unquoted = (value) => value.replace(/^(["'])(.*)\1$/, '$2');
+  return Object.fromEntries(lines.filter((match) => match !== null).map(([, name, value]) => [name, unquoted(value)]));
 }
 
 // Becomes the relay, which ends with this program, however that ends: then the pipe on descriptor 3 closes.

@@ -19,7 +19,7 @@ async fn the_app_of_open_ondemand_opens_the_page_without_a_key() -> Result<()> {
     let script = format!("#!/bin/sh\necho $$ > \"$0.pid\"\nexec '{}' \"$@\"\n", binary("relay")?.display());
     fs::write(&program, script)?;
     fs::set_permissions(&program, Permissions::from_mode(0o755))?;
-    let settings = format!("RELAY_PROGRAM={}\nNODEGLASS_DEMO=true\n", program.display());
+    let settings = format!("RELAY_PROGRAM=\"{}\"\nNODEGLASS_DEMO=true\n", program.display());
     let Some(portal) = OnDemand::start(&settings)? else { return Ok(()) };
     browser.resize(1440, 900).await?;
     browser.open(&portal.url()).await?;
