@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(state_text(&log, Some(1_000)), "loading");
         log.append(Tail { lines: vec!["step 1".into()], written_s: Some(1_000), ..Tail::default() });
         assert_eq!(state_text(&log, Some(1_020)), "1 line");
-        assert_eq!(state_text(&log, Some(1_150)), "1 line, written 2 min 30 s ago");
+        assert_eq!(state_text(&log, Some(1_150)), "1 line, written 2 min ago");
         // An ended job writes no more, and a clock may be ahead.
         assert_eq!([state_text(&log, None), state_text(&log, Some(900))], ["1 line", "1 line"]);
     }
