@@ -289,7 +289,7 @@ pub fn run(report: &Report) -> Option<Part> {
     Part::new(from_s, from_s.checked_add(i64::try_from(report.elapsed_s).ok()?)?)
 }
 
-/// The part of a job's run that was observed: its end, because a relay that begins later has no reading of the time before.
+/// Returns the part of a job's run that was observed: its end, because a relay that starts later has no readings from before.
 pub fn observed(report: &Report) -> Option<Part> {
     let run = run(report)?;
     let observed_s = run.length_s() as f64 * report.observed_pct / 100.0;

@@ -85,8 +85,8 @@ impl Route {
         (is_job && cluster.is_none_or(is_cluster)).then(|| Self::JobLabel(job.to_owned(), tab))
     }
 
-    /// Returns the route that a path leads to by the list of jobs, if that is another one: the job of a label, or the array
-    /// of a number.
+    /// Returns the route to show instead, given the listed jobs: that of the job with this label, or of the array with this
+    /// number.
     pub fn resolve(&self, jobs: &[Job]) -> Option<Self> {
         match self {
             Self::JobLabel(label, tab) => {
@@ -100,8 +100,8 @@ impl Route {
         }
     }
 
-    /// Returns the route whose path leads here by the list of jobs: of the task that has the number of its array, by its
-    /// label. The tasks that have not started have none, and no tabs either.
+    /// Returns the route whose path to link to instead, given the listed jobs. A task that has the number of its array is
+    /// linked by its label, or by its About tab if it stands for the tasks that have not started, which have no label.
     pub fn unambiguous(&self, jobs: &[Job]) -> Option<Self> {
         let Self::Job(id, JobTab::Nodes) = self else { return None };
         let job = jobs.iter().find(|job| job.id == *id && job_groups::is_task(job, *id))?;
