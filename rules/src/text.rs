@@ -1,6 +1,7 @@
 //! Formats numbers, durations and names the same way everywhere on the page.
 
-use nodeglass_protocol::Cell;
+use nodeglass_protocol::process::ProcessFacts;
+use nodeglass_protocol::{Cell, Text};
 
 /// Placeholder of a missing reading; never a zero.
 pub const ABSENT: &str = "–";
@@ -202,6 +203,11 @@ pub fn process_name(args: Option<&str>, name: Option<&str>) -> Option<String> {
     // After -c follows a program, and not its name.
     let script = words.by_ref().take_while(|word| *word != "-c").find(|word| !word.starts_with('-'));
     script.filter(|_| is_python).map(program).or(first).or(name.map(program)).map(ToOwned::to_owned)
+}
+
+/// [`process_name`] of a process as its probe describes it.
+pub fn name_of(process: &ProcessFacts) -> Option<String> {
+    process_name(process.args.value().map(Text::as_str), process.command.value().map(Text::as_str))
 }
 
 /// Formats a duration as [`span`] does, without the second unit from ten of the first one on: `17 h`, `5 d 16 h`.

@@ -104,7 +104,7 @@ pub fn link_to(url: &str, path: &str) -> String {
 
 /// The tasks of a job's array that have ids by now; those that SLURM still keeps as one entry get theirs when they start.
 fn all_tasks(job: &Job, jobs: &[Job]) -> Option<Offer> {
-    let Some(Parent::Array { job: array, .. }) = job.part_of else { return None };
+    let array = job_groups::array_of(job)?;
     let is_task =
         |job: &&Job| matches!(job.part_of, Some(Parent::Array { job, task: Some(_) }) if job == array);
     let tasks: Vec<JobId> = jobs.iter().filter(is_task).map(|job| job.id).take(Scope::MAX_NAMED).collect();

@@ -18,9 +18,17 @@ pub fn parent_job(job: &Job) -> Option<JobId> {
     job.part_of.map(|parent| parent.job())
 }
 
+/// Returns the array whose task a job is.
+pub fn array_of(job: &Job) -> Option<JobId> {
+    match job.part_of {
+        Some(Parent::Array { job, .. }) => Some(job),
+        _ => None,
+    }
+}
+
 /// Returns whether a job is a task of an array.
 pub fn is_task(job: &Job, array: JobId) -> bool {
-    matches!(job.part_of, Some(Parent::Array { job, .. }) if job == array)
+    array_of(job) == Some(array)
 }
 
 /// Counts the tasks of an array by state, in the order of their lives: `8 running`, `12 waiting`, `3 completed`. The tasks that
@@ -94,7 +102,7 @@ pub fn summary<'a>(of: JobId, members: impl Iterator<Item = &'a Job>) -> String 
         count += 1;
         let gpu_count = job.gpu_count.filter(|_| are_over || !ended(job));
         gpus = gpu_count.map_or(gpus, |more| Some(gpus.unwrap_or(0) + more as usize));
-        is_array &= matches!(job.part_of, Some(Parent::Array { .. }));
+        is_array &= array_of(job).is_some();
         // Pending tasks have no numbers of their own yet: SLURM lists them as one job.
         rest |=
             matches!((job.part_of, &job.state), (Some(Parent::Array { task: None, .. }), JobState::Pending));

@@ -66,9 +66,17 @@ pub fn check(file: &File) -> io::Result<()> {
 
 /// Returns whether a path still leads to an open file. A user may have deleted it, and what is written to it is lost then.
 pub fn is_at(file: &File, path: &Path) -> bool {
-    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
-    let there = std::fs::symlink_metadata(path).map(identity);
-    file.metadata().map(identity).is_ok_and(|open| there.is_ok_and(|there| there == open))
+    let there = identity(path);
+    there.is_some() && file.metadata().ok().map(identity_of) == there
+}
+
+/// Returns device and inode of what is at a path; `None` if nothing is. Symbolic links are not followed.
+pub fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(identity_of)
+}
+
+fn identity_of(metadata: Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 /// Creates a pipe in a directory, for tests of what opens files.

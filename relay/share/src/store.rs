@@ -3,14 +3,13 @@
 
 use super::table::OpenShare;
 use nodeglass_platform::clock::Clock;
+use nodeglass_platform::regular_file::identity;
 use nodeglass_platform::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::{Key, LEN, Verifier};
 use nodeglass_protocol::share::{Share, ShareId};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row, params};
 use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -221,11 +220,6 @@ impl Store {
         }
         result
     }
-}
-
-/// Device and inode of a file, if it is there.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 impl Database {

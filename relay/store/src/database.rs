@@ -8,14 +8,13 @@ mod salvage;
 use super::filesystem::Journal;
 pub use audit::{AuditChange, RelayRun};
 use nodeglass_platform::clock::Clock;
+use nodeglass_platform::regular_file::identity;
 use nodeglass_platform::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::{JobId, Text};
 use nodeglass_report::{JobRecord, Report};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
 pub use salvage::Damaged;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// File name in the state directory.
@@ -112,11 +111,6 @@ pub struct Database {
     connection: Connection,
     /// Its path and identity; `None` in memory.
     file: Option<(PathBuf, (u64, u64))>,
-}
-
-/// Device and inode of a file, if it is there.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 impl Database {

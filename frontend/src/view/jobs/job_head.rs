@@ -8,6 +8,7 @@ use crate::describe::job::{
 use crate::domain::attention::Entry;
 use crate::domain::compared::{self, Compared};
 use crate::domain::health::{self, Health};
+use crate::domain::job_groups;
 use crate::domain::job_names;
 use crate::domain::outcome;
 use crate::domain::ownership;
@@ -20,7 +21,7 @@ use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::insight::Bottleneck;
-use nodeglass_protocol::job::{Job, JobState, Parent, TimeLimit};
+use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 use std::sync::Arc;
 
 /// The head of a job.
@@ -125,13 +126,10 @@ fn Meta(
         view! { <span>"Exit code " <b class="num">{exit.to_string()}</b> " " {reason_text}</span> }
     });
     let page = Page::from_context();
-    let array = match job.part_of {
-        Some(Parent::Array { job, .. }) => {
-            let href = page.href(&Route::Array(job));
-            Some(view! { <span>"Array " <a class="link num" href=href>{job.to_string()}</a></span> })
-        }
-        _ => None,
-    };
+    let array = job_groups::array_of(&job).map(|array| {
+        let href = page.href(&Route::Array(array));
+        view! { <span>"Array " <a class="link num" href=href>{array.to_string()}</a></span> }
+    });
     let (of_job, several_users) = (job.account.clone(), page.several_users);
     let account = move || {
         let shown = of_job.clone().filter(|_| several_users.get());

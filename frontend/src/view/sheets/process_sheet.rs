@@ -21,7 +21,7 @@ use leptos::prelude::*;
 use nodeglass_protocol::picture::ProcessPicture;
 use nodeglass_protocol::process::ProcessDetail;
 use nodeglass_protocol::request::{ProcessRef, Request, Response};
-use nodeglass_protocol::{NodeName, ProcessField, Reading, Text};
+use nodeglass_protocol::{NodeName, ProcessField, Reading};
 use std::sync::Arc;
 
 /// Title, field, CSS class of its colour, and how its values are formatted.
@@ -87,10 +87,7 @@ fn open(page: &Page, query: ProcessQuery) -> AnyView {
     let keys = signal_keys(page, process, &query.node);
     let title = {
         let query = query.clone();
-        let name = move || {
-            let facts = process.get()?.facts;
-            text::process_name(facts.args.value().map(Text::as_str), facts.command.value().map(Text::as_str))
-        };
+        let name = move || text::name_of(&process.get()?.facts);
         move || format!("{} · {}", name().unwrap_or_else(|| "process".to_owned()), query.process.pid)
     };
     let status = Signal::derive(move || {

@@ -2,7 +2,7 @@
 
 use crate::domain::attention::Item;
 use crate::domain::health::state_label;
-use crate::domain::job_groups::is_task;
+use crate::domain::job_groups::{array_of, is_task};
 use crate::domain::keys::{Command, bindings, keycap};
 use crate::domain::query::{self, Query};
 use crate::domain::route::{JobTab, Route};
@@ -10,9 +10,9 @@ use crate::domain::text;
 use crate::fleet::TopicStore;
 use crate::state::page::Page;
 use leptos::prelude::*;
-use nodeglass_protocol::job::{Job, Parent};
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{NodePicture, ProcessPicture};
-use nodeglass_protocol::{JobId, Text};
 
 /// Time for which the command of the palette silences a finding, in s.
 pub const SILENCE_S: u32 = 3_600;
@@ -177,9 +177,14 @@ fn silences(page: &Page) -> Vec<PaletteEntry> {
 
 fn commands(page: &Page) -> Vec<PaletteEntry> {
     let is_owner = page.is_owner();
-    let walks = |command: &Command| matches!(command, Command::Job(_) | Command::Node(_) | Command::Close);
-    let commands =
-        bindings(is_owner, page.shows_logs()).filter(|binding| !walks(&binding.command)).map(|binding| {
+    let has_job = page.route.get().job().is_some();
+    let is_listed = move |command: Command| match command {
+        Command::Job(_) | Command::Node(_) | Command::Close => false,
+        command => has_job || !command.needs_job(),
+    };
+    let commands = bindings(is_owner, page.shows_logs())
+        .filter(move |binding| is_listed(binding.command))
+        .map(|binding| {
             let hint = format!("key {}", keycap(binding.keys[0]));
             let words = match binding.command {
                 Command::Help => "help",

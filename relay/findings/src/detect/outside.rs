@@ -6,7 +6,7 @@ use nodeglass_protocol::finding::{FindingGpu, FindingKind};
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture, ProcessPicture};
 use nodeglass_protocol::process::ProcessState;
-use nodeglass_protocol::{GpuField, ProcessField, Text};
+use nodeglass_protocol::{GpuField, ProcessField};
 use nodeglass_rules::{job_names, text};
 use std::collections::BTreeMap;
 
@@ -156,8 +156,7 @@ fn is_own(input: &DetectorInput<'_>, process: &ProcessPicture) -> bool {
 /// `python3 (pid 4711) of job 12`.
 fn describe(input: &DetectorInput<'_>, process: &ProcessPicture) -> String {
     let facts = &process.facts;
-    let name =
-        text::process_name(facts.args.value().map(Text::as_str), facts.command.value().map(Text::as_str));
+    let name = text::name_of(facts);
     let name = name.as_deref().unwrap_or("a process");
     let whose = match (facts.job, facts.user.value()) {
         (Some(job), _) if input.jobs.iter().any(|known| known.id == job && known.is_active()) => {

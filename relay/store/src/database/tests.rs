@@ -2,6 +2,7 @@
 
 use super::*;
 use nodeglass_protocol::job::{Job, JobState};
+use std::fs;
 use std::io::{BufRead, BufReader, Read as _};
 use std::process::{Command, Stdio};
 use std::thread;
