@@ -48,6 +48,13 @@ pub enum Command {
     Close,
 }
 
+impl Command {
+    /// Returns whether the command shows a part of the current job, and does nothing where no job is shown.
+    pub fn needs_job(self) -> bool {
+        matches!(self, Self::Overview | Self::Processes | Self::Logs | Self::About)
+    }
+}
+
 /// Keys and their command.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {

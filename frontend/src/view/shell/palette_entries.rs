@@ -74,7 +74,7 @@ pub fn entries(page: &Page) -> Vec<PaletteEntry> {
     let jobs = page.jobs.get();
     let mut arrays: Vec<JobId> = Vec::new();
     for job in jobs.iter() {
-        if let Some(Parent::Array { job: array, .. }) = job.part_of
+        if let Some(array) = array_of(job)
             && !arrays.contains(&array)
         {
             arrays.push(array);
@@ -263,8 +263,7 @@ fn processes(store: &TopicStore) -> Vec<PaletteEntry> {
 /// The entry of a process: `pid 41822 python3`.
 fn pid(node: &NodePicture, process: &ProcessPicture) -> PaletteEntry {
     let facts = &process.facts;
-    let name =
-        text::process_name(facts.args.value().map(Text::as_str), facts.command.value().map(Text::as_str));
+    let name = text::name_of(facts);
     let started_ms = facts.started_ms.value().copied().unwrap_or(0);
     let target = Target::Sheet(query::PROCESS, format!("{}/{}/{started_ms}", node.name, facts.pid));
     let name = format!("pid {} {}", facts.pid, name.unwrap_or_default());
