@@ -58,6 +58,24 @@ pub fn for_job<'a>(
     }
 }
 
+/// Describes running jobs of which none needs attention. Nothing is known about a node before its first readings, so that the
+/// sentence counts the nodes that have reported until all have. A node that refuses the connection never does.
+pub fn without_problems(running: usize, nodes: &[NodePicture]) -> Health {
+    let expected =
+        || nodes.iter().filter(|node| !matches!(node.head.link, Link::Refused { .. } | Link::Ended));
+    let (reporting, all) =
+        (expected().filter(|node| node.sampled_at_ms.is_some()).count(), expected().count());
+    if reporting < all {
+        let nodes = text::count(all, "node has", "nodes have");
+        return Health::new(Severity::Pending, format!("{reporting} of {nodes} reported so far"));
+    }
+    let sentence = match running {
+        1 => "The running job looks healthy".to_owned(),
+        _ => format!("All {} running jobs look healthy", text::grouped(running as u64)),
+    };
+    Health::new(Severity::Ok, sentence)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,5 +129,17 @@ mod tests {
         let ended = |how: &str| job_health(JobState::Ended(how.into()), &[], &linked(Link::Ended, Some(1)));
         assert_eq!(ended("OUT_OF_MEMORY"), (Severity::Error, "out of host memory".to_owned()));
         assert_eq!(ended("COMPLETED"), (Severity::Ended, "completed".to_owned()));
+    }
+
+    #[test]
+    fn jobs_look_healthy_once_all_their_nodes_have_reported() {
+        let refused = Link::Refused { reason: "".into(), advice: "".into() };
+        let read = |link| linked(link, Some(10_000));
+        let sentence = |running, nodes: &[NodePicture]| without_problems(running, nodes).label;
+        let nodes = [read(Link::Live), linked(Link::Connecting { failures: 0 }, None), linked(refused, None)];
+        assert_eq!(sentence(2, &nodes), "1 of 2 nodes have reported so far");
+        assert_eq!(sentence(1, &nodes[1..]), "0 of 1 node has reported so far");
+        assert_eq!(sentence(1, &nodes[..1]), "The running job looks healthy");
+        assert_eq!(sentence(2, &[read(Link::Live), read(Link::Late)]), "All 2 running jobs look healthy");
     }
 }

@@ -166,18 +166,16 @@ pub fn ArrayTasks(
 fn Healthy() -> impl IntoView {
     let page = Page::from_context();
     let entries = page.attention.entries();
-    let sentence = Memo::new(move |_| {
+    let health = Memo::new(move |_| {
+        page.assessment.track();
         let running = page.jobs.with(|jobs| jobs.iter().filter(|job| job.is_active()).count());
-        match running {
-            _ if !entries.with(|entries| entries.is_empty()) => None,
-            0 => None,
-            1 => Some("The running job looks healthy".to_owned()),
-            running => Some(format!("All {running} running jobs look healthy")),
-        }
+        (running > 0 && entries.with(|entries| entries.is_empty())).then(|| {
+            page.fleet.overview().read(|picture| job_health::without_problems(running, &picture.nodes))
+        })
     });
     move || {
-        sentence.get().map(|sentence| {
-            view! { <p class="healthy"><i class=Severity::Ok.class() aria-hidden="true"></i> {sentence}</p> }
+        health.get().map(|Health { severity, label }| {
+            view! { <p class="healthy"><i class=severity.class() aria-hidden="true"></i> {label}</p> }
         })
     }
 }
