@@ -18,6 +18,8 @@ pub struct Window {
     steps: usize,
     /// Whether it reaches beyond the recent history, so that the long-term history is shown.
     is_long: bool,
+    /// The moment from which on values are shown, in ms: those before the start of a job are not the job's.
+    since_ms: u64,
 }
 
 /// The value of a slot that is shown.
@@ -71,6 +73,7 @@ impl Window {
             step_ms: Self::STEP_MS,
             steps: 200,
             is_long: false,
+            since_ms: 0,
         }
     }
 
@@ -86,7 +89,7 @@ impl Window {
         let fits = |step_ms: &&u64| span_ms.div_ceil(**step_ms) <= most.max(1) as u64;
         let step_ms = Self::STEPS_MS.iter().find(fits).copied().unwrap_or(86_400_000);
         let steps = (span_ms / step_ms).max(1) as usize;
-        Self { newest: (end_ms / step_ms).saturating_sub(1), step_ms, steps, is_long: false }
+        Self { newest: (end_ms / step_ms).saturating_sub(1), step_ms, steps, is_long: false, since_ms: 0 }
     }
 
     /// Returns a window of the long-term history with the same steps that also has the incomplete step at
@@ -98,6 +101,16 @@ impl Window {
     /// Returns a window with the same steps that ends with the step at a moment, complete or not.
     pub fn up_to(self, at_ms: u64) -> Self {
         Self { newest: at_ms / self.step_ms, ..self }
+    }
+
+    /// Returns a window with the same steps that shows no values before a moment.
+    pub fn since(self, since_ms: u64) -> Self {
+        Self { since_ms, ..self }
+    }
+
+    /// Returns the moment within it from which on values are shown, in ms.
+    pub fn shown_from_ms(&self) -> u64 {
+        self.start_ms().max(self.since_ms)
     }
 
     /// Returns whether it shows the long-term history.
@@ -138,7 +151,7 @@ impl Window {
 
     /// Returns by how many steps this window is later than an overlapping one of the same kind.
     pub fn ahead_of(&self, older: &Self) -> Option<usize> {
-        let kind = |window: &Self| (window.step_ms, window.steps, window.is_long);
+        let kind = |window: &Self| (window.step_ms, window.steps, window.is_long, window.since_ms);
         let same = kind(self) == kind(older);
         let ahead = self.newest.checked_sub(older.newest).filter(|_| same)? as usize;
         (ahead < self.steps).then_some(ahead)
@@ -161,7 +174,7 @@ impl Window {
         let mut points = vec![Point::Gap; self.steps.saturating_sub(first)];
         let mut counts = vec![0u16; points.len()];
         let from_ms = self.at_ms(first);
-        for (slot, summary) in summaries.since(from_ms / slot_ms) {
+        for (slot, summary) in summaries.since(from_ms.max(self.since_ms) / slot_ms) {
             let (start_ms, Some(summary)) = (slot * slot_ms, summary) else { continue };
             if start_ms >= self.end_ms() {
                 break;
@@ -212,7 +225,7 @@ impl Window {
         let mut points = vec![Point::Gap; self.steps.saturating_sub(first)];
         let mut counts = vec![0u16; points.len()];
         let from = self.oldest() + first.saturating_sub(empty) as u64;
-        for (at_ms, cell) in trace.since(from * self.step_ms) {
+        for (at_ms, cell) in trace.since((from * self.step_ms).max(self.since_ms)) {
             let step = at_ms / self.step_ms;
             if step > self.newest {
                 break;
@@ -325,7 +338,7 @@ mod tests {
     }
 
     fn window(newest: u64, steps: usize) -> Window {
-        Window { newest, step_ms: 3_000, steps, is_long: false }
+        Window { newest, step_ms: 3_000, steps, is_long: false, since_ms: 0 }
     }
 
     #[test]
@@ -341,6 +354,17 @@ mod tests {
         assert_eq!((short.start_ms(), short.end_ms(), short.steps()), (717_000, 900_000, 61));
         assert_eq!([ten_minutes.at_most(u64::MAX), ten_minutes.at_most(600_000)], [ten_minutes; 2]);
         assert_eq!(ten_minutes.at_most(0).steps(), 1);
+    }
+
+    #[test]
+    fn the_window_of_a_running_job_shows_no_values_before_its_start() {
+        let trace = trace(&[(0, 10), (3, 20), (4, 30), (5, 50)]);
+        let whole = window(1, 2);
+        let of_job = whole.since(4_000);
+        assert_eq!((whole.series(&trace)[0], whole.shown_from_ms()), (Some(10.0), 0));
+        assert_eq!((of_job.series(&trace), of_job.shown_from_ms()), (vec![None, Some(40.0)], 4_000));
+        // Cached values of another job are not its own.
+        assert_eq!(of_job.ahead_of(&whole), None);
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl Group {
         let mut before = (usize::MAX, Point::Gap);
         let mut point = |step: usize| {
             let at_ms = other.at_ms(step) + other.step_ms() / 2;
-            let own = self.window?;
+            let own = self.window.filter(|_| at_ms >= other.shown_from_ms())?;
             // The newest step is not complete before ten seconds have passed.
             let newest = at_ms >= own.end_ms() && at_ms < own.end_ms() + 2 * own.step_ms();
             let step = if newest { own.steps() - 1 } else { own.step_at(at_ms)? };

@@ -84,6 +84,8 @@ pub struct Page {
     pub assessment: RwSignal<u64>,
     /// When the job of the route ended, by the relay's clock in ms: its graphs end there. `None` while it runs.
     pub ended_ms: Memo<Option<u64>>,
+    /// When the job of the route started, by the relay's clock in ms: graphs show nothing before, as its GPUs had other work.
+    pub started_ms: Memo<Option<u64>>,
     /// Run time of the job of the route in ms, if it has ended: before it, there is nothing to show.
     pub run_ms: Memo<Option<u64>>,
     /// The moment under the cursor of the graphs, in ms of the relay's clock.
@@ -151,6 +153,7 @@ impl Page {
             step,
             assessment,
             ended_ms: end_of_job(&fleet, route, jobs),
+            started_ms: start_of_job(&fleet, route, jobs),
             run_ms: run_time(route, jobs),
             cursor: RwSignal::new(None),
             sought: RwSignal::new(None),
@@ -202,7 +205,8 @@ impl Page {
     /// Returns the last ten minutes, or those of its run before the end of an ended job; changes with every step.
     pub fn window(&self) -> Window {
         let end_ms = self.ended_ms.get().unwrap_or_else(|| self.step.get() * Window::STEP_MS);
-        Window::ten_minutes(end_ms).at_most(self.run_ms.get().unwrap_or(u64::MAX))
+        let window = Window::ten_minutes(end_ms).at_most(self.run_ms.get().unwrap_or(u64::MAX));
+        window.since(self.started_ms.get().unwrap_or_default())
     }
 
     /// Sends a request; a refusal is a sentence for the user.
@@ -476,6 +480,17 @@ fn end_of_job(fleet: &FleetStore, route: Memo<Route>, jobs: Memo<Arc<Vec<Job>>>)
             let ago_s = fleet.wall_s(page_ms).saturating_sub(ended_s?).max(0).cast_unsigned();
             Some(fleet.relay_ms(page_ms).saturating_sub(ago_s * 1_000))
         })
+    })
+}
+
+/// Returns when the job of the route started, by the relay's clock in ms. One in the future is an error of a clock.
+fn start_of_job(fleet: &FleetStore, route: Memo<Route>, jobs: Memo<Arc<Vec<Job>>>) -> Memo<Option<u64>> {
+    let fleet = fleet.clone();
+    Memo::new(move |_| {
+        let id = route.get().job()?;
+        let start_s = jobs.with(|jobs| jobs.iter().find(|job| job.id == id)?.start)?;
+        let start_ms = u64::try_from(start_s.checked_mul(1_000)?.checked_sub(fleet.wall_ahead_ms())?).ok()?;
+        (start_ms <= fleet.relay_ms(platform::now_ms())).then_some(start_ms / 1_000 * 1_000)
     })
 }
 

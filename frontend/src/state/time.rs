@@ -217,14 +217,14 @@ impl Time {
             },
             false,
         );
-        let (time, ended_ms) = (self.clone(), self.page.ended_ms);
+        let (time, ended_ms, started_ms) = (self.clone(), self.page.ended_ms, self.page.started_ms);
         Memo::new(move |_| {
             let range = time.range();
             let now_ms = ended_ms.get().unwrap_or_else(|| match range.is_live() {
                 true => shown_ms.get(),
                 false => clock_ms(),
             });
-            window(range, now_ms, most.get())
+            window(range, now_ms, most.get()).since(started_ms.get().unwrap_or_default())
         })
     }
 

@@ -118,11 +118,12 @@ impl Export {
         let metrics = if is_one { std::slice::from_ref(&metric) } else { &self.metrics };
         let now_ms = self.time.now_ms();
         let range = untrack(|| self.time.range());
-        let window = range.window(now_ms, CSV_STEPS);
+        let started_ms = self.page.started_ms.get_untracked().unwrap_or_default();
+        let window = range.window(now_ms, CSV_STEPS).since(started_ms);
         let step_s = if window.is_long() { window.step_ms() / 1_000 } else { 1 };
         let (from, to) = match window.is_long() {
             true => (window.start_ms() / 1_000, window.end_ms() / 1_000),
-            false => (range.start_ms(now_ms) / 1_000, range.end_ms(now_ms) / 1_000),
+            false => (range.start_ms(now_ms).max(started_ms) / 1_000, range.end_ms(now_ms) / 1_000),
         };
         let mut columns: Vec<Vec<Option<f32>>> = Vec::new();
         let mut out = String::from("unix_s");

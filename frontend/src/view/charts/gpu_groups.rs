@@ -197,7 +197,7 @@ impl NodeGroup {
         if window.is_long() {
             return self.long_throttling(store, gpu, window);
         }
-        let (start_ms, end_ms) = (window.start_ms(), window.end_ms());
+        let (start_ms, end_ms) = (window.shown_from_ms(), window.end_ms());
         let read = |_: &GpuPicture, trace: &Trace| {
             let mut shown = trace.since(start_ms).take_while(|(at_ms, _)| *at_ms < end_ms);
             let has_reading = shown.any(|(_, cell)| cell.and_then(Cell::value).is_some());
@@ -214,7 +214,7 @@ impl NodeGroup {
     ) -> Option<Vec<ThrottleSummary>> {
         let read = |summaries: &Summaries, slot_ms: u64| {
             let slots: Vec<_> = summaries
-                .since(window.start_ms() / slot_ms)
+                .since(window.shown_from_ms() / slot_ms)
                 .take_while(|(slot, _)| slot * slot_ms < window.end_ms())
                 .filter_map(|(slot, summary)| Some((slot * slot_ms, summary?.mean.value()?)))
                 .collect();

@@ -1,7 +1,6 @@
 //! Graphs: heat maps, plots, sparklines, and the time range that they share.
 
 pub mod colour_map;
-pub mod downtime;
 pub mod export;
 pub mod finding_marks;
 pub mod gpu_groups;
@@ -11,6 +10,7 @@ pub mod heat_map;
 pub mod heat_map_input;
 mod heat_map_paint;
 pub mod mini_heat_map;
+pub mod named_gaps;
 pub mod note_marks;
 pub mod overlay;
 pub mod plot;

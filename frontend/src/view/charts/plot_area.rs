@@ -1,7 +1,7 @@
 //! The area of a graph: pointer, touch and keyboard input, the same for every graph.
 
-use super::downtime::{self, Downtimes};
 use super::finding_marks::{FindingMarks, sentences};
+use super::named_gaps::{self, NamedGaps};
 use super::note_marks::NoteMarks;
 use super::tooltip::{Tooltip, TooltipText};
 use crate::chart::{Range, RangeStep, Window, notes_near, shown_times};
@@ -145,7 +145,7 @@ impl Area {
         let (window, selected, graph) = (self.window, self.selected, self.number);
         let text = Signal::derive(move || self.tooltip_text());
         view! {
-            <Downtimes window/>
+            <NamedGaps window/>
             <FindingMarks window/>
             <NoteMarks window/>
             <Cursor window/>
@@ -304,7 +304,7 @@ impl Area {
         let mut text =
             (self.handlers.describe)(at_ms, self.pointers.with_value(|pointers| pointers.is_touch));
         if let Some(text) = &mut text {
-            text.lines.extend(downtime::sentence(&self.time, at_ms));
+            text.lines.extend(named_gaps::sentence(&self.time, at_ms));
         }
         let mut marks = self.notes_at(at_ms);
         marks.extend(sentences(&self.time, &self.window.get(), at_ms));

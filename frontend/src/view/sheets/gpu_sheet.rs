@@ -187,11 +187,15 @@ fn charts(store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> AnyView {
 }
 
 /// Returns what throttled its clocks in the last ten minutes, if that history is known.
-fn throttling(node: &NodePicture, gpu: &GpuPicture, now_ms: u64) -> Option<Vec<ThrottleSummary>> {
+fn throttling(
+    node: &NodePicture,
+    gpu: &GpuPicture,
+    (from_ms, now_ms): (u64, u64),
+) -> Option<Vec<ThrottleSummary>> {
     let index = node.gpus.iter().position(|one| one.facts.uuid == gpu.facts.uuid)?;
     let trace =
         node.history.as_ref().filter(|history| !history.is_summary)?.gpu(index, GpuField::Throttle)?;
-    Some(throttle::summarize(trace, now_ms.saturating_sub(Range::RECENT_MS), now_ms))
+    Some(throttle::summarize(trace, from_ms, now_ms))
 }
 
 /// Returns the worst finding that names the GPU.
@@ -202,7 +206,8 @@ fn finding_about(page: &Page, gpu: &GpuPicture) -> Option<Item> {
 /// Returns the status, and all groups in order: errors first, identity last.
 fn details(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Details {
     let now_ms = page.ended_ms.get().unwrap_or_else(|| page.now_ms());
-    let throttling = throttling(node, gpu, now_ms);
+    let from_ms = now_ms.saturating_sub(Range::RECENT_MS).max(page.started_ms.get().unwrap_or_default());
+    let throttling = throttling(node, gpu, (from_ms, now_ms));
     let readings = gpu::groups(gpu);
     let health = [gpu_health::vgpus(gpu), Some(gpu_health::errors(gpu)), gpu_health::nvlinks(gpu)];
     let judged: Vec<FactGroup> = health.iter().flatten().chain(&readings).cloned().collect();

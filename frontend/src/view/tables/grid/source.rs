@@ -60,10 +60,11 @@ pub trait RowSource {
     fn about(&self, _: &RowEntry) -> Option<&'static str> {
         None
     }
-    /// Returns whether a row counts in the totals: instances are included in their GPU, and stale rows are
-    /// not current.
+    /// Returns whether a row counts in the totals: instances are included in their GPU, stale rows are not current, and those
+    /// of other jobs are not part of this one.
     fn counts_in_totals(&self, entry: &RowEntry) -> bool {
-        entry.depth == 0 && !self.row_flags(entry).stale
+        let RowFlags { stale, foreign, .. } = self.row_flags(entry);
+        entry.depth == 0 && !stale && !foreign
     }
     /// Returns the aggregate of each of some columns over rows that count, or `None` where it is the aggregate of the rows'
     /// values: rows that share a GPU count it once.

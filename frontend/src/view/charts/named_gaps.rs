@@ -1,8 +1,9 @@
-//! Marks the times in which no relay ran, so that a gap in a graph has a name.
+//! Marks the times in which no relay ran, and those before a job started, so that a gap in a graph has a name.
 
 use crate::chart::Window;
 use crate::domain::text;
 use crate::fleet::FleetStore;
+use crate::state::page::Page;
 use crate::state::time::Time;
 use leptos::prelude::*;
 use nodeglass_protocol::live::Downtime;
@@ -10,21 +11,22 @@ use nodeglass_protocol::live::Downtime;
 /// A narrower mark, as a share of the graph's width, has no label.
 const LABEL_WIDTH: f64 = 0.12;
 
-/// The downtimes within a window.
+/// The times without readings within a window that have a name.
 #[component]
-pub fn Downtimes(
+pub fn NamedGaps(
     /// The steps.
     window: Memo<Window>,
 ) -> impl IntoView {
-    let fleet = Time::from_context().page().fleet.clone();
+    let page = Time::from_context().page().clone();
     let marks = Memo::new(move |_| {
         let window = window.get();
-        downtimes(&fleet).iter().filter_map(|downtime| placed(&window, downtime)).collect::<Vec<_>>()
+        let placed = |(span, name): (Downtime, &'static str)| Some((placed(&window, &span)?, name));
+        gaps(&page).into_iter().filter_map(placed).collect::<Vec<_>>()
     });
-    let mark = |(left, width): (f64, f64)| {
+    let mark = |((left, width), name): ((f64, f64), &'static str)| {
         let percent = |share: f64| format!("{}%", text::tenths(share * 100.0));
-        let label = (width >= LABEL_WIDTH).then(|| view! { <span>"relay not running"</span> });
-        view! { <i class="stage__downtime" style:left=percent(left) style:width=percent(width)>{label}</i> }
+        let label = (width >= LABEL_WIDTH).then(|| view! { <span>{name}</span> });
+        view! { <i class="stage__gap" style:left=percent(left) style:width=percent(width)>{label}</i> }
     };
     move || {
         let marks = marks.get();
@@ -34,13 +36,23 @@ pub fn Downtimes(
     }
 }
 
-/// Returns a sentence if no relay ran at a moment.
+/// Returns a sentence about a moment at which no relay ran, or the job had not started.
 pub fn sentence(time: &Time, at_ms: u64) -> Option<String> {
+    if time.page().started_ms.get().is_some_and(|started_ms| at_ms < started_ms) {
+        return Some("the job had not started".to_owned());
+    }
     let all = downtimes(&time.page().fleet);
     let Downtime { from_ms, to_ms } = *all.iter().find(|span| (span.from_ms..span.to_ms).contains(&at_ms))?;
     let span_s = to_ms.saturating_sub(from_ms) / 1_000;
     let clock = |at_ms| time.axis_clock(at_ms, span_s.max(3_600));
     Some(format!("no relay was running, {} – {}", clock(from_ms), clock(to_ms)))
+}
+
+fn gaps(page: &Page) -> Vec<(Downtime, &'static str)> {
+    let started_ms = page.started_ms.get().unwrap_or_default();
+    let of_job = |span: Downtime| Downtime { from_ms: span.from_ms.max(started_ms), ..span };
+    let downtimes = downtimes(&page.fleet).into_iter().map(|span| (of_job(span), "relay not running"));
+    downtimes.chain([(Downtime { from_ms: 0, to_ms: started_ms }, "before the job")]).collect()
 }
 
 fn downtimes(fleet: &FleetStore) -> Vec<Downtime> {
