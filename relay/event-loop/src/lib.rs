@@ -502,11 +502,13 @@ impl EventLoop {
     /// Returns the visible usage of a job.
     fn usage(&self, id: JobId, viewer: &Viewer) -> Option<UsageInputs> {
         // First, so that the time to an answer does not tell a guest whether a hidden job runs.
-        let visible = match viewer.is_guest() {
-            true => Some(viewer.jobs(&self.fleet).into_iter().find(|job| job.id == id)?),
-            false => None,
+        let (visible, running) = match viewer.is_guest() {
+            true => {
+                let visible = viewer.jobs(&self.fleet).into_iter().find(|job| job.id == id)?;
+                (Some(visible), self.fleet.listed_job_record(id, self.clock.now_ms()))
+            }
+            false => (None, self.fleet.job_record(id, self.clock.now_ms())),
         };
-        let running = self.fleet.job_record(id, self.clock.now_ms());
         let notes = viewer.all_notes(&self.fleet, Some(id));
         Some(UsageInputs { running, visible, notes })
     }

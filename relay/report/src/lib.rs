@@ -25,7 +25,7 @@ use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 pub use nodeglass_protocol::report::NodeFault;
 pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
-use nodeglass_rules::run::ms_of;
+use nodeglass_rules::run::{ms_of, run_time_until};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub use text::{FormatTime, markdown, text};
@@ -70,6 +70,36 @@ pub struct JobRecord {
     /// When its first sample was taken, in s since 1970: what a finding lost before is not part of the sums.
     #[serde(default)]
     pub observed_from_s: Option<i64>,
+    /// What it was allocated before its size changed last.
+    #[serde(default)]
+    pub resized: Resized,
+}
+
+/// The last change of a running job's size, as by `scontrol update NumNodes=`; zero if there was none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Resized {
+    /// Run time of the job at the change, in s.
+    pub elapsed_s: u64,
+    /// What it had been allocated by then, in GPU seconds.
+    pub gpu_s: u64,
+}
+
+impl Resized {
+    /// Returns what a job of `gpu_count` GPUs since then was allocated in a run time, in GPU seconds.
+    fn gpu_seconds(self, gpu_count: u32, elapsed_s: u64) -> u64 {
+        let since_s = elapsed_s.saturating_sub(self.elapsed_s);
+        self.gpu_s.saturating_add(since_s.saturating_mul(gpu_count.into()))
+    }
+
+    /// Returns the last change, given that a job is listed at `wall_s`, in s since 1970, which was `before`.
+    fn updated(self, before: &Job, job: &Job, wall_s: i64) -> Self {
+        match (before.gpu_count, job.gpu_count, run_time_until(before, wall_s)) {
+            (Some(old), Some(new), Some(elapsed_s)) if old != new && before.start == job.start => {
+                Self { elapsed_s, gpu_s: self.gpu_seconds(old, elapsed_s) }
+            }
+            _ => self,
+        }
+    }
 }
 
 /// Cost of a GPU hour and emissions of a kWh, as configured.
@@ -128,6 +158,8 @@ struct JobOnNode {
     confirmed: Option<(u64, NodeTotals)>,
     /// Sums at the last list, which was read some time before it was handled. The job may have ended in between.
     listed: Option<(u64, NodeTotals)>,
+    /// Whether the job goes on without the node.
+    has_left: bool,
 }
 
 /// Sums of the samples of a job from before the relay's first one.
@@ -149,7 +181,16 @@ impl JobOnNode {
 
     fn restored(job: JobId, restored: NodeTotals) -> Self {
         let totals = restored.clone();
-        Self { job, joined_ms: None, totals, restored, before: None, confirmed: None, listed: None }
+        Self {
+            job,
+            joined_ms: None,
+            totals,
+            restored,
+            before: None,
+            confirmed: None,
+            listed: None,
+            has_left: false,
+        }
     }
 
     /// Returns the sums to which a late sample belongs, and the time for which it counts; `None` if it is not the job's.
@@ -168,14 +209,27 @@ impl JobOnNode {
         self.before.as_ref().and_then(|before| before.from_ms).or(self.joined_ms)
     }
 
-    /// Returns all that is known of it.
-    fn sums(&self) -> NodeTotals {
-        let mut sums = self.totals.clone();
+    /// Returns all that is known of it, or only what it had used when SLURM last listed it.
+    fn sums(&self, until: Until) -> NodeTotals {
+        let mut sums = match (until, &self.listed) {
+            (Until::Now, _) => self.totals.clone(),
+            (Until::Listed, Some((_, sums))) => sums.clone(),
+            (Until::Listed, None) => self.restored.clone(),
+        };
         if let Some(before) = self.before.as_ref().filter(|before| before.from_ms.is_some()) {
             sums.merge(&before.totals);
         }
         sums
     }
+}
+
+/// The samples that count in the sums of a running job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// All.
+    Now,
+    /// Those before SLURM last listed the job: later ones may be another job's by now, which is not a guest's to see.
+    Listed,
 }
 
 /// The notes for a report.
@@ -206,6 +260,7 @@ impl JobRecord {
             accounting: None,
             findings: Vec::new(),
             observed_from_s: None,
+            resized: Resized::default(),
         }
     }
 
@@ -239,6 +294,12 @@ impl JobRecord {
         if self.job.start != visible.start {
             return None;
         }
+        // As for the readings: of a shared node, the traffic tells what other users do.
+        let there: Option<u32> = self.nodes.iter().map(|node| node.cpus.filter(|cpus| *cpus > 0)).sum();
+        let has_hosts = there.zip(self.job.cpus).is_some_and(|(there, has)| has >= there);
+        if !has_hosts {
+            self.nodes.iter_mut().for_each(NodeTotals::hide_host);
+        }
         let count = self.nodes.len();
         self.nodes.retain(|node| visible.nodes.contains(&node.node));
         let is_part = self.nodes.len() < count;
@@ -255,6 +316,7 @@ impl JobRecord {
             // Those of nodes, and of what processes leave behind, may be made from what a share hides.
             !finding.kind.is(FindingTrait::OfNode)
                 && !finding.kind.is(FindingTrait::OfProcesses)
+                && (has_hosts || !finding.kind.is(FindingTrait::OfHost))
                 && finding.jobs == [self.job.id]
                 && finding.nodes.iter().all(|node| self.job.nodes.contains(node))
         };
@@ -332,8 +394,15 @@ impl JobReports {
                     node.jobs.push(JobOnNode::new(job.id, name.clone(), start_ms));
                 }
             }
-            let known = self.jobs.entry(job.id);
-            known.or_insert_with(|| Tracked::new(job)).job.clone_from(job);
+            let tracked = self.jobs.entry(job.id).or_insert_with(|| Tracked::new(job));
+            if tracked.job.nodes != job.nodes {
+                let on_nodes = self.nodes.iter_mut().flat_map(|(name, node)| {
+                    node.jobs.iter_mut().filter(|known| known.job == job.id).map(move |known| (name, known))
+                });
+                on_nodes.for_each(|(name, known)| known.has_left = !job.nodes.contains(name));
+            }
+            tracked.resized = tracked.resized.updated(&tracked.job, job, wall_s);
+            tracked.job.clone_from(job);
         }
         self.has_list = true;
         self.record_unobserved(jobs, wall_s);
@@ -444,13 +513,15 @@ impl JobReports {
             node.gap = Some((at_ms - since_ms, at_ms - span_ms));
         }
         node.last_ms = Some(at_ms);
-        for JobOnNode { job, joined_ms, totals, .. } in &mut node.jobs {
+        let here = node.jobs.iter_mut().filter(|known| !known.has_left);
+        for JobOnNode { job, joined_ms, totals, .. } in here {
             let is_suspended =
                 self.jobs.get(job).is_some_and(|tracked| tracked.job.state == JobState::Suspended);
             // Neither its run time nor its GPU hours count then; another job may use its GPUs.
             let span_ms = joined_ms.filter(|_| !is_suspended).map_or(0, |_| span_ms);
             joined_ms.get_or_insert(at_ms);
             let usage = picture.job_usage.iter().find(|usage| usage.job == *job).map(|usage| &usage.row);
+            totals.cpus = picture.head.facts.as_ref().map(|facts| facts.cpus).or(totals.cpus);
             totals.add(&picture.host, usage, span_ms);
             for (position, gpu) in picture.gpus.iter().enumerate() {
                 if is_of(gpu, *job)
@@ -548,6 +619,7 @@ impl JobReports {
             let known = record.application.as_deref().and_then(application::known);
             tracked.application = tracked.application.or(known);
             let known_until_ms = ms_of(record.at_s);
+            tracked.resized = record.resized.updated(&record.job, &tracked.job, record.at_s);
             tracked.restore(record.findings, known_until_ms);
             // Records of earlier versions do not state it.
             tracked.observed_from_s = Some(record.observed_from_s.unwrap_or(i64::MIN));
@@ -561,20 +633,24 @@ impl JobReports {
                             .chain([&mut known.totals, &mut known.restored])
                             .for_each(|sums| sums.merge(&earlier));
                     }
-                    None => node.jobs.push(JobOnNode::restored(record.job.id, earlier)),
+                    None => {
+                        let has_left = !tracked.job.nodes.contains(&earlier.node);
+                        let earlier = JobOnNode::restored(record.job.id, earlier);
+                        node.jobs.push(JobOnNode { has_left, ..earlier });
+                    }
                 }
             }
         }
     }
 
     /// The sums of a running job at `wall_s`.
-    pub fn of(&self, id: JobId, wall_s: i64) -> Option<JobRecord> {
-        Some(self.record_of(self.jobs.get(&id)?, wall_s))
+    pub fn of(&self, id: JobId, wall_s: i64, until: Until) -> Option<JobRecord> {
+        Some(self.record_of(self.jobs.get(&id)?, wall_s, until))
     }
 
     /// The sums of all running jobs at `wall_s`.
     pub fn running(&self, wall_s: i64) -> Vec<JobRecord> {
-        self.jobs.values().map(|tracked| self.record_of(tracked, wall_s)).collect()
+        self.jobs.values().map(|tracked| self.record_of(tracked, wall_s, Until::Now)).collect()
     }
 
     /// Takes the records of jobs that ended since the last call.
@@ -600,21 +676,22 @@ impl JobReports {
         self.lost += over;
     }
 
-    fn record_of(&self, tracked: &Tracked, wall_s: i64) -> JobRecord {
+    fn record_of(&self, tracked: &Tracked, wall_s: i64, until: Until) -> JobRecord {
         let id = tracked.job.id;
         let on_nodes = self.nodes.values().flat_map(|node| node.jobs.iter().filter(move |job| job.job == id));
         JobRecord {
             application: tracked.application.map(str::to_owned),
-            nodes: on_nodes.map(JobOnNode::sums).collect(),
+            nodes: on_nodes.map(|on_node| on_node.sums(until)).collect(),
             findings: tracked.findings.clone(),
             observed_from_s: tracked.observed_from_s,
+            resized: tracked.resized,
             factors: self.factors.clone(),
             ..JobRecord::of(tracked.job.clone(), wall_s)
         }
     }
 
     fn finish(&mut self, id: JobId, ended: Option<&Job>, wall_s: i64) {
-        let Some(record) = self.of(id, wall_s) else { return };
+        let Some(record) = self.of(id, wall_s, Until::Now) else { return };
         let mut job = ended.unwrap_or(&record.job).clone();
         job.ended = job.ended.or(Some(wall_s));
         self.jobs.remove(&id);

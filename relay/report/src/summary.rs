@@ -77,7 +77,7 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
     let JobRecord { job, nodes, factors, .. } = record;
     let gpus: Vec<&GpuTotals> = nodes.iter().flat_map(|node| &node.gpus).collect();
     let count = job.gpu_count.unwrap_or(u32::try_from(gpus.len()).unwrap_or(u32::MAX));
-    let allocated_h = f64::from(count) * elapsed_s as f64 / 3_600.0;
+    let allocated_h = record.resized.gpu_seconds(count, elapsed_s) as f64 / 3_600.0;
     let util = integral(gpus.iter().map(|gpu| &gpu.util));
     let power = integral(gpus.iter().map(|gpu| &gpu.power));
     let energy_kwh = power.total().map(|joules| joules / KWH_J);

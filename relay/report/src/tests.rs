@@ -5,7 +5,9 @@ use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::job::{Suspension, TimeLimit};
 use nodeglass_protocol::note::{NoteId, NoteSource};
-use nodeglass_protocol::picture::{Evidence, History, JobUsagePicture, Owner, ProcessFacts, ProcessPicture};
+use nodeglass_protocol::picture::{
+    Evidence, History, JobUsagePicture, NodeFacts, Owner, ProcessFacts, ProcessPicture,
+};
 use nodeglass_protocol::process::ProcessKind;
 use nodeglass_protocol::{Cell, Reading};
 
@@ -118,12 +120,98 @@ fn t09_a_guest_sees_energy_but_neither_its_price_nor_its_emissions() {
     for second in 0..=100u64 {
         reports.record(&node(second * 1_000, &[(50, 100)]));
     }
-    let record = reports.of(JobId(7), 1_100).unwrap();
+    let record = reports.of(JobId(7), 1_100, Until::Now).unwrap();
     let owners = record.report().totals;
     assert!(owners.cost.is_some() && owners.co2_kg.is_some(), "{owners:?}");
     let guests = record.for_guest(job(1)).unwrap().report().totals;
     assert_eq!((guests.cost, guests.co2_kg), (None, None));
     assert!(guests.energy_kwh.is_some() && guests.energy_kwh == owners.energy_kwh);
+}
+
+#[test]
+fn t09_a_guest_sees_the_traffic_of_a_host_only_if_the_job_has_all_its_cpus() {
+    for (cpus, is_shown) in [(Some(16), true), (Some(17), false), (Some(0), false), (None, false)] {
+        let mut reports = reports(1);
+        for second in 0..=100u64 {
+            let mut picture = node(second * 1_000, &[(50, 100)]);
+            picture.head.facts = cpus.map(|cpus| NodeFacts { cpus, ..NodeFacts::default() });
+            for field in [HostField::NetRx, HostField::NetTx, HostField::DiskRead, HostField::DiskWrite] {
+                picture.host.set(field, Cell::quantize(field, &Reading::Value(1_000_000)));
+            }
+            reports.record(&picture);
+        }
+        reports.set_jobs(&[job(1)], 1_100, relay_ms, |_| None);
+        let bound = Finding { kind: FindingKind::CommunicationBound, ..finding("c", 1_060_000, None) };
+        reports.record_findings(&[bound]);
+        let record = reports.of(JobId(7), 1_100, Until::Listed).unwrap();
+        let traffic = |totals: Totals| {
+            [
+                totals.nodes_net_rx_bytes,
+                totals.nodes_net_tx_bytes,
+                totals.nodes_disk_read_bytes,
+                totals.nodes_disk_write_bytes,
+            ]
+        };
+        assert!(traffic(record.report().totals).iter().all(|bytes| bytes.is_some()));
+        let guest = record.for_guest(job(1)).unwrap();
+        assert_eq!(guest.findings.len(), usize::from(is_shown), "{cpus:?}");
+        let shown = traffic(guest.report().totals);
+        assert!(shown.iter().all(|bytes| bytes.is_some() == is_shown), "{cpus:?}: {shown:?}");
+    }
+}
+
+#[test]
+fn t09_a_guest_sees_what_a_running_job_used_until_slurm_last_listed_it() {
+    let mut reports = reports(1);
+    let used = |reports: &JobReports, until| reports.of(JobId(7), 1_200, until).unwrap().report().totals;
+    (0..=100u64).for_each(|second| reports.record(&node(second * 1_000, &[(100, 100)])));
+    assert_eq!(used(&reports, Until::Listed).util_pct, None);
+    reports.set_jobs(&[job(1)], 1_100, relay_ms, |_| None);
+    // SLURM does not respond, and another program works there.
+    (101..=200u64).for_each(|second| reports.record(&node(second * 1_000, &[(0, 300)])));
+    let [owners, guests] = [Until::Now, Until::Listed].map(|until| used(&reports, until));
+    assert_eq!((owners.util_pct, guests.util_pct), (Some(50.0), Some(100.0)));
+    assert!(guests.energy_kwh < owners.energy_kwh);
+    reports.set_jobs(&[job(1)], 1_200, relay_ms, |_| None);
+    assert_eq!(used(&reports, Until::Listed), used(&reports, Until::Now));
+}
+
+#[test]
+fn the_gpu_hours_of_a_job_follow_its_size() {
+    let two_nodes = || {
+        let nodes = vec![node_name(), NodeName::new("n2").unwrap()];
+        Job { nodes, node_count: 2, ..job(4) }
+    };
+    let record = |reports: &mut JobReports, at_s: u64, gpus: &[(u64, u64)]| {
+        reports.record(&node(at_s * 1_000, gpus));
+        let mut second = node(at_s * 1_000, gpus);
+        second.name = NodeName::new("n2").unwrap();
+        second
+            .gpus
+            .iter_mut()
+            .for_each(|gpu| gpu.facts.uuid = GpuUuid::new(format!("{}-n2", gpu.facts.uuid)));
+        reports.record(&second);
+    };
+    let mut reports = JobReports::default();
+    reports.set_jobs(&[two_nodes()], 1_000, relay_ms, |_| None);
+    (0..=1_800).for_each(|second| record(&mut reports, second, &[(100, 100); 2]));
+    // scontrol update NumNodes=1
+    reports.set_jobs(&[job(2)], 2_800, relay_ms, |_| None);
+    (1_801..=2_700).for_each(|second| record(&mut reports, second, &[(100, 100); 2]));
+    let stored = serde_json::to_string(&reports.running(3_700)).unwrap();
+    (2_701..=3_600).for_each(|second| record(&mut reports, second, &[(100, 100); 2]));
+    let totals = ended(&mut reports, 2, 4_600).totals;
+    // Half an hour of four GPUs, and one of two.
+    assert_eq!(
+        (totals.gpu_hours_allocated, totals.gpu_hours_observed, totals.gpu_hours_used),
+        (3.0, 3.0, 3.0)
+    );
+    // The next relay finds it grown again.
+    let mut next = JobReports::default();
+    next.set_jobs(&[two_nodes()], 3_700, relay_ms, |_| None);
+    next.restore(serde_json::from_str(&stored).unwrap());
+    let grown = next.of(JobId(7), 4_600, Until::Now).unwrap().report().totals;
+    assert_eq!(grown.gpu_hours_allocated, 2.0 + 0.5 + 1.0);
 }
 
 #[test]
@@ -266,7 +354,7 @@ fn what_an_earlier_relay_counted_is_not_counted_again() {
     for second in 0..=600 {
         earlier.record(&node(second * 1_000, &[(100, 300)]));
     }
-    let record = earlier.of(JobId(7), 1_600).unwrap();
+    let record = earlier.of(JobId(7), 1_600, Until::Now).unwrap();
     // Its record may be read after the first samples.
     let mut reports = reports(1);
     reports.record(&node(700_000, &[(100, 300)]));
@@ -281,7 +369,7 @@ fn samples_from_before_a_job_are_not_its_own() {
     reports.set_jobs(&[Job { start: Some(1_500), ..job(1) }], 1_600, relay_ms, |_| None);
     reports.record(&node(600_000, &[(100, 300)]));
     reports.record_late(&node(600_000, &[(100, 300)]), &kept(1..=599));
-    assert_eq!(reports.of(JobId(7), 1_600).unwrap().report().gpus[0].observed_s, 99.0);
+    assert_eq!(reports.of(JobId(7), 1_600, Until::Now).unwrap().report().gpus[0].observed_s, 99.0);
 }
 
 #[test]
@@ -349,7 +437,7 @@ fn a_restart_of_the_relay_continues_the_sums() {
     let mut other = JobReports::default();
     other.set_jobs(&[Job { start: Some(5_000), ..job(1) }], 5_000, relay_ms, |_| None);
     other.restore(serde_json::from_str(&stored).unwrap());
-    assert!(other.of(JobId(7), 5_001).unwrap().nodes[0].gpus.is_empty());
+    assert!(other.of(JobId(7), 5_001, Until::Now).unwrap().nodes[0].gpus.is_empty());
 }
 
 #[test]
@@ -433,14 +521,14 @@ fn the_time_for_which_a_job_is_suspended_is_no_run_time() {
     (0..=40).for_each(|second| reports.record(&node(second * 1_000, &[(100, 100)])));
     list(&mut reports, JobState::Suspended, 40, Suspension { at: 1_040, ran_s: 40 });
     (41..=140).for_each(|second| reports.record(&node(second * 1_000, &[(0, 50)])));
-    let report = reports.of(JobId(7), 1_140).unwrap().report();
+    let report = reports.of(JobId(7), 1_140, Until::Now).unwrap().report();
     assert_eq!((report.elapsed_s, report.observed_pct, report.totals.gpu_hours_idle), (40, 100.0, 0.0));
     list(&mut reports, JobState::Running, 140, Suspension { at: 1_140, ran_s: 40 });
     (141..=160).for_each(|second| reports.record(&node(second * 1_000, &[(100, 100)])));
-    let report = reports.of(JobId(7), 1_160).unwrap().report();
+    let report = reports.of(JobId(7), 1_160, Until::Now).unwrap().report();
     assert_eq!((report.elapsed_s, report.observed_pct, report.totals.util_pct), (60, 100.0, Some(100.0)));
     // Of the end, accounting knows more than the list.
-    let mut record = reports.of(JobId(7), 1_160).unwrap();
+    let mut record = reports.of(JobId(7), 1_160, Until::Now).unwrap();
     (record.job.suspension, record.is_final) = (None, true);
     assert_eq!(record.report().elapsed_s, 160);
     record.accounting = Some(accounting("CANCELLED", 1_160, 61));
@@ -462,7 +550,7 @@ fn a_requeued_job_has_a_report_of_each_run() {
     let failed = JobRecord { accounting: Some(accounting("NODE_FAIL", 1_008, 8)), ..first };
     assert_eq!((failed.report().state.as_str(), failed.report().ended_s), ("NODE_FAIL", Some(1_008)));
     reports.set_jobs(&[Job { start: Some(1_100), ..job(1) }], 1_100, relay_ms, |_| None);
-    assert!(reports.of(JobId(7), 1_100).unwrap().nodes[0].gpus.is_empty());
+    assert!(reports.of(JobId(7), 1_100, Until::Now).unwrap().nodes[0].gpus.is_empty());
 }
 
 #[test]
@@ -562,7 +650,7 @@ fn the_application_is_that_of_the_jobs_own_processes() {
         picture.processes.push(ProcessPicture { facts, row: Row::default() });
     }
     reports.detect(&picture);
-    assert_eq!(reports.of(JobId(7), 1_000).unwrap().application.as_deref(), Some("PyTorch"));
+    assert_eq!(reports.of(JobId(7), 1_000, Until::Now).unwrap().application.as_deref(), Some("PyTorch"));
 }
 
 #[test]
@@ -667,10 +755,10 @@ fn a_hang_takes_of_the_used_hours_what_was_observed_of_it() {
     let expected = (2.0 * 300.0 / 3_600.0, 2.0 * 900.0 / 3_600.0);
     let is_expected = |(hung, used): (f64, f64)| (hung - expected.0).abs() + (used - expected.1).abs() < 1e-6;
     reports.set_jobs(&[job(2)], 2_800, relay_ms, |_| None);
-    let running = reports.of(JobId(7), 2_800).unwrap();
+    let running = reports.of(JobId(7), 2_800, Until::Now).unwrap();
     assert!(is_expected(hours(&running.clone().report())), "{:?}", hours(&running.report()));
 
-    let stored = reports.of(JobId(7), 2_800).unwrap();
+    let stored = reports.of(JobId(7), 2_800, Until::Now).unwrap();
     let mut second = super::JobReports::default();
     second.restore(vec![stored]);
     second.set_jobs(&[job(2)], 2_900, relay_ms, |_| None);
@@ -690,7 +778,7 @@ fn what_slow_gpus_cost_is_stated_as_a_part_of_the_used_hours_and_a_hang_is_not_c
     let hang = Finding { kind, wasted_gpus: 4, ..finding("h", 2_800_000, Some(3_400_000)) };
     let stated_hours = slow.wasted_gpu_hours(0);
     reports.record_findings(std::slice::from_ref(&slow));
-    let alone = reports.of(JobId(7), 4_600).unwrap().report().totals;
+    let alone = reports.of(JobId(7), 4_600, Until::Now).unwrap().report().totals;
     assert_eq!((alone.gpu_hours_slowed, stated_hours), (1.0, 1.0), "as the finding states");
     reports.record_findings(&[hang]);
     let report = ended(&mut reports, 4, 4_600);
@@ -725,24 +813,24 @@ fn what_slow_gpus_cost_is_stated_as_a_part_of_the_used_hours_and_a_hang_is_not_c
 fn reports_of_an_idle_job() -> JobRecord {
     let mut reports = reports(2);
     (0..=3_600u64).for_each(|second| reports.record(&node(second * 1_000, &[(0, 60), (0, 60)])));
-    reports.of(JobId(7), 4_600).unwrap()
+    reports.of(JobId(7), 4_600, Until::Now).unwrap()
 }
 
 #[test]
 fn findings_survive_a_restart_of_the_relay() {
     let mut first = reports(2);
     first.record_findings(&[finding("a", 1_060_000, Some(1_120_000)), finding("b", 1_200_000, None)]);
-    let record = first.of(JobId(7), 1_300).unwrap();
+    let record = first.of(JobId(7), 1_300, Until::Now).unwrap();
     let mut second = reports(2);
     second.restore(vec![record]);
     second.record_findings(&[finding("b", 1_200_000, None)]);
-    let record = second.of(JobId(7), 1_400).unwrap();
+    let record = second.of(JobId(7), 1_400, Until::Now).unwrap();
     let found: Vec<_> =
         record.findings.iter().map(|finding| (finding.key.as_str(), finding.ended_ms)).collect();
     assert_eq!(found, [("a", Some(1_120_000)), ("b", None)]);
     let mut third = reports(2);
     third.restore(vec![record]);
-    let record = third.of(JobId(7), 1_500).unwrap();
+    let record = third.of(JobId(7), 1_500, Until::Now).unwrap();
     assert_eq!(record.findings[1].ended_ms, Some(1_400_000), "it was not found again");
 }
 
@@ -759,7 +847,7 @@ fn t09_a_guest_sees_of_findings_those_of_the_jobs_work_alone() {
     let evidence = vec!["RuntimeError: secret".into()];
     let failed = Finding { kind: FindingKind::Failed, evidence, ..finding("z", 1_060_000, None) };
     reports.record_findings(&[log, slow, failed]);
-    let record = reports.of(JobId(7), 1_300).unwrap();
+    let record = reports.of(JobId(7), 1_300, Until::Now).unwrap();
     assert_eq!(record.findings.len(), 6);
     assert!(record.findings.iter().any(|finding| finding.capture.is_some()));
     let guest = record.for_guest(job(2)).unwrap();

@@ -202,6 +202,9 @@ impl GpuTotals {
 pub struct NodeTotals {
     /// The node.
     pub node: NodeName,
+    /// Number of its CPUs; `None` if unknown.
+    #[serde(default)]
+    pub cpus: Option<u32>,
     /// Time that samples stand for, in ms.
     pub observed_ms: u64,
     /// GPUs of the job.
@@ -229,6 +232,7 @@ impl NodeTotals {
     pub fn new(node: NodeName) -> Self {
         Self {
             node,
+            cpus: None,
             observed_ms: 0,
             gpus: Vec::new(),
             cpu: Integral::default(),
@@ -258,8 +262,16 @@ impl NodeTotals {
         }
     }
 
+    /// Leaves out the traffic of the whole node.
+    pub fn hide_host(&mut self) {
+        for sum in [&mut self.net_rx, &mut self.net_tx, &mut self.disk_read, &mut self.disk_write] {
+            *sum = Integral::default();
+        }
+    }
+
     /// Adds sums of the same node over another time.
     pub fn merge(&mut self, other: &Self) {
+        self.cpus = self.cpus.or(other.cpus);
         self.observed_ms += other.observed_ms;
         self.cpu.merge(&other.cpu);
         self.cpu_peak_pct = self.cpu_peak_pct.max(other.cpu_peak_pct);

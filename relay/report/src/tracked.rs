@@ -1,5 +1,6 @@
 //! A running job of which a report is made.
 
+use super::Resized;
 use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::report::MAX_FINDINGS;
@@ -13,11 +14,19 @@ pub(super) struct Tracked {
     pub(super) findings: Vec<Finding>,
     /// See [`JobRecord::observed_from_s`].
     pub(super) observed_from_s: Option<i64>,
+    /// See [`JobRecord::resized`].
+    pub(super) resized: Resized,
 }
 
 impl Tracked {
     pub(super) fn new(job: &Job) -> Self {
-        Self { job: job.clone(), application: None, findings: Vec::new(), observed_from_s: None }
+        Self {
+            job: job.clone(),
+            application: None,
+            findings: Vec::new(),
+            observed_from_s: None,
+            resized: Resized::default(),
+        }
     }
 
     /// Adds a finding, or updates it while it lasts.

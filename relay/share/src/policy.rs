@@ -317,6 +317,9 @@ impl Visibility {
         {
             return None;
         }
+        if !self.is_confirmed(&finding, fleet) {
+            return None;
+        }
         match finding.kind {
             FindingKind::HeldMemory if !self.shows_unattributed() => return None,
             // Names a process.

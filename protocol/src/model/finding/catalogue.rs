@@ -295,7 +295,7 @@ kinds! {
             them: for 30 s, or while the GPUs work, for three times its longest pause",
         meaning: "The program states what is wrong.",
         advice: "See the log" }
-    CommunicationBound { name: "communication_bound", label: "limited by communication", severity: Info, is: [OfWork],
+    CommunicationBound { name: "communication_bound", label: "limited by communication", severity: Info, is: [OfWork, OfHost],
         confirm_s: 0, clear_s: 120, found_within_s: 660,
         condition: "several GPUs at 80 % utilisation or more with SM activity below 45 % and tensor activity below 25 % \
             (without GPM at less than 55 % of the power limit) in four fifths of ten minutes, at 5 GB/s of each NVLink, \

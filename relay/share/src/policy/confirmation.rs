@@ -3,14 +3,32 @@
 
 use super::Visibility;
 use nodeglass_fleet::Fleet;
-use nodeglass_protocol::GpuUuid;
+use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{JobsHealth, NodePicture};
+use nodeglass_protocol::{GpuUuid, NodeName};
 
 /// Age of SLURM's list, in ms, up to which it is trusted while SLURM does not respond, if nothing on the node contradicts it.
 const MAX_AGE_MS: u64 = 90_000;
 
 impl Visibility {
+    /// Returns whether a finding is made from the time for which it is certain that its GPUs, or its nodes, were used by its jobs.
+    pub(super) fn is_confirmed(&self, finding: &Finding, fleet: &Fleet) -> bool {
+        if !self.is_of_jobs() || finding.jobs.is_empty() {
+            return true;
+        }
+        let jobs: Vec<&Job> = fleet.jobs().iter().filter(|job| finding.jobs.contains(&job.id)).collect();
+        let ended_ms =
+            finding.ended_ms.map_or(u64::MAX, |ended_ms| fleet.relay_ms((ended_ms / 1_000).cast_signed()));
+        let is_within = |node: &NodeName, gpu: Option<&GpuUuid>| {
+            fleet.node(node).is_none_or(|raw| ended_ms <= Self::confirmed_until(fleet, raw, gpu, &jobs))
+        };
+        match finding.gpus.as_slice() {
+            [] => finding.nodes.iter().all(|node| is_within(node, None)),
+            gpus => gpus.iter().all(|gpu| is_within(&gpu.node, Some(&gpu.uuid))),
+        }
+    }
+
     /// Returns the last moment, in ms of the relay's clock, for which it is certain that the node, or one of its GPUs, was used by
     /// some of `jobs`, which are in scope; `u64::MAX` if they still run there. A job runs where the node lists its usage, which
     /// it reads from the job's cgroup. Otherwise SLURM's list states it, unless that is too old, or a job or user that it

@@ -262,26 +262,9 @@ fn data_of_the_owner_alone_is_never_visible() {
     assert!(viewer.audit_log(&fleet).is_empty() && viewer.sharing(&fleet) == Sharing::default());
 }
 
-#[test]
-fn t09_a_finding_shows_a_guest_neither_output_of_logins_nor_hidden_readings() {
-    let mut fleet = fleet();
-    let down = SessionEvent::Down { why: "/etc/profile: secret".into(), retry_at_ms: 90_000 };
-    fleet.handle(Event::Node(scene::name("n1"), down), 3_000);
-    for second in 1..60 {
-        fleet.handle(Event::Tick, 3_000 + second * 1_000);
-    }
-    let shown = |viewer: Viewer| {
-        let all = viewer.findings(&fleet, &Topic::Overview);
-        all.into_iter().find(|finding| finding.key == "node_unreachable/n1".into())
-    };
-    assert_eq!(shown(Viewer::Owner).unwrap().evidence[0].as_str(), "/etc/profile: secret");
-    let guest = shown(viewer(Scope::All, NOTHING)).unwrap();
-    assert_eq!((guest.title.as_str(), guest.evidence.as_slice()), ("n1 cannot be reached", &[][..]));
-    assert_eq!(guest.jobs, [JobId(1), JobId(2)]);
-    assert_eq!(shown(viewer(Scope::Jobs(vec![JobId(2)]), NOTHING)).unwrap().jobs, [JobId(2)]);
-    assert_eq!(shown(viewer(Scope::Nodes(vec![scene::name("n2")]), NOTHING)), None);
-
-    let finding = |kind| Finding {
+/// A finding about job 1 on its node.
+fn finding(kind: FindingKind) -> Finding {
+    Finding {
         key: "x".into(),
         kind,
         severity: FindingSeverity::Warning,
@@ -301,7 +284,28 @@ fn t09_a_finding_shows_a_guest_neither_output_of_logins_nor_hidden_readings() {
         wasted_gpus: 0,
         capture: Some(Box::default()),
         wasted_before: None,
+    }
+}
+
+#[test]
+fn t09_a_finding_shows_a_guest_neither_output_of_logins_nor_hidden_readings() {
+    let mut fleet = fleet();
+    let down = SessionEvent::Down { why: "/etc/profile: secret".into(), retry_at_ms: 90_000 };
+    fleet.handle(Event::Node(scene::name("n1"), down), 3_000);
+    for second in 1..60 {
+        fleet.handle(Event::Tick, 3_000 + second * 1_000);
+    }
+    let shown = |viewer: Viewer| {
+        let all = viewer.findings(&fleet, &Topic::Overview);
+        all.into_iter().find(|finding| finding.key == "node_unreachable/n1".into())
     };
+    assert_eq!(shown(Viewer::Owner).unwrap().evidence[0].as_str(), "/etc/profile: secret");
+    let guest = shown(viewer(Scope::All, NOTHING)).unwrap();
+    assert_eq!((guest.title.as_str(), guest.evidence.as_slice()), ("n1 cannot be reached", &[][..]));
+    assert_eq!(guest.jobs, [JobId(1), JobId(2)]);
+    assert_eq!(shown(viewer(Scope::Jobs(vec![JobId(2)]), NOTHING)).unwrap().jobs, [JobId(2)]);
+    assert_eq!(shown(viewer(Scope::Nodes(vec![scene::name("n2")]), NOTHING)), None);
+
     let Viewer::Guest(everything) = viewer(Scope::All, NOTHING) else { unreachable!() };
     let shown = everything.finding(&finding(FindingKind::Straggler), &fleet).unwrap();
     assert_eq!(shown.silenced_until_ms, Some(9_000), "what is silenced is so for guests too");
@@ -534,4 +538,28 @@ fn t09_readings_that_may_be_of_the_next_job_on_a_gpu_are_not_shown() {
     );
     assert_eq!(with_process(1_010_000, "root"), (Some(50), Some(20)));
     assert_eq!(with_process(1_010_000, "alice"), (Some(50), Some(20)));
+}
+
+#[test]
+fn t09_a_finding_that_may_be_of_the_next_job_on_a_gpu_is_not_shown() {
+    let seen = |used_by: &[u32], ended_ms: Option<u64>| {
+        let mut shown = false;
+        seen_util(|fleet| {
+            let why = "slurmctld does not respond".into();
+            fleet.handle(Event::JobsFailed { why, retry_at_ms: 1_000_000 }, 2_000);
+            samples(fleet, 100, used_by);
+            let uuid = fleet.node(&scene::name("n1")).unwrap().gpus[0].facts.uuid.clone();
+            let gpus = vec![FindingGpu { node: scene::name("n1"), uuid, metric: None }];
+            let hot = Finding { gpus, ended_ms, ..finding(FindingKind::Thermal) };
+            let Viewer::Guest(visibility) = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING) else {
+                unreachable!()
+            };
+            shown = visibility.finding(&hot, fleet).is_some();
+        });
+        shown
+    };
+    assert!(seen(&[1], None), "its cgroup is there");
+    assert!(!seen(&[], None), "the list is too old");
+    // SLURM listed the job at 1,000 s of the relay's wall clock.
+    assert!(seen(&[], Some(1_000_000)) && !seen(&[], Some(1_060_000)), "it had ended by then");
 }
