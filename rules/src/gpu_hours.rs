@@ -8,6 +8,9 @@ const MIN_HOURS: f64 = 0.05;
 /// Hours of unknown utilisation are mentioned from this share of the observed ones: a GPU has none in its first moments.
 const UNKNOWN_SHARE: f64 = 0.005;
 
+/// Traffic, CPUs and memory of a job that are known for less of its run than this, in %, are stated with that share.
+pub const USAGE_KNOWN_PCT: f64 = 95.0;
+
 /// GPU hours of one job or the sum over many.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuHours {

@@ -6,9 +6,9 @@ use crate::domain::compared::Part;
 use crate::domain::{health, outcome, text};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::note::Note;
-use nodeglass_protocol::report::{Report, Throttled};
+use nodeglass_protocol::report::{Report, Throttled, Totals};
 use nodeglass_protocol::{JobId, Text};
-use nodeglass_rules::gpu_hours::GpuHours;
+use nodeglass_rules::gpu_hours::{GpuHours, USAGE_KNOWN_PCT};
 use nodeglass_rules::number::{ColumnFormat, carbon, energy, energy_unit, money, percent, precise};
 use std::borrow::Cow;
 
@@ -27,6 +27,8 @@ pub struct Figure {
     pub bar: Option<(f64, &'static str)>,
     /// Whether it is of the whole run, however much of it was observed.
     pub is_of_whole_run: bool,
+    /// The share of the run that it is of, in %, if that may be less than what was observed.
+    pub known_pct: Option<f64>,
     /// Unit of the number.
     pub unit: Unit,
 }
@@ -86,7 +88,12 @@ const COMPARABLE_POINTS: f64 = 5.0;
 
 /// Returns whether as much was observed of a run as of another one.
 pub fn is_observed_alike(a: &Report, b: &Report) -> bool {
-    (a.observed_pct - b.observed_pct).abs() <= COMPARABLE_POINTS
+    is_as_much(a.observed_pct, b.observed_pct)
+}
+
+/// Returns whether two shares of runs, in %, are so close that what they are of can be compared.
+pub fn is_as_much(a: f64, b: f64) -> bool {
+    (a - b).abs() <= COMPARABLE_POINTS
 }
 
 /// Figures that belong together.
@@ -215,7 +222,8 @@ fn host(report: &Report) -> Vec<Figure> {
     });
     let kills = totals.oom_kills.filter(|kills| *kills > 0);
     let kills = kills.map(|kills| Figure::new("OOM kills", text::grouped(kills), Some(kills as f64)));
-    [cpus, peak, mem, kills].into_iter().flatten().collect()
+    let known = [cpus, peak, mem].into_iter().flatten().map(|figure| figure.of_known_usage(totals));
+    known.chain(kills).collect()
 }
 
 fn data(report: &Report) -> Vec<Figure> {
@@ -223,8 +231,8 @@ fn data(report: &Report) -> Vec<Figure> {
     let amounts = [
         ("PCIe received", totals.pcie_rx_bytes, ""),
         ("PCIe sent", totals.pcie_tx_bytes, ""),
-        ("NVLink received", totals.link_rx_bytes, ""),
-        ("NVLink sent", totals.link_tx_bytes, ""),
+        ("GPU links received", totals.link_rx_bytes, ""),
+        ("GPU links sent", totals.link_tx_bytes, ""),
         ("Network received", totals.nodes_net_rx_bytes, "by its nodes as a whole"),
         ("Network sent", totals.nodes_net_tx_bytes, "by its nodes as a whole"),
         ("Local disks read", totals.nodes_disk_read_bytes, "by its nodes as a whole"),
@@ -237,6 +245,7 @@ fn data(report: &Report) -> Vec<Figure> {
             unit: Unit::Bytes,
             ..Figure::new(label, bytes(amount.max(0.0) as u64), Some(amount))
         })
+        .map(|figure| figure.of_known_usage(totals))
         .collect()
 }
 
@@ -322,11 +331,29 @@ pub fn difference(number: Option<f64>, base: Option<f64>) -> String {
 impl Figure {
     fn new(label: impl Into<Cow<'static, str>>, value: String, number: Option<f64>) -> Self {
         let (label, note) = (label.into(), String::new());
-        Self { label, value, note, number, bar: None, is_of_whole_run: false, unit: Unit::Same }
+        Self {
+            label,
+            value,
+            note,
+            number,
+            bar: None,
+            is_of_whole_run: false,
+            known_pct: None,
+            unit: Unit::Same,
+        }
     }
 
     fn of_whole_run(self) -> Self {
         Self { is_of_whole_run: true, ..self }
+    }
+
+    /// A figure of [`Totals::usage_known_pct`] of the run.
+    fn of_known_usage(self, totals: &Totals) -> Self {
+        let known = totals.usage_known_pct;
+        let part = (known < USAGE_KNOWN_PCT).then(|| format!("known for {} of the run", percent(known)));
+        let notes = [Some(self.note).filter(|note| !note.is_empty()), part];
+        let note = notes.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        Self { note, known_pct: Some(known), ..self }
     }
 }
 

@@ -167,6 +167,9 @@ pub struct Totals {
     pub energy_kwh: Option<f64>,
     /// Share of the allocated GPU time in which power was known, in %.
     pub energy_known_pct: f64,
+    /// Share of the run for which traffic, and CPUs and memory of the job, are known, in %: probes do not keep these from before
+    /// the relay's first sample. 100 if none of them is ever known.
+    pub usage_known_pct: f64,
     /// Mean SM clock, or core clock of another vendor, in MHz.
     pub sm_clock_mhz: Option<f64>,
     /// Most memory in use of one GPU, in bytes.

@@ -53,6 +53,9 @@ use utoipa::ToSchema;
 /// Everything that a viewer may see at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Snapshot {
+    /// When it was taken; while a recording is played, the time in the recording.
+    #[serde(default)]
+    pub at: Option<Timestamp>,
     /// Jobs, running ones first.
     pub jobs: Vec<Job>,
     /// Nodes of running jobs, and listed machines, by name.
@@ -73,6 +76,7 @@ impl Snapshot {
         let nodes = || picture.nodes.iter();
         let unlocated = UnlocatedJobs::new(picture);
         Self {
+            at: Some(clock.timestamp(picture.at_ms)),
             jobs: picture.jobs.iter().map(|job| Job::new(job, picture, clock)).collect(),
             nodes: nodes().map(|node| Node::new(node, picture, clock)).collect(),
             gpus: nodes()

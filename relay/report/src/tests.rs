@@ -177,6 +177,30 @@ fn t09_a_guest_sees_what_a_running_job_used_until_slurm_last_listed_it() {
 }
 
 #[test]
+fn a_report_states_for_which_part_of_the_run_traffic_is_known() {
+    let mut reports = reports(1);
+    let known_pct = |reports: &JobReports| {
+        let report = reports.of(JobId(7), 1_100, Until::Now).unwrap().report();
+        (report.totals.usage_known_pct, text(&report, None, &time))
+    };
+    for second in 0..=100u64 {
+        let mut picture = node(second * 1_000, &[(50, 100)]);
+        if second > 80 {
+            picture.gpus[0]
+                .row
+                .set(GpuField::PcieRx, Cell::quantize(GpuField::PcieRx, &Reading::Value(1_000)));
+        }
+        reports.record(&picture);
+        if second == 80 {
+            assert_eq!(known_pct(&reports).0, 100.0, "a figure that is never known is not stated");
+        }
+    }
+    let (known_pct, text) = known_pct(&reports);
+    assert_eq!(known_pct, 20.0);
+    assert!(text.contains("traffic, CPUs and host memory are known for 20 % of the run"), "{text}");
+}
+
+#[test]
 fn the_gpu_hours_of_a_job_follow_its_size() {
     let two_nodes = || {
         let nodes = vec![node_name(), NodeName::new("n2").unwrap()];

@@ -5,7 +5,7 @@ use super::{Accounting, GpuReport, Report, Totals};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::note::Note;
 use nodeglass_rules::attention::{Folded, fold_run};
-use nodeglass_rules::gpu_hours::GpuHours;
+use nodeglass_rules::gpu_hours::{GpuHours, USAGE_KNOWN_PCT};
 use nodeglass_rules::number::{carbon, energy, money, percent, precise};
 use nodeglass_rules::text::{bytes, count, exact_span as duration};
 use std::fmt::Write as _;
@@ -190,7 +190,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let allocated = totals.cpus_allocated.map_or(String::new(), |cpus| format!(" of {cpus}"));
     add("CPUs", totals.cpus_used.map(|used| format!("{}{allocated} on average", precise(used))));
     add("PCIe", moved(totals.pcie_rx_bytes, totals.pcie_tx_bytes, ["received", "sent"]));
-    add("Device links", moved(totals.link_rx_bytes, totals.link_tx_bytes, ["received", "sent"]));
+    add("GPU links", moved(totals.link_rx_bytes, totals.link_tx_bytes, ["received", "sent"]));
     add(
         "Network",
         moved(totals.nodes_net_rx_bytes, totals.nodes_net_tx_bytes, ["received", "sent by its nodes"]),
@@ -199,6 +199,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
         "Disks",
         moved(totals.nodes_disk_read_bytes, totals.nodes_disk_write_bytes, ["read", "written on its nodes"]),
     );
+    add("Coverage", usage_known(totals));
     let throttled = totals.throttled.iter();
     let throttled: Vec<_> =
         throttled.map(|one| format!("{} {}", one.reason, duration(one.seconds.round() as u64))).collect();
@@ -239,6 +240,13 @@ fn moved(one: Option<f64>, other: Option<f64>, words: [&str; 2]) -> Option<Strin
         .filter_map(|(amount, word)| Some(format!("{} {word}", bytes(amount?.max(0.0) as u64))))
         .collect();
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// Returns the part of the run that traffic, CPUs and host memory are of, unless that is nearly all of it.
+fn usage_known(totals: &Totals) -> Option<String> {
+    let known = totals.usage_known_pct;
+    (known < USAGE_KNOWN_PCT)
+        .then(|| format!("traffic, CPUs and host memory are known for {} of the run", percent(known)))
 }
 
 fn faults(totals: &Totals) -> Option<String> {

@@ -4,7 +4,9 @@ use super::load::{Loading, load};
 use super::overlay::Overlay;
 use super::parts::{Add, label_of};
 use crate::describe::comparison::difference_sentence;
-use crate::describe::report::{Figures, Unit, difference, figures, is_observed_alike, state_text};
+use crate::describe::report::{
+    Figure, Figures, difference, figures, is_as_much, is_observed_alike, state_text,
+};
 use crate::domain::compared::{Compared, has_started, heading};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text::ABSENT;
@@ -146,8 +148,15 @@ fn table(page: &Page, reports: &[Report], has_parts: bool) -> AnyView {
     let columns: Vec<Vec<Figures>> = reports.iter().map(figures).collect();
     let is_unlike = |report| reports.first().is_some_and(|first| !is_observed_alike(report, first));
     let unlike: Vec<bool> = reports.iter().map(is_unlike).collect();
-    let notice =
-        unlike.contains(&true).then(|| view! { <p class="usage__sum">{observed_differently(reports)}</p> });
+    let known = |report: &Report| report.totals.usage_known_pct;
+    let is_known_unlike = reports
+        .first()
+        .is_some_and(|first| reports.iter().any(|other| !is_as_much(known(first), known(other))));
+    let notice = match unlike.contains(&true) {
+        true => Some(differing("Only figures of whole runs are compared, because different parts of them were observed", reports, |report| report.observed_pct)),
+        false => is_known_unlike.then(|| differing("Traffic, CPUs and host memory are not compared, because they are known for different parts of the runs", reports, known)),
+    };
+    let notice = notice.map(|text| view! { <p class="usage__sum">{text}</p> });
     let heads = reports.iter().map(|report| {
         let href = page.href(&Route::Job(report.job, JobTab::Report));
         view! {
@@ -182,13 +191,10 @@ fn table(page: &Page, reports: &[Report], has_parts: bool) -> AnyView {
     .into_any()
 }
 
-/// Explains why few of the figures are compared.
-fn observed_differently(reports: &[Report]) -> String {
-    let shares = reports.iter().map(|report| format!("{} of {}", percent(report.observed_pct), report.label));
-    let shares = shares.collect::<Vec<_>>().join(", ");
-    format!(
-        "Only figures of whole runs are compared, because different parts of them were observed: {shares}."
-    )
+/// Explains why figures are not compared by the share of each run that they are of.
+fn differing(why: &str, reports: &[Report], share_of: impl Fn(&Report) -> f64) -> String {
+    let shares = reports.iter().map(|report| format!("{} of {}", percent(share_of(report)), report.label));
+    format!("{why}: {}.", shares.collect::<Vec<_>>().join(", "))
 }
 
 /// The labels of all figures of any job, in order, by group.
@@ -208,23 +214,32 @@ fn labels(columns: &[Vec<Figures>]) -> Vec<(&'static str, Vec<Cow<'static, str>>
     all
 }
 
+/// The values of a job's figures with a label, and the first of these figures.
+fn cell<'a>(column: &'a [Figures], title: &str, label: &str) -> Option<(String, &'a Figure)> {
+    let group = column.iter().find(|group| group.title == title)?;
+    let found: Vec<_> = group.figures.iter().filter(|figure| figure.label == label).collect();
+    let value = found.iter().map(|figure| figure.value.clone()).collect::<Vec<_>>().join(", ");
+    Some((value, found.first().copied()?))
+}
+
 fn row(columns: &[Vec<Figures>], unlike: &[bool], title: &str, label: Cow<'static, str>) -> AnyView {
-    let of = |column: &Vec<Figures>| {
-        let group = column.iter().find(|group| group.title == title)?;
-        let found: Vec<_> = group.figures.iter().filter(|figure| figure.label == label).collect();
-        let value = found.iter().map(|figure| figure.value.clone()).collect::<Vec<_>>().join(", ");
-        found.first().map(|figure| (value, figure.number, figure.is_of_whole_run, figure.unit))
-    };
-    let all: Vec<_> = columns.iter().map(of).collect();
-    let numbers: Vec<f64> = all.iter().flatten().filter_map(|(_, number, ..)| *number).collect();
-    let unit = all.iter().flatten().map(|(.., unit)| *unit).next();
+    let all: Vec<_> = columns.iter().map(|column| cell(column, title, &label)).collect();
+    let numbers: Vec<f64> = all.iter().flatten().filter_map(|(_, figure)| figure.number).collect();
+    let unit = all.iter().flatten().map(|(_, figure)| figure.unit).next();
     let mut alike = unit.and_then(|unit| unit.alike(&numbers)).into_iter().flatten();
-    let base = all.first().and_then(|first| first.as_ref()?.1);
+    let first = all.first().and_then(|first| Some(first.as_ref()?.1));
+    let base = first.and_then(|figure| figure.number);
+    let is_known_alike = |figure: &Figure| {
+        let known = figure.known_pct.zip(first.and_then(|first| first.known_pct));
+        known.is_none_or(|(known, of_first)| is_as_much(known, of_first))
+    };
     let cells = all.into_iter().zip(unlike).enumerate().map(|(at, (figure, is_unlike))| {
-        let (value, number, is_of_whole_run, _) =
-            figure.unwrap_or_else(|| (ABSENT.to_owned(), None, false, Unit::Same));
+        let (value, figure) =
+            figure.map_or((ABSENT.to_owned(), None), |(value, figure)| (value, Some(figure)));
+        let number = figure.and_then(|figure| figure.number);
         let value = number.and_then(|_| alike.next()).unwrap_or(value);
-        let number = number.filter(|_| is_of_whole_run || !is_unlike);
+        let is_alike = |figure: &Figure| figure.is_of_whole_run || !is_unlike && is_known_alike(figure);
+        let number = number.filter(|_| figure.is_some_and(is_alike));
         let than_first = (at > 0).then(|| view! { <small>{difference(number, base)}</small> });
         view! { <td class="num">{than_first} " " {value}</td> }
     });

@@ -85,6 +85,25 @@ impl Curves {
         Part::new(from_s, to_s).unwrap_or(time)
     }
 
+    /// Returns whether the relay has responded.
+    pub fn is_loaded(&self) -> bool {
+        self.slot_ms > 0 || self.problem.is_some()
+    }
+
+    /// Joins slots to ones of about `slot_ms`.
+    fn coarsen(&mut self, slot_ms: u64) {
+        let count = slot_ms.checked_div(self.slot_ms).unwrap_or(1).max(1);
+        self.slot_ms *= count;
+        let mean = |slots: &[Option<f32>]| {
+            let known = slots.iter().flatten();
+            let count = known.clone().count();
+            (count > 0).then(|| known.sum::<f32>() / count as f32)
+        };
+        for line in &mut self.lines {
+            *line = line.chunks(usize::try_from(count).unwrap_or(usize::MAX)).map(mean).collect();
+        }
+    }
+
     /// Returns whether no field has a value.
     pub fn is_empty(&self) -> bool {
         self.lines.iter().flatten().all(Option::is_none)
@@ -124,6 +143,14 @@ impl Curves {
         }
         curves
     }
+}
+
+/// Joins the slots of curves of one graph, so that all are as long as the longest: the means of shorter ones swing further, and
+/// equal runs would look different.
+pub fn with_equal_slots(mut all: Vec<Curves>) -> Vec<Curves> {
+    let longest_ms = all.iter().map(|curves| curves.slot_ms).max().unwrap_or_default();
+    all.iter_mut().for_each(|curves| curves.coarsen(longest_ms));
+    all
 }
 
 /// Returns what a graph shows of each of these times, whose readings `curves` are; `None` if that is all of it, as it is of
@@ -222,6 +249,21 @@ mod tests {
 
     fn measure(cell: Cell) -> Option<f32> {
         Some(cell.value()? as f32)
+    }
+
+    #[test]
+    fn runs_of_one_graph_have_slots_of_one_length() {
+        let of = |slot_ms: u64, line: &[Option<f32>]| {
+            let lines = [line.to_vec(), Vec::new(), Vec::new(), Vec::new()];
+            Curves { lines, first_ms: 1_000, slot_ms, ..Curves::default() }
+        };
+        let stored = of(2_000, &[Some(50.0)]);
+        let recent = of(1_000, &[Some(100.0), Some(0.0), None, Some(80.0), None, None, Some(10.0)]);
+        let joined = of(2_000, &[Some(50.0), Some(80.0), None, Some(10.0)]);
+        let missing = Curves::default();
+        let equal = with_equal_slots(vec![stored.clone(), recent, missing.clone()]);
+        assert_eq!(equal, [stored, joined, missing.clone()]);
+        assert!(equal[0].is_loaded() && !missing.is_loaded());
     }
 
     #[test]

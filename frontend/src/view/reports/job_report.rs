@@ -122,7 +122,7 @@ fn coverage(report: &Report) -> String {
 fn actions(page: &Page, report: &Report) -> AnyView {
     // A guest has no relay with this job.
     let command = untrack(|| page.is_owner()).then(|| {
-        let command = format!("relay report {} --format markdown", report.job);
+        let command = format!("relay report {} --format markdown", report.label);
         view! { <span class="report__command"><code class="command">{command.clone()}</code> {copy_button(command)}</span> }
     });
     view! {

@@ -2,7 +2,7 @@
 //! note that each has.
 
 use super::curve_plot::CurvePlot;
-use super::curves::{Curves, FIELDS, observed_parts};
+use super::curves::{Curves, FIELDS, observed_parts, with_equal_slots};
 use super::parts::{Parts, label_of, run};
 use crate::describe::report::{common_notes, note_at_s};
 use crate::domain::compared::{Compared, Part};
@@ -33,8 +33,10 @@ pub fn Overlay(
     let observed = Observed::new(compared, reports, trimmed, curves);
     let shown =
         Memo::new(move |_| if trimmed.with(Vec::is_empty) { aligned.get() } else { observed.times.get() });
-    let lines =
-        Memo::new(move |_| if trimmed.with(Vec::is_empty) { curves.get() } else { observed.curves.get() });
+    let lines = Memo::new(move |_| match trimmed.with(Vec::is_empty) {
+        true => with_equal_slots(curves.get()),
+        false => observed.curves.get(),
+    });
     let late_s = observed.late_s;
     let origin = Memo::new(move |_| {
         let is_late = late_s.with(|late_s| late_s.iter().any(Option::is_some));
@@ -135,7 +137,12 @@ impl Observed {
         let shown = Memo::new(move |_| {
             let detail = |at: usize| details.with(|details| details.get(at).cloned().unwrap_or_default());
             let all = curves.get().into_iter().enumerate();
-            all.map(|(at, curves)| if is_part(at) { detail(at) } else { curves }).collect::<Vec<_>>()
+            let all = all.map(|(at, curves)| match is_part(at) {
+                true => Some(detail(at)).filter(Curves::is_loaded),
+                false => Some(curves),
+            });
+            // None before all are loaded, as readings that are on their way are not missing.
+            with_equal_slots(all.collect::<Option<Vec<_>>>().unwrap_or_default())
         });
         let late_s = Memo::new(move |_| {
             let late_s = |(part, time): (&Option<Part>, &Option<Part>)| {

@@ -372,6 +372,11 @@ class Totals:
     gpus: int
     """Number of GPUs by SLURM, else as observed."""
 
+    usage_known_pct: float
+    """Share of the run for which traffic, and CPUs and memory of the job, are known, in %: probes do not
+    keep these from before the relay's first sample. 100 if none of them is ever known.
+    """
+
     xids: int
     """Xid errors."""
 

@@ -844,6 +844,9 @@ class Process:
 class Snapshot:
     """Everything that a viewer may see at one moment."""
 
+    at: Optional[datetime] = None
+    """When it was taken; while a recording is played, the time in the recording."""
+
     findings: List[Finding] = field(default_factory=list)
     """Findings: active ones, the worst first, then those that ended within the last hour."""
 
