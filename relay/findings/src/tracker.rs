@@ -8,7 +8,7 @@ use nodeglass_protocol::finding::{
     WastedBefore,
 };
 use nodeglass_protocol::{JobId, LongText, NodeName, Text};
-use nodeglass_rules::text;
+use nodeglass_rules::{cost, text};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -341,13 +341,16 @@ impl Tracker {
         let lost_gpus = detection.lost_gpus;
         let since = if is_event { by_readings } else { start(by_readings, known.as_ref(), ended_before_ms) };
         let mut finding = listed(detection, &key, since, found_ms);
-        if let Some(ended_ms) = ended_before_ms
+        if let Some((earlier, ended_ms)) = before.as_ref().zip(ended_before_ms)
             && finding.evidence.len() < MAX_EVIDENCE
         {
             let pause_s = finding.since_ms.saturating_sub(ended_ms) / 1_000;
             // The readings of this one may begin before the end of the last one was confirmed.
             let after = if pause_s > 0 { format!(" after {}", text::span(pause_s)) } else { String::new() };
-            finding.evidence.push(Text::new(format!("recurred{after}")));
+            // The cost of this one does not include it.
+            let cost = cost::text(earlier.kind, earlier.wasted_gpu_hours(ended_ms), earlier.or_earlier);
+            let cost = cost.map(|cost| format!(", {cost} before")).unwrap_or_default();
+            finding.evidence.push(Text::new(format!("recurred{after}{cost}")));
         }
         if let Some(earlier) = self.earlier.get(&key) {
             // It is the same one. Steps begin elsewhere by another relay's clock, so its start may seem to be earlier.

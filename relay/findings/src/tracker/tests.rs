@@ -73,6 +73,28 @@ fn what_returns_states_so_and_is_resolved_until_it_is_confirmed_again() {
 }
 
 #[test]
+fn what_recurs_states_what_it_had_cost_before() {
+    let mut tracker = Tracker::default();
+    let wasteful = || {
+        let mut detections = seen();
+        detections.seen[0].wasted_gpus = 16;
+        detections
+    };
+    let mut at = |detections: Detections, at_ms| {
+        tracker.update(detections, &Thresholds::default(), now(at_ms));
+        tracker.list()
+    };
+    at(wasteful(), 0);
+    at(wasteful(), 900_000);
+    at(Detections::default(), 900_000 + KIND.clear_ms());
+    at(wasteful(), 1_800_000);
+    let list = at(wasteful(), 1_800_000 + KIND.confirm_ms());
+    // 16 GPUs for a quarter of an hour, and the minute until it was certain to be over.
+    let recurred = list[0].evidence.last().map(|line| line.as_str());
+    assert_eq!(recurred, Some("recurred after 15 min, 4.3 GPU-h idle before"));
+}
+
+#[test]
 fn what_recurs_with_readings_from_before_its_end_states_no_pause() {
     let mut tracker = Tracker::default();
     let mut at = |detections: Detections, at_ms| {
