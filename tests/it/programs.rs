@@ -108,6 +108,12 @@ fn the_api_of_a_running_cluster_is_consistent() -> Result<()> {
     let history: Value = serde_json::from_str(&get(&relay, &path, &secret)?.body)?;
     let series = history["series"].as_array().context("series")?;
     ensure!(series.len() == 64, "{} series", series.len());
+    // Two of the eight GPUs of a node.
+    let shared =
+        jobs.iter().find(|job| job["name"] == "vit-ablation-aug").context("a job on a shared node")?;
+    let path = format!("/api/v1/history?job={}&metric=util_pct&from=10m&step=10s", shared["id"]);
+    let own: Value = serde_json::from_str(&get(&relay, &path, &secret)?.body)?;
+    ensure!(own["series"].as_array().is_some_and(|series| series.len() == 2), "{own}");
     for one in series {
         let steps = history["steps"].as_u64().context("steps")? as usize;
         ensure!(one["mean"].as_array().is_some_and(|means| means.len() == steps), "{one}");

@@ -3,15 +3,18 @@
 use super::caller::Caller;
 use super::long_term::{self, LongRange, MAX_LONG_MS, MAX_VALUES, Storage, TOO_MANY_VALUES};
 use super::{Problem, named_job, reply};
-use crate::WebState;
+use crate::{WebState, reports};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use nodeglass_api::{History, JobSelector, Timestamp};
+use nodeglass_api::{History, JobSelector, Series, Timestamp};
+use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::{Field, GpuField, HostField, NodeName, Text};
+use nodeglass_share::Viewer;
 use serde::Deserialize;
+use std::collections::HashSet;
 use std::time::Duration;
 use tokio::time::timeout;
 use utoipa::IntoParams;
@@ -79,9 +82,11 @@ pub async fn history(
         return Err(Problem::bad_request(why).into());
     }
     let topic = named_job::topic(&web, &viewer, &mut charge, query.job, query.node).await?;
+    let own = gpus_of_job(&web, &topic, &viewer).await?;
     if let Some(storage) = long_term.filter(|_| RangeQuery::needs_storage(from_ms, now_ms)) {
         let range = LongRange { from_ms, to_ms, step_ms };
-        let history = long_term::read(&storage, &topic, &range, (&gpu_fields, &host_fields)).await?;
+        let mut history = long_term::read(&storage, &topic, &range, (&gpu_fields, &host_fields)).await?;
+        history.series.retain(|series| is_of(series, &own));
         charge.restart();
         let body = reply::body(&history);
         charge.sends(body.len());
@@ -103,12 +108,30 @@ pub async fn history(
         return Err(Problem::bad_request(TOO_MANY_VALUES).into());
     }
     let body = tokio::task::spawn_blocking(move || {
-        let history = History::new(&source.read(), &query, (&gpu_fields, &host_fields), wall_ahead_ms);
+        let mut history = History::new(&source.read(), &query, (&gpu_fields, &host_fields), wall_ahead_ms);
+        history.series.retain(|series| is_of(series, &own));
         reply::body(&history)
     });
     let body = body.await.map_err(|_| Problem::shutting_down())?;
     charge.sends(body.len());
     Ok(reply::json(&headers, body))
+}
+
+/// The GPUs of the job of a topic: its nodes may have others. `None` if they are not known, or the topic is no job.
+async fn gpus_of_job(
+    web: &WebState,
+    topic: &Topic,
+    viewer: &Viewer,
+) -> Result<Option<HashSet<String>>, Problem> {
+    let Topic::Job(id) = topic else { return Ok(None) };
+    let report = reports::job(web, *id, viewer).await.map_err(|_| Problem::late("the history"))?;
+    let uuids: HashSet<String> =
+        report.into_iter().flat_map(|report| report.gpus).map(|gpu| gpu.uuid.to_string()).collect();
+    Ok((!uuids.is_empty()).then_some(uuids))
+}
+
+fn is_of(series: &Series, own: &Option<HashSet<String>>) -> bool {
+    own.as_ref().zip(series.gpu.as_ref()).is_none_or(|(own, gpu)| own.contains(gpu))
 }
 
 /// A time in ms since 1970: RFC 3339 in UTC, a number of s or ms, or an age.
