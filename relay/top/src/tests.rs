@@ -20,6 +20,7 @@ use nodeglass_protocol::picture::{
     ProcessPicture, RelayStatus,
 };
 use nodeglass_protocol::process::{ProcessKind, Rank};
+use nodeglass_protocol::replay::ReplayStatus;
 use nodeglass_protocol::request::{ProcessRef, Request, Response, Signal};
 use nodeglass_protocol::{Cell, GpuField, GpuUuid, HostField, JobId, Picture, ProcessField, Reading};
 use ratatui::Terminal;
@@ -572,6 +573,18 @@ fn without_slurm_there_is_no_list_of_jobs() {
     picture.relay.jobs = JobsHealth::NoSlurm;
     let screen = Shown::new(welcome(), picture).screen(80, 24);
     assert!(!screen.contains("Jobs") && screen.contains("━━ GPUs"), "{screen}");
+}
+
+#[test]
+fn a_recording_is_not_live() {
+    let of = |speed_pct| {
+        let mut picture = overview();
+        picture.relay.replay = Some(ReplayStatus { speed_pct, ..ReplayStatus::default() });
+        Shown::new(welcome(), picture).screen(80, 24)
+    };
+    let first = |speed_pct| of(speed_pct).lines().next().unwrap().trim_matches('"').to_owned();
+    assert!(first(100).ends_with("● recording"), "{}", first(100));
+    assert!(first(0).ends_with("recording, paused"), "{}", first(0));
 }
 
 #[test]

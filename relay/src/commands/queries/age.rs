@@ -6,10 +6,15 @@ use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::NodeName;
 use nodeglass_rules::text;
 
-/// The time that the list of jobs describes, in s since 1970: now, or when SLURM last answered.
-pub fn as_of_s(slurm: &SlurmState) -> u64 {
+/// The time that a snapshot describes, in ms since 1970: now, or that of a recording.
+pub fn now_ms(snapshot: &Snapshot) -> u64 {
+    snapshot.at.map_or_else(Clock::wall_ms, |at| at.as_millis())
+}
+
+/// The time that its list of jobs describes, in s since 1970: the same, or when SLURM last answered.
+pub fn as_of_s(snapshot: &Snapshot, slurm: &SlurmState) -> u64 {
     let age_s = slurm.age_s.filter(|_| slurm.staleness().is_some());
-    (Clock::wall_ms() / 1_000).saturating_sub(age_s.unwrap_or(0))
+    (now_ms(snapshot) / 1_000).saturating_sub(age_s.unwrap_or(0))
 }
 
 /// The age of the list of jobs.
@@ -66,6 +71,12 @@ mod tests {
         snapshot.nodes[1].connection = ConnectionState::Down;
         let several = of_lost(&snapshot, None, at_ms + 120_000).unwrap();
         assert!(several.starts_with("the readings of 2 nodes are up to "), "{several}");
+    }
+
+    #[test]
+    fn times_are_those_of_the_snapshot() {
+        let snapshot = Snapshot { at: Some(nodeglass_api::Timestamp::from_millis(90_000)), ..snapshot() };
+        assert_eq!((now_ms(&snapshot), as_of_s(&snapshot, &SlurmState::default())), (90_000, 90));
     }
 
     #[test]

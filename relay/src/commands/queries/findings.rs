@@ -1,14 +1,13 @@
 //! `relay findings`: which job needs attention, why, and what to do.
 
 use super::source::{Observed, Source};
-use super::{Answer, silences, unknown};
+use super::{Answer, age, silences, unknown};
 use nodeglass_api::{Capture, Finding, Job, Snapshot};
 use nodeglass_app::addresses::own_login;
 use nodeglass_app::terminal;
 use nodeglass_config::{ExplainedKind, FindingsArgs};
 use nodeglass_findings::job_log::LogPatterns;
 use nodeglass_findings::thresholds::{THRESHOLDS, Threshold};
-use nodeglass_platform::clock::Clock;
 use nodeglass_platform::local_time::{self, LocalTime};
 use nodeglass_platform::wrap;
 use nodeglass_protocol::JobId;
@@ -209,7 +208,7 @@ impl<'a> Named<'a> {
             captures: snapshot.findings.iter().filter_map(capture).collect(),
             has_several_users: users.len() > 1,
             own_login: own_login().to_string(),
-            now_ms: Clock::wall_ms(),
+            now_ms: age::now_ms(snapshot),
         }
     }
 
@@ -256,7 +255,9 @@ impl<'a> Named<'a> {
         // An event cannot be resolved.
         let (state, lasted) = match finding.ended_ms {
             Some(end_ms) if !finding.kind.is_event() => {
-                ("resolved: ", format!(", lasted {}", spent(entry.since(), end_ms)))
+                let is_moment = end_ms.saturating_sub(entry.since().at_ms) < 1_000;
+                let lasted = (!is_moment).then(|| format!(", lasted {}", spent(entry.since(), end_ms)));
+                ("resolved: ", lasted.unwrap_or_default())
             }
             _ => ("", String::new()),
         };

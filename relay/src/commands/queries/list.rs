@@ -1,9 +1,8 @@
 //! `relay list`: GPUs by node, free or used, with who uses them since when; nvgpu's table.
 
-use super::{Answer, ago, or_dash, table, unknown_in_list};
+use super::{Answer, age, ago, or_dash, table, unknown_in_list};
 use nodeglass_api::{Gpu, Job, Node, Process, Snapshot, Timestamp};
 use nodeglass_config::ListArgs;
-use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::{GpuField, ProcessField};
 use nodeglass_rules::text::{gib, process_name};
 use std::collections::BTreeSet;
@@ -24,7 +23,7 @@ pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
     let gpus: Vec<&Gpu> = gpus.collect();
     match args.json {
         true => Answer::json(&gpus),
-        false => Ok(text(snapshot, &gpus, args, Clock::wall_ms())),
+        false => Ok(text(snapshot, &gpus, args, age::now_ms(snapshot))),
     }
 }
 

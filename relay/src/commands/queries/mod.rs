@@ -20,7 +20,6 @@ mod wait;
 use nodeglass_api::{Gpu, JobSelector, NotOneJob, Snapshot};
 use nodeglass_app::Signals;
 use nodeglass_config::{Config, FindingsArgs, FindingsCommand, ListArgs, Query, Requested};
-use nodeglass_platform::clock::Clock;
 use nodeglass_platform::wrap;
 use nodeglass_protocol::{LongText, NodeName};
 use nodeglass_rules::text::aligned;
@@ -162,7 +161,7 @@ async fn answer_from(source: &mut Source, query: Query) -> anyhow::Result<Answer
             let answer = findings::answer(&snapshot, source.observed().await?, args)?;
             Ok(if args.json { answer } else { answer.in_lines_of(line_width()) })
         }
-        Query::Jobs(args) => jobs::answer(&snapshot, args, age::as_of_s(&slurm), line_width()),
+        Query::Jobs(args) => jobs::answer(&snapshot, args, age::as_of_s(&snapshot, &slurm), line_width()),
         Query::Ps(args) => processes::answer(&snapshot, args),
         Query::Gpu(args) => gpu::answer(&snapshot, args),
         Query::Available(args) => available::answer(&snapshot, args),
@@ -173,7 +172,7 @@ async fn answer_from(source: &mut Source, query: Query) -> anyhow::Result<Answer
         (Some(stale), _) => Some(stale),
         (None, Query::Jobs(_)) if is_for_people => age::of_jobs(&slurm),
         (None, Query::List(ListArgs { node, .. }) | Query::Ps(ListArgs { node, .. })) => {
-            let now_ms = Clock::wall_ms();
+            let now_ms = age::now_ms(&snapshot);
             let readings = || is_for_people.then(|| age::of_readings(&snapshot, now_ms)).flatten();
             age::of_lost(&snapshot, node.as_ref(), now_ms).or_else(readings)
         }

@@ -1,10 +1,9 @@
 //! `relay ps`: processes on GPUs.
 
 use super::list::{command, gpu_mem, seconds_since};
-use super::{Answer, clock, or_dash, table, unknown_in_list};
+use super::{Answer, age, clock, or_dash, table, unknown_in_list};
 use nodeglass_api::{Process, RunState, Snapshot};
 use nodeglass_config::ListArgs;
-use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::ProcessField;
 use nodeglass_rules::text::gib;
 
@@ -32,7 +31,7 @@ pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
     if processes.is_empty() {
         return Ok(Answer { notice: Some("no processes on GPUs".to_owned()), ..Answer::default() });
     }
-    let now_ms = Clock::wall_ms();
+    let now_ms = age::now_ms(snapshot);
     Ok(Answer::text(table(&HEADER, processes.into_iter().map(|process| row(process, now_ms)).collect(), 1)))
 }
 

@@ -5,7 +5,7 @@ use super::jobs;
 use crate::model::{Connection, Model, World};
 use crate::palette::{Palette, symbol};
 use nodeglass_protocol::job::JobState;
-use nodeglass_protocol::live::Mode;
+use nodeglass_protocol::live::{Mode, Topic};
 use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_rules::severity::Severity;
 use nodeglass_rules::text;
@@ -53,7 +53,14 @@ fn title(model: &Model) -> Vec<String> {
 pub fn connection(model: &Model, at_ms: u64) -> (Severity, String) {
     match &model.connection {
         Connection::Connecting => (Severity::Pending, "connecting".to_owned()),
-        Connection::Live => (Severity::Ok, "live".to_owned()),
+        Connection::Live => {
+            let overview = model.picture(&Topic::Overview);
+            match overview.and_then(|picture| picture.relay.replay.as_ref()) {
+                Some(replay) if replay.speed_pct == 0 => (Severity::Pending, "recording, paused".to_owned()),
+                Some(_) => (Severity::Ok, "recording".to_owned()),
+                None => (Severity::Ok, "live".to_owned()),
+            }
+        }
         Connection::Lost { since_ms, why } => {
             let age = text::span(at_ms.saturating_sub(*since_ms) / 1_000);
             (Severity::Error, format!("{why}; retrying for {age}"))
