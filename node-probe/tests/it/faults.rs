@@ -203,7 +203,10 @@ fn a_slow_driver_is_reported() {
     let mut probe = node.start(&[]);
     let reported = event(&mut probe);
     let text = reported.text.as_str();
-    assert!(text.starts_with("the NVIDIA driver is slow: reading the GPUs takes 1."), "{text}");
+    let took_s = text.strip_prefix("the NVIDIA driver is slow: reading the GPUs takes ");
+    let took_s: Option<f64> = took_s.and_then(|rest| rest.strip_suffix(" s")?.parse().ok());
+    // Longer on a busy machine.
+    assert!(took_s.is_some_and(|took_s| took_s >= 1.1), "{text}");
     assert_eq!(reported.gpu, None);
 }
 
