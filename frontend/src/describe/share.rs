@@ -13,7 +13,7 @@ pub const SHORT_S: u64 = 600;
 
 /// Offered durations, with their length in s; `None` is the relay's default.
 pub const DURATIONS: [(&str, Option<u64>); 6] = [
-    ("24 h; a job: until it ends", None),
+    ("24 h, or until the job ends", None),
     ("1 h", Some(3_600)),
     ("8 h", Some(8 * 3_600)),
     ("24 h", Some(24 * 3_600)),

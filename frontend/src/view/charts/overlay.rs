@@ -5,7 +5,7 @@ use super::graph::{Graph, Plots, current_memo, plot_memo};
 use super::graph_panel::GraphPanel;
 use super::plot::Plot;
 use super::summary::summary;
-use crate::domain::deviation::Outlier;
+use crate::domain::deviation::{Deviation, Outlier};
 use crate::fleet::TopicStore;
 use crate::state::time::Time;
 use crate::view::scope::NodeScope;
@@ -13,6 +13,8 @@ use leptos::prelude::*;
 
 /// At most this many outliers have a sentence.
 const MAX_SENTENCES: usize = 4;
+/// How far below its peers, in %, a GPU is not like them, whatever the reason.
+const APART_PERCENT: i32 = 20;
 
 /// All GPUs of a scope in one graph.
 #[component]
@@ -86,10 +88,17 @@ fn verdict(store: &TopicStore, groups: &[NodeGroup]) -> Verdict {
             "Not compared: fewer than 4 GPUs of the same model."
         } else if places().all(|(_, (node, gpu))| comparison.deviation(node, gpu).is_none()) {
             "Nothing to compare: the GPUs are hardly in use, or there is no data of the last two minutes."
+        } else if places().any(|(_, (node, gpu))| is_apart(comparison.deviation(node, gpu))) {
+            "No GPU is found to be slower than its peers, but their readings differ: they may have unequal work."
         } else {
             "No GPU is slower than its peers."
         })
     })
+}
+
+/// Returns whether a GPU that has peers is not in use, or reads far less than they do.
+fn is_apart(deviation: Option<&Deviation>) -> bool {
+    deviation.is_none_or(|deviation| deviation.percent <= -APART_PERCENT)
 }
 
 /// The outliers; a click shows the metric in which one deviates, and pins it.

@@ -38,6 +38,8 @@ use nodeglass_protocol::picture::Picture;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// In a narrower window, the column of the state is beyond the edge.
+const STATE_IN_VIEW_PX: f64 = 600.0;
 /// Up to this many bytes, a narrow column shows a job's state in full.
 const FULL_STATE: usize = 22;
 /// Numbers of jobs that the table shows until the others are unfolded.
@@ -340,7 +342,7 @@ impl RowSource for Jobs {
 
     fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
         let state = self.at(entry, |row| row.health.label.clone())?;
-        let is_cut = !is_shown("state") || state.len() > FULL_STATE;
+        let is_cut = !is_shown("state") || state.len() > FULL_STATE || platform::width() < STATE_IN_VIEW_PX;
         Some(state).filter(|state| is_cut && state != "running")
     }
 

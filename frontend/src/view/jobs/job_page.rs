@@ -105,6 +105,9 @@ fn side(scope: &NodeScope, id: JobId, tab: JobTab) -> AnyView {
         JobTab::Logs if !untrack(|| Page::from_context().shows_logs()) => {
             view! { <p class="empty">"Logs are not shared with you."</p> }.into_any()
         }
+        JobTab::Logs if untrack(|| Page::from_context().replay().get().is_some()) => {
+            view! { <p class="empty">"A recording does not contain logs."</p> }.into_any()
+        }
         JobTab::Logs => view! { <Show when=is_here><Logs scope=scope.clone() id/></Show> }.into_any(),
         JobTab::Report => view! { <JobReport id/> }.into_any(),
         JobTab::About => view! { <JobAbout id/> }.into_any(),

@@ -72,7 +72,7 @@ const LINKS_RECEIVED: &[VendorWording] = &[
         SEVERAL,
         words(
             "Links received",
-            "Device links received",
+            "GPU links received",
             "Links in",
             "data received from other devices over their own links",
         ),
@@ -84,12 +84,7 @@ const LINKS_SENT: &[VendorWording] = &[
     (TPU, words("ICI sent", "ICI sent", "ICI out", "data sent over all links between chips")),
     (
         SEVERAL,
-        words(
-            "Links sent",
-            "Device links sent",
-            "Links out",
-            "data sent to other devices over their own links",
-        ),
+        words("Links sent", "GPU links sent", "Links out", "data sent to other devices over their own links"),
     ),
 ];
 const GRAPHICS: &[VendorWording] = &[
