@@ -178,7 +178,7 @@ impl DriverThread {
         self.readmit(now);
         let is_first = self.worker.id.number == 0 && !self.worker.calls.is_opened();
         let limit = if is_first { limit.max(OPENING_LIMIT) } else { limit };
-        match self.worker.calls.running() {
+        match self.worker.calls.blocked() {
             Some((call_duration, Some(gpu)))
                 if call_duration >= limit && self.abandoned.len() < MAX_ABANDONED =>
             {
@@ -309,6 +309,7 @@ impl Drop for ExitGuard {
 
 impl Worker {
     fn run(self, source: Box<dyn Source>) {
+        self.calls.set_thread();
         let exit = ExitGuard { calls: Arc::clone(&self.calls), events: self.events.clone() };
         self.run_sessions(source);
         drop(exit);

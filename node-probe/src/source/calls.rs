@@ -9,13 +9,16 @@ use std::{
     collections::BTreeMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 /// Bits of the packed state that hold the GPU; the rest is the time in ms.
 const GPU_BITS: u32 = 16;
+
+/// Duration of a call from which on it is checked whether its thread waits for a CPU.
+const SEEN_AFTER: Duration = Duration::from_millis(500);
 
 /// Shared by a worker thread, which marks each call before it makes it, and the watchdog.
 ///
@@ -27,6 +30,11 @@ pub struct CallTracker {
     /// for the driver as a whole; 0 while no call runs. Packed into one atomic word, so that both
     /// are consistent.
     running: AtomicU64,
+    /// The thread, by the kernel's id; 0 before it runs.
+    thread: AtomicI32,
+    /// Of the call that was last seen running for [`SEEN_AFTER`]: its packed state, and for how long the thread had waited for
+    /// a CPU by then.
+    waited: Mutex<(u64, Duration)>,
     /// The source has responded at least once.
     opened: AtomicBool,
     /// The thread was replaced.
@@ -46,6 +54,11 @@ impl CallTracker {
     /// inventory.
     pub fn for_replacement(known: Option<Inventory>, avoided: BTreeMap<u32, Text>) -> Self {
         Self { known, avoided: Mutex::new(avoided), ..Self::default() }
+    }
+
+    /// Marks the calling thread as the one that makes the calls.
+    pub fn set_thread(&self) {
+        self.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Release);
     }
 
     /// Marks that the next call is for the driver as a whole.
@@ -83,6 +96,22 @@ impl CallTracker {
         let began_ms = (packed >> GPU_BITS).checked_sub(1)?;
         let gpu = (packed & ((1 << GPU_BITS) - 1)).checked_sub(1).and_then(|index| u32::try_from(index).ok());
         Some((Duration::from_millis((clock::mono_ns() / 1_000_000).saturating_sub(began_ms)), gpu))
+    }
+
+    /// Like [`Self::running`], without the time for which the thread waited for a CPU: on an overloaded node, a call takes
+    /// seconds although the driver responds at once.
+    pub fn blocked(&self) -> Option<(Duration, Option<u32>)> {
+        let call = self.running.load(Ordering::Acquire);
+        let (duration, gpu) = self.running()?;
+        if duration < SEEN_AFTER {
+            return Some((duration, gpu));
+        }
+        let waited = cpu_wait(self.thread.load(Ordering::Acquire)).unwrap_or_default();
+        let mut seen = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.0 != call {
+            *seen = (call, waited);
+        }
+        Some((duration.saturating_sub(waited.saturating_sub(seen.1)), gpu))
     }
 
     /// Records that the source responded.
@@ -147,9 +176,53 @@ impl CallTracker {
     }
 }
 
+/// Returns for how long a thread of this process has been runnable without a CPU
+/// (`/proc/self/task/TID/schedstat`); `None` if the kernel does not state it.
+fn cpu_wait(thread: i32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+    Some(Duration::from_nanos(stat.split_whitespace().nth(1)?.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{hint, thread};
+
+    #[test]
+    fn the_time_in_which_a_thread_waits_for_a_cpu_is_no_hang() {
+        let spin = || (0..50_000_000_u64).for_each(|step| _ = hint::black_box(step));
+        // Returns for how long the call ran without being blocked.
+        let waited = || {
+            let calls = CallTracker::default();
+            calls.set_thread();
+            calls.begin_gpu_call(7);
+            let began = calls.running.load(Ordering::Acquire) - (600 << GPU_BITS);
+            calls.running.store(began, Ordering::Release);
+            calls.blocked();
+            spin();
+            let (running, _) = calls.running().unwrap();
+            let (blocked, gpu) = calls.blocked().unwrap();
+            assert_eq!(gpu, Some(7));
+            running.saturating_sub(blocked)
+        };
+        // More threads than CPUs.
+        let count = thread::available_parallelism().map_or(4, |count| count.get() * 2);
+        let longest = thread::scope(|scope| {
+            let threads: Vec<_> = (0..count).map(|_| scope.spawn(waited)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).max()
+        });
+        assert!(longest.is_some_and(|longest| longest >= Duration::from_millis(10)), "{longest:?}");
+    }
+
+    #[test]
+    fn the_time_of_a_call_that_is_blocked_counts() {
+        let calls = CallTracker::default();
+        calls.set_thread();
+        calls.begin_gpu_call(7);
+        let began = calls.running.load(Ordering::Acquire) - (3_000 << GPU_BITS);
+        calls.running.store(began, Ordering::Release);
+        assert!(calls.blocked().is_some_and(|(blocked, _)| blocked >= Duration::from_secs(3)));
+    }
 
     #[test]
     fn a_running_call_is_known_with_its_gpu() {
