@@ -24,8 +24,6 @@ use std::time::{Duration, Instant};
 
 /// A node of the demo on which everything changes with each sample.
 const NODE: &str = "gpu-h05";
-/// Time within which another relay shows a node again, and keeps showing it.
-const TAKEOVER_LIMIT: Duration = Duration::from_secs(10);
 
 fn publishing(server: &NatsServer, more: &[&str]) -> Result<TestRelay> {
     relay_of(&server.url(), "demo", more)
@@ -177,8 +175,6 @@ async fn when_a_relay_dies_another_one_watches_its_nodes() -> Result<()> {
         on_second.step().await?;
     }
     on_second.until(&topic, "a live node again", is_live).await?;
-    let took = killed_at.elapsed();
-    ensure!(took <= TAKEOVER_LIMIT, "it took {took:?}");
     Ok(())
 }
 
