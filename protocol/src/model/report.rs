@@ -367,7 +367,7 @@ pub struct UsageSums {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WeekUsage {
-    /// Its Monday, 0 h UTC, in s since 1970.
+    /// Its Monday, 0 h in the time zone of the relay, in s since 1970.
     pub monday_s: i64,
     /// Sums over its jobs.
     pub sums: UsageSums,

@@ -819,7 +819,7 @@ fn what_slow_gpus_cost_is_stated_as_a_part_of_the_used_hours_and_a_hang_is_not_c
     }
     let newer =
         Report { job: JobId(8), start_s: report.start_s.map(|start_s| start_s + 1), ..report.clone() };
-    let usage = usage(&[report.clone(), newer], 30);
+    let usage = usage(&[report.clone(), newer], 30, |_| 0);
     assert_eq!(
         usage.jobs.iter().map(|job| job.job).collect::<Vec<_>>(),
         [JobId(8), JobId(7)],
@@ -831,6 +831,22 @@ fn what_slow_gpus_cost_is_stated_as_a_part_of_the_used_hours_and_a_hang_is_not_c
     let costly = Finding { wasted_gpus: 400, ..slow };
     let record = JobRecord { findings: vec![costly], ..reports_of_an_idle_job() };
     assert_eq!(record.report().totals.gpu_hours_slowed, 0.0);
+}
+
+#[test]
+fn jobs_are_summed_by_the_weeks_of_the_time_zone() {
+    // Sunday 25 October 2026, 23:30 UTC.
+    let start_s = 1_792_971_000;
+    let report = Report { start_s: Some(start_s), ..reports_of_an_idle_job().report() };
+    let monday_s = |offset_h: i64| {
+        let usage = usage(std::slice::from_ref(&report), 30, |_| offset_h * 3_600);
+        usage.weeks.iter().map(|week| week.monday_s).collect::<Vec<_>>()
+    };
+    let next_monday_s = start_s + 1_800;
+    assert_eq!(monday_s(0), [next_monday_s - 7 * 86_400]);
+    // There it was Monday already, and it had begun an hour before.
+    assert_eq!(monday_s(1), [next_monday_s - 3_600]);
+    assert_eq!(monday_s(-8), [next_monday_s - 7 * 86_400 + 8 * 3_600]);
 }
 
 /// The record of an hour in which two GPUs did nothing.

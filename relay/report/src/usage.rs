@@ -15,18 +15,26 @@ const MAX_PROJECTS: usize = 200;
 const WEEK_S: i64 = 7 * 86_400;
 const MONDAY_S: i64 = 4 * 86_400;
 
-/// Sums up the jobs of the last `days`, and lists the newest first.
-pub fn usage(reports: &[Report], days: u32) -> Usage {
-    let week = |report: &Report| (report.start_s.unwrap_or(0) - MONDAY_S).div_euclid(WEEK_S);
+/// Sums up the jobs of the last `days`, and lists the newest first. `utc_offset_s` is that of the time zone whose weeks these are,
+/// at a time in s since 1970.
+pub fn usage(reports: &[Report], days: u32, utc_offset_s: impl Fn(i64) -> i64) -> Usage {
+    // The Monday as if it was in UTC, and as it is.
+    let week = |report: &Report| {
+        let start_s = report.start_s.unwrap_or(0);
+        let offset_s = utc_offset_s(start_s);
+        let monday_s = (start_s.saturating_add(offset_s) - MONDAY_S).div_euclid(WEEK_S) * WEEK_S + MONDAY_S;
+        (monday_s, monday_s - offset_s)
+    };
     let mut total = UsageSums::default();
-    let mut weeks: BTreeMap<i64, UsageSums> = BTreeMap::new();
+    let mut weeks: BTreeMap<i64, (i64, UsageSums)> = BTreeMap::new();
     let mut projects: BTreeMap<Text, UsageSums> = BTreeMap::new();
     for report in reports {
         total.add(report);
-        weeks.entry(week(report)).or_default().add(report);
+        let (monday, monday_s) = week(report);
+        weeks.entry(monday).or_insert_with(|| (monday_s, UsageSums::default())).1.add(report);
         projects.entry(project(report)).or_default().add(report);
     }
-    let weeks = weeks.into_iter().rev();
+    let weeks = weeks.into_values().rev();
     let mut projects: Vec<_> =
         projects.into_iter().map(|(project, sums)| ProjectUsage { project, sums }).collect();
     projects.sort_by(|one, other| other.sums.gpu_hours_unused.total_cmp(&one.sums.gpu_hours_unused));
@@ -39,7 +47,7 @@ pub fn usage(reports: &[Report], days: u32) -> Usage {
     Usage {
         days,
         total,
-        weeks: weeks.map(|(week, sums)| WeekUsage { monday_s: week * WEEK_S + MONDAY_S, sums }).collect(),
+        weeks: weeks.map(|(monday_s, sums)| WeekUsage { monday_s, sums }).collect(),
         projects,
         wasteful: wasteful.into_iter().take(MAX_WASTEFUL).map(job).collect(),
         jobs: newest.into_iter().take(MAX_LISTED).map(job).collect(),

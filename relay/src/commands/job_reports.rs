@@ -119,7 +119,10 @@ pub async fn me(ListJobsArgs { days, json, which }: ListJobsArgs) -> anyhow::Res
                 None => None,
             };
             let incomplete = known.and_then(|usage| usage.incomplete);
-            Usage { incomplete, ..nodeglass_report::usage(&stored, days) }
+            Usage {
+                incomplete,
+                ..nodeglass_report::usage(&stored, days, |at_s| LocalTime::utc_offset_s(at_s.unsigned_abs()))
+            }
         }
     };
     Ok(if json { terminal::json(&usage)? } else { job_tables::usage(&usage, LocalTime::of) })

@@ -220,7 +220,7 @@ mod tests {
         let totals = &mut reports[1].totals;
         (totals.gpu_hours_observed, totals.gpu_hours_used, totals.gpu_hours_unused) = (1.0, 0.25, 0.75);
         (totals.gpu_hours_idle, totals.gpu_hours_hung, totals.gpu_hours_slowed) = (0.25, 0.4, 0.1);
-        let text = usage(&nodeglass_report::usage(&reports, 30), LocalTime::utc);
+        let text = usage(&nodeglass_report::usage(&reports, 30, |_| 0), LocalTime::utc);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         let has = |row: &[&str]| rows.iter().any(|found| found.ends_with(row) || found.starts_with(row));
         assert!(
@@ -256,6 +256,9 @@ mod tests {
     #[test]
     fn without_jobs_there_is_a_sentence() {
         assert_eq!(list(&[], LocalTime::utc), "No jobs in this time.\n");
-        assert_eq!(usage(&nodeglass_report::usage(&[], 7), LocalTime::utc), "No jobs in the last 7 days.\n");
+        assert_eq!(
+            usage(&nodeglass_report::usage(&[], 7, |_| 0), LocalTime::utc),
+            "No jobs in the last 7 days.\n"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Reports for a viewer: of jobs that run or have ended, and of what all of the owner's jobs used.
 
 use super::WebState;
+use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::report::{MAX_DAYS, MAX_JOBS, Report, ReportAnswer, ReportQuery, Usage};
 use nodeglass_protocol::{JobId, Text};
@@ -66,7 +67,8 @@ pub(super) async fn usage(
         reports.extend(unstored(web, viewer, user, &reports).await);
         // The store and the list have selected them already.
         reports.retain(|report| report.user == *user);
-        let usage = nodeglass_report::usage(&reports, days);
+        let usage =
+            nodeglass_report::usage(&reports, days, |at_s| LocalTime::utc_offset_s(at_s.unsigned_abs()));
         let incomplete = match viewer {
             Viewer::Owner => web.store.incomplete(),
             Viewer::Guest(_) => Some(UNLISTED.into()),

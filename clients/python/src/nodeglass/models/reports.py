@@ -648,7 +648,7 @@ class WeekUsage:
     """The jobs that started in one week."""
 
     monday_s: int
-    """Its Monday, 0 h UTC, in s since 1970."""
+    """Its Monday, 0 h in the time zone of the relay, in s since 1970."""
 
     sums: UsageSums
     """Sums over its jobs."""
