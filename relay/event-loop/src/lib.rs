@@ -191,10 +191,13 @@ impl EventLoop {
         clock: Clock,
         options: Options,
         inputs: Inputs,
-        sinks: Sinks,
+        mut sinks: Sinks,
     ) -> (Self, Hub, watch::Receiver<Plan>) {
         let (hub, requests, departures) = Hub::channel();
         let (plan, plan_rx) = watch::channel(Plan::default());
+        if let Some(notifier) = &mut sinks.notifier {
+            notifier.restore_ended(fleet.jobs());
+        }
         let event_loop = Self {
             fleet,
             clock,

@@ -126,6 +126,11 @@ impl Notifier {
         NotificationCounts::new(self.queues.iter().map(Queue::counts))
     }
 
+    /// Jobs that an earlier relay saw end: how they failed is not new.
+    pub fn restore_ended(&mut self, jobs: &[Job]) {
+        self.selector.restore_ended(jobs);
+    }
+
     /// Sends what is new about jobs and findings.
     pub fn observe(&mut self, jobs: &[Job], findings: &[Finding]) {
         for notice in self.selector.update(jobs, findings) {

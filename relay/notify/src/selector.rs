@@ -2,11 +2,11 @@
 
 use super::NotifyOn;
 use super::notice::{JobSummary, Notice};
-use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind, FindingSeverity, FindingTrait};
 use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::{JobId, Text};
 use nodeglass_rules::job_events::{JobEvent, JobPhases};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The events to notify about.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub(super) struct NoticeSelector {
     /// Findings of an earlier relay before this time, in ms since 1970, are not new.
     since_ms: u64,
     jobs: JobPhases,
+    /// The jobs that an earlier relay saw end.
+    ended_before: BTreeSet<JobId>,
     /// The active findings of the last update, by key.
     active: BTreeMap<Text, Known>,
 }
@@ -39,11 +41,23 @@ enum Known {
 
 impl NoticeSelector {
     pub(super) fn new(selection: Selection, since_ms: u64) -> Self {
-        Self { selection, since_ms, jobs: JobPhases::default(), active: BTreeMap::new() }
+        Self {
+            selection,
+            since_ms,
+            jobs: JobPhases::default(),
+            ended_before: BTreeSet::new(),
+            active: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn restore_ended(&mut self, jobs: &[Job]) {
+        self.ended_before.extend(jobs.iter().filter(|job| !job.is_active()).map(|job| job.id));
     }
 
     /// Returns what is new.
     pub(super) fn update(&mut self, jobs: &[Job], findings: &[Finding]) -> Vec<Notice> {
+        // Another run of it may fail again.
+        jobs.iter().filter(|job| job.is_active()).for_each(|job| _ = self.ended_before.remove(&job.id));
         let mut notices = self.of_jobs(jobs);
         let of = |finding: &Finding| {
             let affected = jobs.iter().filter(|job| finding.jobs.contains(&job.id));
@@ -123,7 +137,12 @@ impl NoticeSelector {
         match before {
             Some(Known::Sent | Known::Covered) => false,
             Some(Known::Withheld) => true,
-            None => finding.found_ms >= self.since_ms,
+            None => {
+                let is_known = finding.kind.is_event()
+                    && !finding.jobs.is_empty()
+                    && finding.jobs.iter().all(|job| self.ended_before.contains(job));
+                finding.found_ms >= self.since_ms && !is_known
+            }
         }
     }
 
@@ -179,7 +198,7 @@ mod tests {
     use super::*;
     use nodeglass_api::fixtures::finding;
     use nodeglass_protocol::job::JobState;
-    use nodeglass_protocol::{GpuUuid, JobId, NodeName};
+    use nodeglass_protocol::{GpuUuid, NodeName};
 
     const ALL: [NotifyOn; 4] = [NotifyOn::Findings, NotifyOn::Resolved, NotifyOn::Starts, NotifyOn::Ends];
 
@@ -189,6 +208,25 @@ mod tests {
 
     fn events(notices: Vec<Notice>) -> Vec<&'static str> {
         notices.iter().map(Notice::event).collect()
+    }
+
+    #[test]
+    fn a_failure_that_an_earlier_relay_saw_is_not_sent_again() {
+        let ended = |id| job(id, JobState::Ended("FAILED".into()));
+        let failed = |id: u32| Finding {
+            kind: FindingKind::Failed,
+            jobs: vec![JobId(id)],
+            found_ms: 80_000,
+            ..finding(&format!("failed/{id}"))
+        };
+        let mut selector = selector(&[NotifyOn::Findings]);
+        selector.restore_ended(&[ended(17)]);
+        let list = [ended(17), ended(18)];
+        let findings = [failed(17), failed(18)];
+        assert_eq!(events(selector.update(&list, &findings)), ["finding"], "of the other job");
+        // It is requeued, and fails again.
+        selector.update(&[job(17, JobState::Running), ended(18)], &findings[1..]);
+        assert_eq!(events(selector.update(&list, &findings)), ["finding"]);
     }
 
     #[test]
