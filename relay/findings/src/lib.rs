@@ -263,6 +263,10 @@ pub fn for_guests(mut finding: Finding) -> Option<Finding> {
     if finding.kind.is(FindingTrait::PrivateEvidence) {
         finding.evidence.clear();
     }
+    // That of a node which cannot be reached names keys, ports and other jobs.
+    if finding.kind.is(FindingTrait::PrivateEvidence) && finding.kind.is(FindingTrait::OfNode) {
+        finding.advice = finding.kind.advice().into();
+    }
     (!finding.kind.is(FindingTrait::Private) && !has_progress).then_some(finding)
 }
 

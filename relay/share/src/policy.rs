@@ -6,9 +6,9 @@ mod extent;
 use nodeglass_fleet::Fleet;
 use nodeglass_history::{Span, VisibleNode};
 use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind, FindingTrait};
-use nodeglass_protocol::gpu::GpuPath;
+use nodeglass_protocol::gpu::{GpuHealth, GpuPath};
 use nodeglass_protocol::insight::JobInsight;
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::note::Note;
 use nodeglass_protocol::picture::{
@@ -369,7 +369,9 @@ impl Visibility {
         let jobs: Vec<&Job> = jobs.filter(|job| self.covers(job)).collect();
         let span = jobs.iter().fold(Span::NONE, |span, job| {
             let from_ms = job.start.map_or(u64::MAX, |start| fleet.relay_ms(start));
-            let to_ms = job.ended.map_or(u64::MAX, |ended| fleet.relay_ms(ended));
+            // SLURM gives the CPUs of a suspended job to others.
+            let suspended = job.suspension.filter(|_| job.state == JobState::Suspended).map(|since| since.at);
+            let to_ms = job.ended.or(suspended).map_or(u64::MAX, |ended| fleet.relay_ms(ended));
             Span { from_ms: span.from_ms.min(from_ms), to_ms: span.to_ms.max(to_ms) }
         });
         Span { to_ms: span.to_ms.min(Self::confirmed_until(fleet, raw, gpu, &jobs)), ..span }
@@ -473,7 +475,7 @@ impl Visibility {
     fn gpu(&self, gpu: &GpuPicture, jobs: &[Job], is_certain: bool) -> GpuPicture {
         let mut gpu = gpu.clone();
         if !is_certain {
-            gpu.row = Row::default();
+            (gpu.row, gpu.health) = (Row::default(), GpuHealth::default());
         }
         gpu.owners.retain(|owner| self.shows_job(owner.job, jobs));
         if !self.shows_unattributed() {

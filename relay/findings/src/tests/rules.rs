@@ -28,6 +28,9 @@ fn a_rule_on_a_metric_is_found_once_it_held_for_its_time_and_then_resolved() {
     assert_eq!((found.jobs.as_slice(), found.or_earlier), ([JobId(17)].as_slice(), false));
     assert_eq!(wall_s(found.since_ms.saturating_add_signed(-WALL_AHEAD_MS)), wall_s(START_MS) + 61);
     assert_eq!(for_guests(found.clone()), None, "its words are the owner's");
+    let advice = "Load it with `ssh-add /home/alice/.ssh/key` in the shell that starts the relay".into();
+    let refused = for_guests(Finding { kind: FindingKind::LoginRefused, advice, ..found.clone() }).unwrap();
+    assert_eq!((refused.evidence.len(), refused.advice.as_str()), (0, FindingKind::LoginRefused.advice()));
     set(&mut script.nodes[0].gpus[1], GpuField::Temp, 80);
     script.run(60, |_, _| WORK);
     assert!(script.active().is_empty());

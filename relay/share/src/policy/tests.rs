@@ -6,7 +6,7 @@ use nodeglass_fleet::{Event, NoteChange, SessionEvent};
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::finding::FindingSeverity;
 use nodeglass_protocol::host::HostSample;
-use nodeglass_protocol::job::JobState;
+use nodeglass_protocol::job::{JobState, Suspension};
 use nodeglass_protocol::note::{NoteId, NoteSource};
 use nodeglass_protocol::probe::{JobCgroupUsage, ProbeLine};
 use nodeglass_protocol::share::{HiddenParts, ShareTerms};
@@ -538,6 +538,22 @@ fn t09_readings_that_may_be_of_the_next_job_on_a_gpu_are_not_shown() {
     );
     assert_eq!(with_process(1_010_000, "root"), (Some(50), Some(20)));
     assert_eq!(with_process(1_010_000, "alice"), (Some(50), Some(20)));
+}
+
+#[test]
+fn t09_while_a_shared_job_is_suspended_what_others_do_is_not_shown() {
+    let seen = seen_util(|fleet| {
+        let suspension = Some(Suspension { at: 1_010, ran_s: 110 });
+        let job = scene::job(1, &[("n1", &[0])]);
+        let cpus = Some(u32::from(u16::MAX));
+        jobs(
+            fleet,
+            vec![Job { state: JobState::Suspended, suspension, cpus, start: Some(900), ..job }],
+            1_000,
+        );
+        samples(fleet, 20, &[1]);
+    });
+    assert_eq!(seen, (None, Some(10)));
 }
 
 #[test]
