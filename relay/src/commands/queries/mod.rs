@@ -170,7 +170,10 @@ async fn answer_from(source: &mut Source, query: Query) -> anyhow::Result<Answer
     let is_for_people = std::io::stderr().is_terminal() && answer.code == 0 && !answer.text.is_empty();
     let age = match (slurm.staleness(), &query) {
         (Some(stale), _) => Some(stale),
-        (None, Query::Jobs(_)) if is_for_people => age::of_jobs(&slurm),
+        // Sums are of the nodes that can be read.
+        (None, Query::Jobs(_)) if is_for_people => {
+            age::of_lost(&snapshot, None, age::now_ms(&snapshot)).or_else(|| age::of_jobs(&slurm))
+        }
         (None, Query::List(ListArgs { node, .. }) | Query::Ps(ListArgs { node, .. })) => {
             let now_ms = age::now_ms(&snapshot);
             let readings = || is_for_people.then(|| age::of_readings(&snapshot, now_ms)).flatten();
