@@ -70,7 +70,7 @@ pub struct JobRecord {
     /// When its first sample was taken, in s since 1970: what a finding lost before is not part of the sums.
     #[serde(default)]
     pub observed_from_s: Option<i64>,
-    /// What it was allocated before its size changed last.
+    /// The last change of its size.
     #[serde(default)]
     pub resized: Resized,
 }
@@ -80,7 +80,7 @@ pub struct JobRecord {
 pub struct Resized {
     /// Run time of the job at the change, in s.
     pub elapsed_s: u64,
-    /// What it had been allocated by then, in GPU seconds.
+    /// Allocated GPU time until then, in GPU seconds.
     pub gpu_s: u64,
 }
 

@@ -101,21 +101,6 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
         idle: hours(|gpu| gpu.idle_ms),
         hung: hung_h,
     };
-    let known_pct = |part: Integral, hours: f64| {
-        (part.known_ms > 0).then(|| share(part.known_ms as f64, hours * HOUR_MS))
-    };
-    let of_each_gpu =
-        |of: fn(&GpuTotals) -> &Integral| known_pct(integral(gpus.iter().map(|gpu| of(gpu))), allocated_h);
-    let nodes_h = elapsed_s as f64 / 3_600.0 * f64::from(job.node_count);
-    let of_each_node = |of: fn(&NodeTotals) -> &Integral| known_pct(integral(nodes.iter().map(of)), nodes_h);
-    let known = [
-        of_each_gpu(|gpu| &gpu.pcie_rx),
-        of_each_gpu(|gpu| &gpu.link_rx),
-        of_each_node(|node| &node.net_rx),
-        of_each_node(|node| &node.disk_read),
-        of_each_node(|node| &node.cpu),
-    ];
-    let usage_known_pct = known.into_iter().flatten().fold(100.0, f64::min);
     let mut bins_ms = [0; UTIL_BINS];
     let mut throttle_ms = [0; THROTTLE_REASONS];
     for gpu in &gpus {
@@ -135,7 +120,7 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
         util_distribution_pct: distribution(&bins_ms),
         energy_kwh,
         energy_known_pct: share(power.known_ms as f64, allocated_h * HOUR_MS),
-        usage_known_pct,
+        usage_known_pct: usage_known_pct(record, &gpus, allocated_h, elapsed_s),
         sm_clock_mhz: integral(gpus.iter().map(|gpu| &gpu.sm_clock)).mean(),
         gpu_mem_peak_bytes: gpus.iter().filter_map(|gpu| gpu.mem_peak_bytes).max(),
         gpu_mem_total_bytes: gpus.iter().filter_map(|gpu| gpu.mem_total_bytes).max(),
@@ -160,6 +145,26 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
         cost: cost.map(|hour| Cost { amount: hour.amount * allocated_h, currency: hour.currency.clone() }),
         co2_kg: energy_kwh.zip(factors.co2_g_per_kwh).map(|(kwh, g)| kwh * g / 1_000.0),
     }
+}
+
+/// The share of a run for which each reading is known that no probe keeps, in %: of the one that is known least.
+fn usage_known_pct(record: &JobRecord, gpus: &[&GpuTotals], allocated_h: f64, elapsed_s: u64) -> f64 {
+    let known_pct = |part: Integral, hours: f64| {
+        (part.known_ms > 0).then(|| share(part.known_ms as f64, hours * HOUR_MS))
+    };
+    let nodes_h = elapsed_s as f64 / 3_600.0 * f64::from(record.job.node_count);
+    let on_gpus =
+        |of: fn(&GpuTotals) -> &Integral| known_pct(integral(gpus.iter().map(|gpu| of(gpu))), allocated_h);
+    let on_nodes =
+        |of: fn(&NodeTotals) -> &Integral| known_pct(integral(record.nodes.iter().map(of)), nodes_h);
+    let known = [
+        on_gpus(|gpu| &gpu.pcie_rx),
+        on_gpus(|gpu| &gpu.link_rx),
+        on_nodes(|node| &node.net_rx),
+        on_nodes(|node| &node.disk_read),
+        on_nodes(|node| &node.cpu),
+    ];
+    known.into_iter().flatten().fold(100.0, f64::min)
 }
 
 /// GPU hours that findings state as lost although the GPUs were busy, since the first sample.

@@ -13,7 +13,7 @@ use leptos::prelude::*;
 
 /// At most this many outliers have a sentence.
 const MAX_SENTENCES: usize = 4;
-/// How far below its peers, in %, a GPU is not like them, whatever the reason.
+/// Deviation below its peers, in %, from which on a GPU is not called alike, for any reason.
 const APART_PERCENT: i32 = 20;
 
 /// All GPUs of a scope in one graph.

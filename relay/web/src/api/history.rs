@@ -117,7 +117,7 @@ pub async fn history(
     Ok(reply::json(&headers, body))
 }
 
-/// The GPUs of the job of a topic: its nodes may have others. `None` if they are not known, or the topic is no job.
+/// The GPUs of the job of a topic: its nodes may have others. `None` if they are not known, and of other topics.
 async fn gpus_of_job(
     web: &WebState,
     topic: &Topic,
