@@ -78,6 +78,7 @@ pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
         }
         Route::AllJobs
         | Route::JobLabel(..)
+        | Route::CompareLabels(_)
         | Route::Usage
         | Route::Compare(_)
         | Route::Audit

@@ -24,6 +24,8 @@ pub enum Route {
     Usage,
     /// `/compare/17-18`, `/compare/17@1795600000..1795603600-18`: several jobs or parts of them side by side.
     Compare(Vec<Compared>),
+    /// `/compare/17-48440_10`: jobs of which some are named by the numbers that SLURM prints, which the job list resolves.
+    CompareLabels(String),
     /// `/audit`: who viewed through which share, and which actions were performed.
     Audit,
     /// An unknown path.
@@ -58,12 +60,23 @@ impl Route {
             ["usage"] => Some(Self::Usage),
             ["audit"] => Some(Self::Audit),
             ["compare"] => Some(Self::Compare(Vec::new())),
-            ["compare", jobs] => {
-                jobs.split('-').map(str::parse).collect::<Result<_, _>>().ok().map(Self::Compare)
-            }
+            ["compare", jobs] => Self::from_compared(jobs),
             _ => None,
         };
         found.unwrap_or(Self::Nowhere)
+    }
+
+    /// Returns the route to a comparison of jobs, or of parts of them, by their ids or labels.
+    fn from_compared(jobs: &str) -> Option<Self> {
+        if let Ok(compared) = jobs.split('-').map(str::parse).collect::<Result<_, ()>>() {
+            return Some(Self::Compare(compared));
+        }
+        let is_job = |one: &str| {
+            let label = label_of(one);
+            let of_an_id = format!("0{}", &one[label.len()..]);
+            Self::from_job(label, JobTab::Nodes).is_some() && of_an_id.parse::<Compared>().is_ok()
+        };
+        jobs.split('-').all(is_job).then(|| Self::CompareLabels(jobs.to_owned()))
     }
 
     /// Returns the route to a job by its id, or by its label: `48440_10` of an array, `48440+1` of a
@@ -93,6 +106,15 @@ impl Route {
                 let job = jobs.iter().find(|job| job.label.as_str() == label)?;
                 Some(Self::Job(job.id, tab.clone()))
             }
+            Self::CompareLabels(labels) => {
+                let by_id = |one: &str| {
+                    let label = label_of(one);
+                    let job = jobs.iter().find(|job| job.label.as_str() == label);
+                    let id = job.map_or_else(|| label.to_owned(), |job| job.id.to_string());
+                    format!("{id}{}", &one[label.len()..]).parse().ok()
+                };
+                labels.split('-').map(by_id).collect::<Option<_>>().map(Self::Compare)
+            }
             Self::Job(id, JobTab::Nodes) => {
                 jobs.iter().any(|job| job_groups::is_task(job, *id)).then_some(Self::Array(*id))
             }
@@ -119,6 +141,7 @@ impl Route {
             Self::Node(name) => format!("/node/{name}"),
             Self::Usage => "/usage".to_owned(),
             Self::Audit => "/audit".to_owned(),
+            Self::CompareLabels(labels) => format!("/compare/{labels}"),
             Self::Compare(jobs) => {
                 format!("/compare/{}", jobs.iter().map(Compared::to_string).collect::<Vec<_>>().join("-"))
             }
@@ -133,6 +156,7 @@ impl Route {
             | Self::Array(_)
             | Self::Usage
             | Self::Compare(_)
+            | Self::CompareLabels(_)
             | Self::Audit
             | Self::Nowhere => None,
             Self::Job(id, _) => Some(Topic::Job(*id)),
@@ -182,6 +206,11 @@ impl JobTab {
             Self::Node(name) => format!("/node/{name}"),
         }
     }
+}
+
+/// Returns the job in an entry of a comparison: `17` of `17@1795600000..1795603600`.
+fn label_of(compared: &str) -> &str {
+    compared.split('@').next().unwrap_or_default()
 }
 
 /// Returns the item `step` positions after `current` in `all`, limited to both ends; the first item without a
@@ -273,6 +302,11 @@ mod tests {
         let route = Route::from_path("/job/48440_10/logs");
         assert_eq!(route.resolve(&jobs), Some(Route::Job(JobId(48_451), JobTab::Logs)));
         assert_eq!(Route::from_path("/job/48440_11").resolve(&jobs), None);
+        let compared = Route::from_path("/compare/17-48440_10@5..9");
+        assert_eq!(compared.path(), "/compare/17-48440_10@5..9");
+        assert_eq!(compared.resolve(&jobs), Some(Route::from_path("/compare/17-48451@5..9")));
+        assert_eq!(Route::from_path("/compare/17-48440_11").resolve(&jobs), None);
+        assert_eq!(Route::from_path("/compare/17-48440_10@9..5"), Route::Nowhere);
         assert_eq!(Route::Job(JobId(1), JobTab::Nodes).resolve(&jobs), None);
     }
 

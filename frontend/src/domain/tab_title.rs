@@ -56,7 +56,7 @@ pub fn for_route(
             (attention::worst(entries), heading(all, label_of).to_lowercase())
         }
         Route::Array(id) => (attention::worst(entries), format!("array {id}")),
-        Route::AllJobs | Route::JobLabel(..) | Route::Nowhere => {
+        Route::AllJobs | Route::JobLabel(..) | Route::CompareLabels(_) | Route::Nowhere => {
             (attention::worst(entries), worst_job(entries).unwrap_or_default())
         }
     };

@@ -129,8 +129,10 @@ fn RouteView() -> impl IntoView {
     let overview = page.fleet.overview().clone();
     let missing = Memo::new(move |_| match route.get() {
         Route::Nowhere => Missing::Page,
-        Route::JobLabel(label, _) if overview.phase() != Phase::Pending => Missing::Job(label),
-        Route::JobLabel(..) => Missing::Unresolved,
+        Route::JobLabel(label, _) | Route::CompareLabels(label) if overview.phase() != Phase::Pending => {
+            Missing::Job(label)
+        }
+        Route::JobLabel(..) | Route::CompareLabels(_) => Missing::Unresolved,
         _ => Missing::Nothing,
     });
     move || match subject.get() {
