@@ -138,11 +138,12 @@ impl Relay {
 
         let reports = nats::Reports::of(nats.as_ref(), &watched);
         let whose = watched.jobs_description().unwrap_or_default();
+        let extent = watched.extent(config);
         let sources = Sources::new(config, watched, hosts, nats.as_ref(), &about.host)?;
         // What is simulated or recorded does not outlive the relay.
         let is_stored = stores && about.mode != Mode::Demo && !sources.is_recording();
         let Stored { silences, history, shares, jobs: store, audit, tokens } =
-            Stored::open(config, &about, (is_stored, sources.has_jobs()), whose.as_str(), &events)?;
+            Stored::open(config, &about, (is_stored, sources.has_jobs()), (whose.as_str(), extent), &events)?;
         let about = Arc::new(About { downtimes: history.downtimes, ..about });
         let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, shares));
 

@@ -49,7 +49,8 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Opens each part, in memory only unless `is_stored`; `whose` describes whose jobs are watched, if the relay `has_jobs`.
+    /// Opens each part, in memory only unless `is_stored`; `whose` describes whose jobs are watched, if the relay `has_jobs`, and `extent`
+    /// everything that is.
     ///
     /// # Errors
     /// If what was configured cannot be opened.
@@ -57,7 +58,7 @@ impl Stored {
         config: &Config,
         about: &About,
         (is_stored, has_jobs): (bool, bool),
-        whose: &str,
+        (whose, extent): (&str, String),
         events: &mpsc::Sender<Event>,
     ) -> anyhow::Result<Self> {
         let silences = silences(is_stored);
@@ -68,7 +69,8 @@ impl Stored {
             false => History::default(),
         };
         // Its message has all causes already; a chain of errors would repeat them.
-        let shares = shares(config, about).map_err(|error| anyhow::Error::msg(error.to_string()))?;
+        let shares = shares(is_stored && config.persist_shares, about, extent)
+            .map_err(|error| anyhow::Error::msg(error.to_string()))?;
         let jobs = jobs(about, (is_stored, has_jobs), events.clone())?;
         let audit = if config.no_audit { jobs.audit().off() } else { jobs.audit() };
         Ok(Self { silences, history, shares, jobs, audit, tokens: tokens(is_stored) })
@@ -287,12 +289,12 @@ fn jobs(
     Ok(store)
 }
 
-/// The store for shares, if configured.
-fn shares(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
-    if !config.persist_shares {
+/// The store for shares, if configured. A link to a simulated cluster or a recording must not lead to a real one later.
+fn shares(is_stored: bool, about: &About, extent: String) -> Result<Option<Store>, StoreError> {
+    if !is_stored {
         return Ok(None);
     }
-    let store = Store::new(StateDir::locate()?, about.host.clone());
+    let store = Store::new(StateDir::locate()?, about.host.clone(), extent);
     // Everything else may heal, and is stated on the page.
     match store.ids() {
         Err(error) if error.is_final() => Err(error),

@@ -106,6 +106,24 @@ impl Watched {
         }
     }
 
+    /// Describes everything that is watched, with the settings that select it. Independent of the jobs and nodes that are
+    /// found, so that relays that watch the same have the same description.
+    pub fn extent(&self, config: &Config) -> String {
+        let what = match self {
+            Self::Jobs(slurm, whose) => jobs_of(whose, slurm.cluster()).to_string(),
+            Self::ThisMachine(_) => "this machine".to_owned(),
+            Self::Hosts(_) => "listed machines".to_owned(),
+            Self::Demo(_) => "a simulated cluster".to_owned(),
+            Self::Replay(..) => "a recording".to_owned(),
+            Self::Others(_, clusters) => {
+                let servers: Vec<_> = config.nats.iter().map(ToString::to_string).collect();
+                let whose = if clusters.is_empty() { "all clusters".to_owned() } else { clusters.join(", ") };
+                format!("what the relays of {whose} publish at {}", servers.join(", "))
+            }
+        };
+        what + &selecting_settings(config)
+    }
+
     /// Returns the mode for the page.
     pub fn mode(&self) -> Mode {
         match self {
@@ -285,6 +303,22 @@ impl ProbeHosts {
     }
 }
 
+/// The settings that add machines, or select some of the jobs.
+fn selecting_settings(config: &Config) -> String {
+    let hosts = config.host.iter().flat_map(|entries| &entries.0).map(|entry| entry.host.to_string());
+    let file =
+        config.hosts.as_deref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    let settings: [(&str, BTreeSet<String>); 5] = [
+        ("partition", config.partitions.iter().cloned().collect()),
+        ("nodes", config.nodes.iter().flatten().map(ToString::to_string).collect()),
+        ("host", hosts.collect()),
+        ("hosts", file.iter().map(|path| path.display().to_string()).collect()),
+        ("tpu-pod", config.tpu_pod.then(|| "yes".to_owned()).into_iter().collect()),
+    ];
+    let given = settings.into_iter().filter(|(_, values)| !values.is_empty());
+    given.map(|(name, values)| format!(", --{name} {}", Vec::from_iter(values).join(","))).collect()
+}
+
 /// The jobs of users, who need not be the owner.
 fn jobs_of(whose: &str, cluster: Option<&Text>) -> Text {
     match cluster {
@@ -400,6 +434,24 @@ mod tests {
         let users = [Who::User("nobody".to_owned()), Who::Account("ml".to_owned())];
         assert_eq!(jobs_of(&whose(&users), Some(&cluster)).as_str(), "account ml's, nobody's jobs on hpc");
         assert_eq!(whose(&[Who::User("nobody".to_owned()), Who::All]), "all users'");
+    }
+
+    #[test]
+    fn t09_what_is_watched_differs_with_each_setting_that_selects_it() {
+        let extent = |line: &str| {
+            let args = ["relay", "--config", "/dev/null"].into_iter().chain(line.split_whitespace());
+            let Ok(Request::Run { config, .. }) = read(args.map(Into::into)) else { panic!("{line}") };
+            Watched::Hosts(None).extent(&config)
+        };
+        let lines =
+            ["", "--partition gpu", "--nodes n1", "--host n1", "--host n1,n2", "--hosts /list", "--tpu-pod"];
+        let found: BTreeSet<String> = lines.into_iter().map(extent).collect();
+        assert_eq!(found.len(), lines.len(), "{found:?}");
+        assert_eq!(
+            extent("--partition b,a --nodes n[1-2]"),
+            extent("--nodes n2,n1 --partition a --partition b")
+        );
+        assert_eq!(extent("--host n[1-2] --bind 127.0.0.1:0"), "listed machines, --host n1,n2");
     }
 
     #[test]

@@ -13,12 +13,13 @@ pub(super) fn ticket(share: &Share, owner: &Key) -> Ticket {
     Ticket::new(share.id.clone(), owner.derive(&context))
 }
 
-/// The seal over a share and its uid, under [`Key::client_key`] of its holder. The relay does not store
+/// The seal over a share, its uid and what its relay watches, under [`Key::client_key`] of its holder. The relay does not store
 /// that key but receives it with the holder's proof, so that a program that alters the stored share
 /// cannot compute a new seal.
-pub(super) fn seal(share: &Share, uid: Option<u32>, client_key: &Key) -> Key {
+pub(super) fn seal(share: &Share, uid: Option<u32>, watches: &str, client_key: &Key) -> Key {
     let uid = uid.map_or(String::new(), |uid| uid.to_string());
-    client_key.derive(&[b"terms ".as_slice(), uid.as_bytes(), b" ", &terms(share)].concat())
+    let sealed = [b"terms ".as_slice(), uid.as_bytes(), b" ", &terms(share), b" ", watches.as_bytes()];
+    client_key.derive(&sealed.concat())
 }
 
 fn terms(share: &Share) -> Vec<u8> {
@@ -68,10 +69,11 @@ mod tests {
             let mut altered = share();
             change(&mut altered);
             let client_key = known.proof().client_key();
-            assert!(seal(&altered, None, &client_key) != seal(&share(), None, &client_key));
+            assert!(seal(&altered, None, "", &client_key) != seal(&share(), None, "", &client_key));
         }
         let client_key = known.proof().client_key();
-        assert!(seal(&share(), Some(1), &client_key) != seal(&share(), None, &client_key));
+        assert!(seal(&share(), Some(1), "", &client_key) != seal(&share(), None, "", &client_key));
+        assert!(seal(&share(), None, "all", &client_key) != seal(&share(), None, "", &client_key));
         assert!(known.proof() != ticket(&share(), &Key::new([8; 32])).proof());
     }
 }

@@ -140,7 +140,8 @@ impl Shares {
             nodeglass_access::new_share_id().map_err(|error| ShareError::Failed(error.to_string().into()))?;
         let share = Share { id, created_ms: now_ms, terms };
         let ticket = ticket(&share, &self.key);
-        let open = OpenShare::new(share.clone(), uid, &ticket);
+        let watches = self.store.as_ref().map_or("", Store::watches);
+        let open = OpenShare::new(share.clone(), uid, watches, &ticket);
         let mut pending = self.pending();
         let stored = self.store.as_ref().map_or(Ok(()), |store| store.save(&open));
         if stored.is_err() {
@@ -180,7 +181,7 @@ impl Shares {
         // In memory first: viewers are disconnected even if the disk fails.
         if !self.end(id, EndReason::Revoked) {
             let pending = self.pending();
-            if !pending.undeleted.contains(id) {
+            if !pending.undeleted.contains(id) && !self.closed().iter().any(|(closed, _)| closed.id == *id) {
                 let unread = self.problem.borrow().clone().filter(|_| !pending.is_loaded);
                 return Err(unread.map_or_else(|| ShareError::Unknown(id.clone()), ShareError::Failed));
             }
@@ -205,6 +206,7 @@ impl Shares {
         match store.delete(id) {
             Ok(()) => {
                 pending.undeleted.remove(id);
+                self.table().closed.retain(|closed| closed.share.id != *id);
                 Ok(())
             }
             Err(error) => {
@@ -250,6 +252,8 @@ impl Shares {
             }
             pending.unstored.pop_first();
         }
+        let closed = store.closed()?;
+        self.table().closed = closed;
         let stored = store.ids()?;
         let open: Vec<ShareId> = self.table().ids().cloned().collect();
         for id in open.iter().filter(|id| !stored.contains(id.as_str())) {
@@ -284,6 +288,14 @@ impl Shares {
         if let Err(error) = self.delete_stored(id) {
             tracing::warn!(share = %id, %error, "failed to delete the altered share");
         }
+    }
+
+    /// Returns the stored shares that relays made which watched something else, with what they watched. They stay closed here.
+    pub fn closed(&self) -> Vec<(Share, Text)> {
+        let now_ms = Clock::wall_ms();
+        let table = self.table();
+        let lasting = table.closed.iter().filter(|closed| closed.share.terms.expires_ms > now_ms);
+        lasting.map(|closed| (closed.share.clone(), Text::new(&closed.watches))).collect()
     }
 
     /// The state of a share, by the id that a client names.
@@ -509,7 +521,11 @@ mod tests {
     }
 
     fn stored_shares(folder: &Path) -> Shares {
-        let store = Store::new(StateDir::at(folder).unwrap(), "login1".into());
+        stored_shares_of(folder, "your jobs")
+    }
+
+    fn stored_shares_of(folder: &Path, watches: &str) -> Shares {
+        let store = Store::new(StateDir::at(folder).unwrap(), "login1".into(), watches.to_owned());
         let endpoint = ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
         Shares::new(Key::new([7; 32]), "alice".into(), endpoint, Some(store))
     }
@@ -527,6 +543,24 @@ mod tests {
         one.revoke(&made.share.id).unwrap();
         other.follow_store();
         assert!(!is_open());
+    }
+
+    #[test]
+    fn t09_a_share_opens_only_at_relays_that_watch_what_was_watched_when_it_was_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("nodeglass");
+        let made = stored_shares(&folder).create(request(Scope::All)).unwrap().share;
+        let wider = stored_shares_of(&folder, "all users' jobs");
+        assert!(wider.state(&made.id).is_none());
+        assert_eq!(wider.closed(), [(made.clone(), "your jobs".into())]);
+        let again = stored_shares(&folder);
+        assert!(again.state(&made.id).is_some_and(|state| state.status.is_ok()), "it stays stored");
+        assert_eq!(again.closed(), []);
+        wider.revoke(&made.id).unwrap();
+        again.follow_store();
+        assert_eq!(again.state(&made.id).unwrap().status.unwrap_err(), EndReason::Revoked);
+        assert_eq!(wider.closed(), []);
+        assert_eq!(wider.revoke(&made.id), Err(ShareError::Unknown(made.id)));
     }
 
     #[test]
@@ -576,7 +610,7 @@ mod tests {
         let dir = StateDir::at(&folder).unwrap();
         allow(0o777);
         let endpoint = ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
-        let store = Store::new(dir, "login1".into());
+        let store = Store::new(dir, "login1".into(), "your jobs".to_owned());
         let shares = Shares::new(Key::new([7; 32]), "alice".into(), endpoint, Some(store));
         let why = shares.problem().borrow().clone().unwrap();
         assert!(why.as_str().ends_with("; shares of earlier relays stay closed until then"), "{why}");
@@ -602,7 +636,7 @@ mod tests {
         let shares = shares();
         let mut made = shares.create(request(Scope::All)).unwrap();
         made.share.terms.expires_ms = Clock::wall_ms() + 300;
-        let open = OpenShare::new(made.share.clone(), None, &ticket(&made.share, &Key::new([1; 32])));
+        let open = OpenShare::new(made.share.clone(), None, "", &ticket(&made.share, &Key::new([1; 32])));
         shares.change(|table| table.open(open));
         let mut session = guest(&shares, &made);
         let keeping = tokio::spawn(shares.clone().run_expiry(|_| async { None }));

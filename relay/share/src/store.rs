@@ -19,6 +19,8 @@ use std::sync::{Mutex, PoisonError};
 pub struct Store {
     dir: StateDir,
     host: Text,
+    /// The jobs and machines that this relay watches.
+    watches: String,
     /// The file, while it is open.
     database: Mutex<Option<Database>>,
 }
@@ -86,8 +88,8 @@ fn remedy(error: &rusqlite::Error, path: &Path) -> String {
 
 /// File name in the state directory.
 const FILE: &str = "shares.db";
-/// Schema version (`user_version`); version 0 stored keys.
-const SCHEMA_VERSION: i64 = 2;
+/// Schema version (`user_version`); version 0 stored keys, and version 2 not what was watched.
+const SCHEMA_VERSION: i64 = 3;
 /// Time for which an expired share stays in the file, in ms: the clock may be ahead, and set back.
 const EXPIRED_MS: u64 = 30 * 86_400_000;
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shares (
@@ -97,18 +99,25 @@ const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shares (
     server BLOB NOT NULL,
     seal BLOB NOT NULL,
     uid INTEGER,
+    watches TEXT NOT NULL,
     share TEXT NOT NULL,
     expires_ms INTEGER NOT NULL,
     PRIMARY KEY (host, id)
 ) STRICT";
 
 impl Store {
-    /// The store in a state directory, which need not be usable yet.
-    pub fn new(dir: StateDir, host: Text) -> Self {
-        Self { dir, host, database: Mutex::default() }
+    /// The store in a state directory, which need not be usable yet, of a relay that `watches` these jobs and machines.
+    pub fn new(dir: StateDir, host: Text, watches: String) -> Self {
+        Self { dir, host, watches, database: Mutex::default() }
     }
 
-    /// Loads the unexpired shares of this host. Unreadable ones stay closed.
+    /// The jobs and machines that the relay watches.
+    pub(super) fn watches(&self) -> &str {
+        &self.watches
+    }
+
+    /// Loads the unexpired shares of this host that a relay made which watched the same: at one that watches more, they
+    /// would grant more. Unreadable ones stay closed.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -125,9 +134,10 @@ impl Store {
                 params![self.host.as_str(), oldest_ms],
             )?;
             let mut query = database.prepare(
-                "SELECT id, stored, server, seal, uid, share FROM shares WHERE host = ?1 AND expires_ms > ?2",
+                "SELECT id, stored, server, seal, uid, watches, share FROM shares \
+                 WHERE host = ?1 AND expires_ms > ?2 AND watches = ?3",
             )?;
-            let mut rows = query.query(params![self.host.as_str(), now_ms])?;
+            let mut rows = query.query(params![self.host.as_str(), now_ms, self.watches])?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 match parse_row(row) {
@@ -142,6 +152,23 @@ impl Store {
         })
     }
 
+    /// Reads the unexpired shares of this host that relays made which watched something else.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn closed(&self) -> Result<Vec<OpenShare>, StoreError> {
+        let now_ms = i64::try_from(Clock::wall_ms()).unwrap_or(i64::MAX);
+        self.access(|database| {
+            let mut query = database.prepare_cached(
+                "SELECT id, stored, server, seal, uid, watches, share FROM shares \
+                 WHERE host = ?1 AND expires_ms > ?2 AND watches <> ?3 ORDER BY id",
+            )?;
+            let rows = query
+                .query_map(params![self.host.as_str(), now_ms, self.watches], |row| Ok(parse_row(row)))?;
+            rows.filter_map(Result::transpose).collect()
+        })
+    }
+
     /// Inserts or replaces a share.
     ///
     /// # Errors
@@ -151,8 +178,8 @@ impl Store {
         let expires_ms = i64::try_from(open.share.terms.expires_ms).unwrap_or(i64::MAX);
         let (stored, server) = open.verifier.expose();
         self.change(
-            "INSERT OR REPLACE INTO shares (host, id, stored, server, seal, uid, share, expires_ms) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT OR REPLACE INTO shares (host, id, stored, server, seal, uid, watches, share, expires_ms) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             params![
                 self.host.as_str(),
                 open.share.id.as_str(),
@@ -160,6 +187,7 @@ impl Store {
                 server,
                 open.seal.expose(),
                 open.uid,
+                open.watches,
                 share,
                 expires_ms
             ],
@@ -271,7 +299,8 @@ fn prepare(database: &Connection, found: i64) -> rusqlite::Result<()> {
     database.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 
-/// Drops the table of a build that stored keys: anyone who could read the file could open the shares.
+/// Drops the table of a build that stored keys, with which anyone who could read the file could open the shares, or not
+/// what was watched, without which a share may grant more than was meant.
 fn drop_older_schema(database: &Connection) -> rusqlite::Result<()> {
     let is_there = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'shares'";
     if database.query_row(is_there, [], |row| row.get::<_, i64>(0))? > 0 {
@@ -294,11 +323,13 @@ fn parse_row(row: &Row<'_>) -> Option<OpenShare> {
     // share.
     let is_consistent = share.terms.to.is_some() == uid.is_some()
         && row.get::<_, String>("id").is_ok_and(|id| id == share.id.as_str());
+    let watches = row.get("watches").ok()?;
     is_consistent.then(|| OpenShare {
         share,
         verifier: Verifier::new(stored, server),
         seal: Key::new(seal),
         uid,
+        watches,
     })
 }
 
@@ -311,6 +342,13 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 
+    /// What relays of these tests watch.
+    const OWN: &str = "your jobs on hpc";
+
+    fn own_store(dir: StateDir, host: &str) -> Store {
+        Store::new(dir, host.into(), OWN.to_owned())
+    }
+
     fn open(id: &str, expires_ms: u64, to: Option<(&str, u32)>) -> (OpenShare, Ticket) {
         let terms = ShareTerms {
             label: "".into(),
@@ -322,7 +360,7 @@ mod tests {
         };
         let share = Share { id: ShareId::new(id).unwrap(), created_ms: 0, terms };
         let ticket = ticket(&share, &Key::new([7; LEN]));
-        (OpenShare::new(share, to.map(|(_, uid)| uid), &ticket), ticket)
+        (OpenShare::new(share, to.map(|(_, uid)| uid), OWN, &ticket), ticket)
     }
 
     fn ids(store: &Store) -> Vec<String> {
@@ -334,13 +372,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("state/nodeglass");
         let (stored, _) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
-        let store = Store::new(StateDir::at(&folder).unwrap(), "login1".into());
+        let store = own_store(StateDir::at(&folder).unwrap(), "login1");
         store.save(&stored).unwrap();
         store.save(&open("over", 1, None).0).unwrap();
         store.save(&open("revoked", u64::MAX / 4, None).0).unwrap();
         store.delete(&ShareId::new("revoked").unwrap()).unwrap();
         drop(store);
-        let again = Store::new(StateDir::at(&folder).unwrap(), "login1".into());
+        let again = own_store(StateDir::at(&folder).unwrap(), "login1");
         let found = again.load().unwrap();
         assert_eq!(found.len(), 1);
         assert!(
@@ -348,13 +386,13 @@ mod tests {
                 && found[0].verifier == stored.verifier
                 && found[0].uid == stored.uid
         );
-        assert!(ids(&Store::new(StateDir::at(&folder).unwrap(), "login2".into())).is_empty());
+        assert!(ids(&own_store(StateDir::at(&folder).unwrap(), "login2")).is_empty());
     }
 
     #[test]
     fn a_clock_that_is_ahead_for_a_time_deletes_no_share() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(StateDir::at(folder.path().join("x")).unwrap(), "login1".into());
+        let store = own_store(StateDir::at(folder.path().join("x")).unwrap(), "login1");
         let now_ms = 1_700_000_000_000;
         store.save(&open("kept", now_ms + 86_400_000, None).0).unwrap();
         let count = |now_ms: u64| store.read(now_ms).unwrap().len();
@@ -366,7 +404,7 @@ mod tests {
     fn t08_the_file_is_private_and_contains_no_link() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("nodeglass");
-        let store = Store::new(StateDir::at(&folder).unwrap(), "login1".into());
+        let store = own_store(StateDir::at(&folder).unwrap(), "login1");
         let (open, ticket) = open("kept", u64::MAX / 4, None);
         store.save(&open).unwrap();
         let path = folder.join("shares.db");
@@ -385,17 +423,18 @@ mod tests {
     #[test]
     fn t09_terms_altered_in_the_file_do_not_match_the_holders_seal() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(StateDir::at(folder.path().join("x")).unwrap(), "login1".into());
+        let store = own_store(StateDir::at(folder.path().join("x")).unwrap(), "login1");
         let (open, ticket) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
         let client_key = ticket.proof().client_key();
         store.save(&open).unwrap();
         assert!(store.load().unwrap()[0].is_unaltered(&client_key));
         for alteration in [
             "UPDATE shares SET uid = 1003",
-            "UPDATE shares SET uid = 1002, share = replace(share, '\"logs\":true', '\"logs\":false')",
+            "UPDATE shares SET uid = 1002, watches = 'all jobs'",
+            "UPDATE shares SET watches = 'your jobs on hpc', share = replace(share, '\"logs\":true', '\"logs\":false')",
         ] {
             store.execute(alteration);
-            let altered = &store.load().unwrap()[0];
+            let altered = &[store.load().unwrap(), store.closed().unwrap()].concat()[0];
             assert!(altered.verifier == open.verifier && !altered.is_unaltered(&client_key), "{alteration}");
         }
     }
@@ -404,7 +443,7 @@ mod tests {
     fn shares_stored_with_keys_by_an_older_build_are_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("nodeglass");
-        Store::new(StateDir::at(&folder).unwrap(), "login1".into()).load().unwrap();
+        own_store(StateDir::at(&folder).unwrap(), "login1").load().unwrap();
         let old = Connection::open(folder.join("shares.db")).unwrap();
         old.execute_batch(
             "DROP TABLE shares; PRAGMA user_version = 0; \
@@ -413,18 +452,18 @@ mod tests {
         )
         .unwrap();
         drop(old);
-        let store = Store::new(StateDir::at(&folder).unwrap(), "login1".into());
+        let store = own_store(StateDir::at(&folder).unwrap(), "login1");
         assert!(store.load().unwrap().is_empty());
         store.save(&open("kept", u64::MAX / 4, None).0).unwrap();
         drop(store);
-        assert_eq!(ids(&Store::new(StateDir::at(&folder).unwrap(), "login1".into())), ["kept"]);
+        assert_eq!(ids(&own_store(StateDir::at(&folder).unwrap(), "login1")), ["kept"]);
     }
 
     #[test]
     fn a_file_that_another_program_locks_is_named_with_what_helps() {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
-        let store = Store::new(dir.clone(), "login1".into());
+        let store = own_store(dir.clone(), "login1");
         store.save(&open("kept", u64::MAX / 4, None).0).unwrap();
         let path = dir.path().join(FILE);
         let other = Connection::open(&path).unwrap();
@@ -445,18 +484,18 @@ mod tests {
     fn shares_of_a_newer_build_are_left_alone_and_named() {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
-        let store = Store::new(dir.clone(), "login1".into());
+        let store = own_store(dir.clone(), "login1");
         store.save(&open("kept", u64::MAX / 4, None).0).unwrap();
         store.access(|database| database.pragma_update(None, "user_version", SCHEMA_VERSION + 1)).unwrap();
         drop(store);
-        let refused = Store::new(dir.clone(), "login1".into()).ids().unwrap_err();
+        let refused = own_store(dir.clone(), "login1").ids().unwrap_err();
         assert!(refused.is_final());
         let refused = refused.to_string();
-        assert!(refused.contains("shares.db was written by a newer nodeglass (schema 3,"), "{refused}");
+        assert!(refused.contains("shares.db was written by a newer nodeglass (schema 4,"), "{refused}");
         let newer = Connection::open(dir.path().join(FILE)).unwrap();
         newer.pragma_update(None, "user_version", SCHEMA_VERSION).unwrap();
         drop(newer);
-        assert_eq!(ids(&Store::new(dir.clone(), "login1".into())), ["kept"]);
+        assert_eq!(ids(&own_store(dir.clone(), "login1")), ["kept"]);
     }
 
     #[test]
@@ -466,7 +505,7 @@ mod tests {
         let path = dir.private_file(FILE).unwrap();
         let damaged = [&b"SQLite format 3\0"[..], &[7; 4_000]].concat();
         fs::write(&path, &damaged).unwrap();
-        let store = Store::new(dir.clone(), "login1".into());
+        let store = own_store(dir.clone(), "login1");
         assert!(store.load().unwrap().is_empty());
         store.save(&open("new", u64::MAX / 4, None).0).unwrap();
         let mut files = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
@@ -477,7 +516,7 @@ mod tests {
     #[test]
     fn a_share_for_one_user_never_becomes_one_for_everybody() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(StateDir::at(folder.path().join("x")).unwrap(), "login1".into());
+        let store = own_store(StateDir::at(folder.path().join("x")).unwrap(), "login1");
         store.save(&open("kept", u64::MAX / 4, Some(("bob", 1002))).0).unwrap();
         store.execute("UPDATE shares SET uid = NULL");
         assert!(store.load().unwrap().is_empty());

@@ -72,18 +72,21 @@ pub struct OpenShare {
     pub seal: Key,
     /// The only user who may use it.
     pub uid: Option<u32>,
+    /// The jobs and machines that the relay watched which made it; its scope is a part of them.
+    pub watches: String,
 }
 
 impl OpenShare {
-    /// Opens a share for the holder of its ticket.
-    pub fn new(share: Share, uid: Option<u32>, ticket: &Ticket) -> Self {
+    /// Opens a share of a relay that `watches` these jobs and machines, for the holder of its ticket.
+    pub fn new(share: Share, uid: Option<u32>, watches: &str, ticket: &Ticket) -> Self {
         let key = ticket.proof();
-        Self { seal: seal(&share, uid, &key.client_key()), verifier: key.verifier(), share, uid }
+        let seal = seal(&share, uid, watches, &key.client_key());
+        Self { seal, verifier: key.verifier(), share, uid, watches: watches.to_owned() }
     }
 
     /// Returns whether the stored share is unaltered, given the key from the holder's proof.
     pub fn is_unaltered(&self, client_key: &Key) -> bool {
-        self.seal == seal(&self.share, self.uid, client_key)
+        self.seal == seal(&self.share, self.uid, &self.watches, client_key)
     }
 }
 
@@ -101,6 +104,8 @@ pub struct ShareState {
 pub struct Table {
     open: BTreeMap<ShareId, OpenShare>,
     ended: VecDeque<(ShareId, Verifier, EndReason)>,
+    /// Stored shares of relays that watched something else.
+    pub(super) closed: Vec<OpenShare>,
     visitors: BTreeMap<u64, Visitor>,
     next_visitor: u64,
 }
@@ -211,7 +216,7 @@ mod tests {
     fn opened(id: &str, terms: ShareTerms) -> OpenShare {
         let share = Share { id: ShareId::new(id).unwrap(), created_ms: 0, terms };
         let ticket = Ticket::new(share.id.clone(), Key::new([7; 32]));
-        OpenShare::new(share, None, &ticket)
+        OpenShare::new(share, None, "your jobs", &ticket)
     }
 
     #[test]
@@ -253,12 +258,13 @@ mod tests {
         let client_key = ticket.proof().client_key();
         let open = opened("abc", terms);
         assert!(open.is_unaltered(&client_key));
-        let alterations: [fn(&mut OpenShare); 5] = [
+        let alterations: [fn(&mut OpenShare); 6] = [
             |open| open.share.terms.scope = Scope::All,
             |open| open.share.terms.hidden.logs = false,
             |open| open.share.terms.expires_ms += 1,
             |open| open.share.created_ms = 1,
             |open| open.uid = Some(1),
+            |open| open.watches = "all users' jobs".to_owned(),
         ];
         for alter in alterations {
             let mut altered = open.clone();

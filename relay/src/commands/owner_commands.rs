@@ -3,13 +3,14 @@
 use crate::{commands::named_job, commands::share_output};
 use anyhow::Context;
 use hyper::Method;
+use nodeglass_api::ShareList;
 use nodeglass_app::remote::{Remote, lines};
 use nodeglass_app::terminal;
 use nodeglass_config::{ShareArgs, ShareCommand};
 use nodeglass_platform::clock::Clock;
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::request::RetryTarget;
-use nodeglass_protocol::share::{ShareId, ShareLink, Sharing};
+use nodeglass_protocol::share::{ShareId, ShareLink};
 use nodeglass_protocol::{NodeName, Text};
 
 const SHARES: &str = "/api/v1/shares";
@@ -53,12 +54,14 @@ pub async fn share(relay: &Remote, ShareArgs { command, json, .. }: ShareArgs) -
     })
 }
 
-async fn sharing(relay: &Remote) -> anyhow::Result<Sharing> {
+async fn sharing(relay: &Remote) -> anyhow::Result<ShareList> {
     relay.json(Method::GET, SHARES, String::new()).await
 }
 
 async fn all_shares(relay: &Remote) -> anyhow::Result<Vec<ShareId>> {
-    Ok(sharing(relay).await?.shares.into_iter().map(|share| share.id).collect())
+    let ShareList { shares, closed, .. } = sharing(relay).await?;
+    let all = shares.into_iter().chain(closed.into_iter().map(|closed| closed.share));
+    Ok(all.map(|share| share.id).collect())
 }
 
 /// Requests a link for one tab from the running relay. Returns what to print.

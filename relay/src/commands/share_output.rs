@@ -1,8 +1,9 @@
 //! Output of `relay share`: aligned, with the link on a line of its own.
 
+use nodeglass_api::ShareList;
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::LongText;
-use nodeglass_protocol::share::{HiddenParts, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
+use nodeglass_protocol::share::{HiddenParts, Share, ShareId, ShareLink, ShareTerms, Visitor};
 use nodeglass_rules::text::{aligned, span};
 use std::fmt::Write as _;
 
@@ -31,21 +32,29 @@ pub(super) fn created(made: &ShareLink, option: &str, now_ms: u64, local: fn(u64
     out
 }
 
-/// The open shares and their visitors.
-pub(super) fn list(sharing: &Sharing, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
-    if sharing.shares.is_empty() {
+/// The open shares and their visitors, and those that are stored and closed.
+pub(super) fn list(list: &ShareList, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
+    let closed = list.closed.iter().map(|closed| {
+        let (id, scope) = (&closed.share.id, &closed.share.terms.scope);
+        format!("closed here: {id} ({scope}), made while the relay watched {}\n", closed.watches)
+    });
+    open(&list.shares, &list.visitors, now_ms, local) + &closed.collect::<String>()
+}
+
+fn open(shares: &[Share], visitors: &[Visitor], now_ms: u64, local: fn(u64) -> LocalTime) -> String {
+    if shares.is_empty() {
         return "no open shares\n".to_owned();
     }
     let mut rows = vec![["ID", "SHARES", "FOR", "ENDS", "HIDES", "VIEWERS", "LABEL"].map(str::to_owned)];
-    rows.extend(sharing.shares.iter().map(|share| {
-        let viewers = sharing.visitors.iter().filter(|visitor| visitor.share.as_ref() == Some(&share.id));
+    rows.extend(shares.iter().map(|share| {
+        let viewers = visitors.iter().filter(|visitor| visitor.share.as_ref() == Some(&share.id));
         [
             share.id.to_string(),
             share.terms.scope.to_string(),
             audience(&share.terms),
             ends(&share.terms, now_ms, local, ""),
             hidden(share.terms.hidden),
-            visitors(viewers, now_ms),
+            viewers_text(viewers, now_ms),
             share.terms.label.to_string(),
         ]
     }));
@@ -87,7 +96,7 @@ fn ends(terms: &ShareTerms, now_ms: u64, local: fn(u64) -> LocalTime, zone: &str
     format!("{at}{gap}{zone} (in {left}){with_job}")
 }
 
-fn visitors<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) -> String {
+fn viewers_text<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) -> String {
     let one = |visitor: &Visitor| {
         let user = visitor.user.as_ref().map_or("unknown user", |user| user.as_str());
         format!("{user} for {}", span(now_ms.saturating_sub(visitor.since_ms) / 1_000))
@@ -99,8 +108,9 @@ fn visitors<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_api::ClosedShare;
     use nodeglass_protocol::JobId;
-    use nodeglass_protocol::share::{Scope, Share};
+    use nodeglass_protocol::share::Scope;
 
     fn share(scope: Scope) -> Share {
         let terms = ShareTerms {
@@ -148,14 +158,17 @@ mod tests {
             since_ms,
         };
         let visitors = vec![visitor(Some("bob"), 0), visitor(None, 59_000)];
-        let printed = list(&Sharing { shares: vec![share.clone()], visitors }, 180_000, LocalTime::utc);
+        let closed = vec![ClosedShare { share: share.clone(), watches: "your jobs on hpc".into() }];
+        let printed =
+            list(&ShareList { shares: vec![share.clone()], visitors, closed }, 180_000, LocalTime::utc);
         assert_eq!(
             printed,
             "\
 ID          SHARES        FOR       ENDS                                         HIDES                    VIEWERS                                LABEL
 k3jq9x8a2b  jobs 1, 2, 3  bob only  Fri 00:00 (in 23 h 57 min), or with the job  arguments, paths, users  bob for 3 min, unknown user for 2 min  for Bob
+closed here: k3jq9x8a2b (jobs 1, 2, 3), made while the relay watched your jobs on hpc
 "
         );
-        assert_eq!(list(&Sharing::default(), 0, LocalTime::utc), "no open shares\n");
+        assert_eq!(list(&ShareList::default(), 0, LocalTime::utc), "no open shares\n");
     }
 }

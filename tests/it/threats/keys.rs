@@ -198,7 +198,7 @@ async fn shares_outlive_the_relay_only_if_configured() -> Result<()> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let bind = port.to_string();
     for (args, opens) in
-        [(["--demo", "--persist-shares"], true), (["--demo", "--persist-shares=false"], false)]
+        [(["--local", "--persist-shares"], true), (["--local", "--persist-shares=false"], false)]
     {
         let first = TestRelay::start_in(&[args[0], args[1], "--bind", &bind], environment())?;
         let link = share(&first, &["--everything"])?;

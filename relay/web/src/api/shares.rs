@@ -6,15 +6,18 @@ use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use nodeglass_api::{ClosedShare, ShareList};
 use nodeglass_protocol::request::Request;
 use nodeglass_protocol::share::{Scope, ShareId, ShareLink, ShareRequest, Sharing};
 use nodeglass_share::ShareError;
 
-/// Open shares and current viewers, for the owner.
+/// Open shares, current viewers, and stored shares that stay closed here, for the owner.
 #[utoipa::path(get, path = "/api/v1/shares", tag = "owner", operation_id = "shares",
-    responses((status = 200, body = Sharing)))]
-pub async fn shares(State(web): State<WebState>, _: Reader) -> Json<Sharing> {
-    Json(web.actions.sharing())
+    responses((status = 200, body = ShareList)))]
+pub async fn shares(State(web): State<WebState>, _: Reader) -> Json<ShareList> {
+    let Sharing { shares, visitors } = web.actions.sharing();
+    let closed = web.shares.closed().into_iter().map(|(share, watches)| ClosedShare { share, watches });
+    Json(ShareList { shares, visitors, closed: closed.collect() })
 }
 
 /// Responds that there is no such job or node if the relay does not watch all of a scope.
@@ -48,7 +51,7 @@ pub async fn share_link(
     _: Owner,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    Ok(respond(web.actions.request(Request::ShareLink(open_share(&web, id)?)).await))
+    Ok(respond(web.actions.request(Request::ShareLink(existing_share(&web, id, false)?)).await))
 }
 
 /// Revokes a share.
@@ -60,13 +63,14 @@ pub async fn revoke(
     _: Owner,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    Ok(respond(web.actions.request(Request::Revoke(open_share(&web, id)?)).await))
+    Ok(respond(web.actions.request(Request::Revoke(existing_share(&web, id, true)?)).await))
 }
 
-/// The id of a share that is open.
-fn open_share(web: &WebState, id: String) -> Result<ShareId, Problem> {
+/// The id of a share that is open, or `or_closed`.
+fn existing_share(web: &WebState, id: String, or_closed: bool) -> Result<ShareId, Problem> {
     let id = ShareId::new(id).map_err(|error| Problem::bad_request(format!("failed to {error}")))?;
-    match web.actions.sharing().shares.iter().any(|share| share.id == id) {
+    let is_open = web.actions.sharing().shares.iter().any(|share| share.id == id);
+    match is_open || or_closed && web.shares.closed().iter().any(|(share, _)| share.id == id) {
         true => Ok(id),
         false => Err(Problem::not_found(ShareError::Unknown(id).to_string())),
     }

@@ -1,0 +1,27 @@
+//! Shares, as the owner's programs read them.
+
+use nodeglass_protocol::Text;
+use nodeglass_protocol::share::{Share, Visitor};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Open shares, current viewers, and stored shares that stay closed at this relay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ShareList {
+    /// Open shares, oldest first.
+    pub shares: Vec<Share>,
+    /// Connected pages in order of connection.
+    pub visitors: Vec<Visitor>,
+    /// Stored shares of relays that watched something else, which open at those only.
+    #[serde(default)]
+    pub closed: Vec<ClosedShare>,
+}
+
+/// A stored share that stays closed at this relay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClosedShare {
+    /// The share.
+    pub share: Share,
+    /// The jobs and machines that the relay watched which made it.
+    pub watches: Text,
+}
