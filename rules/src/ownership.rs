@@ -21,6 +21,11 @@ fn owns(gpu: &GpuPicture, job: JobId) -> bool {
     gpu.owners.iter().any(|owner| owner.job == job)
 }
 
+/// Returns whether evidence is a statement of SLURM, which no program of a user can bring about.
+pub fn is_by_slurm(by: Evidence) -> bool {
+    matches!(by, Evidence::GresIndex | Evidence::DeviceCgroup | Evidence::WholeNode)
+}
+
 /// Returns whether a job has a GPU or one of its MIG instances, whose work it slows down as well.
 pub fn has_part(node: &NodePicture, gpu: &GpuPicture, job: JobId) -> bool {
     let is_part = |part: &&GpuPicture| part.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid);

@@ -31,12 +31,13 @@ use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::note::{NoteId, NoteRequest};
-use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
+use nodeglass_protocol::picture::{GpuPicture, JobsHealth, NodePicture, Owner, RelayStatus};
 use nodeglass_protocol::probe::ProbeUsage;
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use nodeglass_report::{Factors, JobRecord, JobReports, Until};
+use nodeglass_rules::ownership::{has_gpus_on, is_by_slurm};
 pub use notes::{NoteChange, NoteError, Notes, sorted as sorted_notes};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -356,6 +357,18 @@ impl Fleet {
     /// The current state of a node.
     pub fn node(&self, name: &NodeName) -> Option<&NodePicture> {
         self.nodes.get(name).map(Node::picture)
+    }
+
+    /// Returns from when on, in ms of the relay's clock, a GPU was certainly a job's which is one of its `owners`: since the job
+    /// started, or, if SLURM states no GPU of the job there, since it was first seen on this one.
+    pub fn owned_since(&self, job: &Job, node: &NodeName, gpu: &GpuPicture) -> u64 {
+        let started_ms = job.start.map_or(u64::MAX, |start| self.relay_ms(start));
+        let is_by_slurm = |owner: &Owner| owner.job == job.id && is_by_slurm(owner.by);
+        if has_gpus_on(job, node) || gpu.owners.iter().any(is_by_slurm) {
+            return started_ms;
+        }
+        let used_since = self.nodes.get(node).and_then(|node| node.used_since(&gpu.facts.uuid, job.id));
+        used_since.map_or(u64::MAX, |used_ms| used_ms.max(started_ms))
     }
 
     /// Returns whether a topic has live nodes, rather than the last picture of an ended job.

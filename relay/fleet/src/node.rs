@@ -27,9 +27,10 @@ use nodeglass_protocol::probe::{
     Event, HealthReport, Hello, JobDevices, MAX_JOB_DEVICES, MAX_PROCESSES, ProbeLine, ProbeUsage,
     ProcessList, ProcessSample, SourceState,
 };
-use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Text, Vendor};
+use nodeglass_protocol::{GpuField, GpuUuid, JobId, NodeName, ProcessField, Text, Vendor};
 use nodeglass_rules::health::late_after_ms;
-use std::collections::{HashSet, VecDeque};
+use nodeglass_rules::ownership::is_by_slurm;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// A link without a line for this long is silent: its values are shown as stale.
 pub const SILENT_MS: u64 = 15_000;
@@ -72,6 +73,8 @@ pub struct Node {
     unattributed: Unattributed,
     /// Devices that the processes of the user's jobs may see by their environments.
     job_devices: Vec<JobDevices>,
+    /// When a job was first seen on a GPU that it has according to its processes only.
+    used_since: HashMap<(GpuUuid, JobId), u64>,
     /// Set while the probe sees the GPUs of one job only.
     confined: Option<Box<Confined>>,
     /// Parts of the spool files that are not read.
@@ -105,6 +108,7 @@ impl Node {
             list_ns: 0,
             unattributed: Unattributed::default(),
             job_devices: Vec::new(),
+            used_since: HashMap::new(),
             confined: None,
             spool_problems: Vec::new(),
             probe_usage: None,
@@ -244,8 +248,20 @@ impl Node {
         }
         for (gpu, owners) in node.gpus.iter_mut().zip(owners) {
             changes.gpus |= gpu.owners != owners;
+            for owner in owners.iter().filter(|owner| !is_by_slurm(owner.by)) {
+                self.used_since.entry((gpu.facts.uuid.clone(), owner.job)).or_insert(self.last_line_ms);
+            }
             gpu.owners = owners;
         }
+        if !self.used_since.is_empty() {
+            let listed: HashSet<JobId> = jobs.iter().map(|job| job.id).collect();
+            self.used_since.retain(|(_, job), _| listed.contains(job));
+        }
+    }
+
+    /// Returns since when, in ms of the relay's clock, a job has been seen on a GPU that it has according to its processes only.
+    pub fn used_since(&self, gpu: &GpuUuid, job: JobId) -> Option<u64> {
+        self.used_since.get(&(gpu.clone(), job)).copied()
     }
 
     /// Sets the group of the list of hosts.

@@ -6,6 +6,7 @@ use nodeglass_protocol::job::{GpuSet, Job};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Owner, ProcessPicture};
 use nodeglass_protocol::probe::{Confinement, JobDevices};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Reading};
+use nodeglass_rules::ownership::{has_gpus_on, is_by_slurm};
 use std::collections::HashSet;
 
 /// A node whose GPUs are attributed.
@@ -31,7 +32,7 @@ impl AttributedNode<'_> {
 }
 
 /// The owners of each GPU of a node, in the order of `gpus`; for each job the strongest evidence only. A GPU that a job
-/// uses, although SLURM states others as all of its own, is not one of its GPUs.
+/// uses, although SLURM states others as all of its own, or this one as another job's, is not one of its GPUs.
 pub fn owners(
     view: &AttributedNode<'_>,
     gpus: &[GpuPicture],
@@ -80,7 +81,16 @@ pub fn owners(
             .or_else(|| is_claimed().then_some(Evidence::VisibleDevices))
     };
     let owner = |position, job: &Job| Some(Owner { job: job.id, by: evidence(position, job)? });
-    (0..gpus.len()).map(|position| here.iter().filter_map(|job| owner(position, job)).collect()).collect()
+    let without_own: HashSet<JobId> =
+        here.iter().filter(|job| !has_gpus_on(job, view.name)).map(|job| job.id).collect();
+    let owners_of = |position| {
+        let mut owners: Vec<Owner> = here.iter().filter_map(|job| owner(position, job)).collect();
+        let rank = |owner: &Owner| (is_by_slurm(owner.by), !without_own.contains(&owner.job));
+        let best = owners.iter().map(rank).max();
+        owners.retain(|owner| is_by_slurm(owner.by) || Some(rank(owner)) == best);
+        owners
+    };
+    (0..gpus.len()).map(owners_of).collect()
 }
 
 /// The active jobs on a node without any of its GPUs, if SLURM states the GPUs of the job per node, or
@@ -244,6 +254,36 @@ mod tests {
         // SLURM does not manage GPUs here.
         partly.gpus[0].set = GpuSet::Indices(Vec::new());
         assert_eq!(evidence_of(&gpus, &process, partly), [Some(Evidence::Process), None]);
+    }
+
+    #[test]
+    fn t09_a_process_on_a_gpu_of_another_job_makes_it_none_of_its_own() {
+        let gpus = &divided()[4..];
+        let on_gpu = |id| {
+            let kind = ProcessKind { compute: true, ..Default::default() };
+            let facts = ProcessFacts { job: Some(JobId(id)), ..ProcessFacts::new(uuid("n1", 1), id, kind) };
+            ProcessPicture { facts, row: Default::default() }
+        };
+        let with = |id, set: GpuSet| {
+            let mut job = job(id, &[("n1", &[])]);
+            job.gpus[0].set = set;
+            job
+        };
+        let owners = |jobs: &[Job]| {
+            let found = owners(&view(&[]), gpus, &[on_gpu(1), on_gpu(2)], jobs);
+            found[0].iter().map(|owner| (owner.job.0, owner.by)).collect::<Vec<_>>()
+        };
+        let (none, unknown) = (with(2, GpuSet::Indices(Vec::new())), with(2, GpuSet::Unknown));
+        let (located, counted) = (with(1, GpuSet::Indices(vec![1])), with(1, GpuSet::Count(1)));
+        for other in [&none, &unknown, &with(2, GpuSet::Count(1))] {
+            assert_eq!(owners(&[located.clone(), other.clone()])[0], (1, Evidence::GresIndex));
+        }
+        assert_eq!(owners(&[located, none.clone()]), [(1, Evidence::GresIndex)]);
+        assert_eq!(owners(&[counted, none.clone()])[0].0, 1);
+        // SLURM does not manage GPUs here.
+        let both = [(1, Evidence::Process), (2, Evidence::Process)];
+        assert_eq!(owners(&[with(1, GpuSet::Unknown), unknown]), both);
+        assert_eq!(owners(&[none]), [(2, Evidence::Process)]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use nodeglass_protocol::picture::{
 };
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::{HiddenParts, Scope, Sharing};
-use nodeglass_protocol::{Cell, GpuField, GpuUuid, JobId, NodeName, Reading, Row, Text};
+use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading, Row, Text};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -345,7 +345,7 @@ impl Visibility {
     /// When a GPU in scope is visible.
     fn gpu_span(&self, gpu: &GpuPicture, raw: &NodePicture, fleet: &Fleet) -> Span {
         let owns = |job: &&Job| gpu.owners.iter().any(|owner| owner.job == job.id);
-        self.span_of(fleet.jobs().iter().filter(owns), raw, Some(&gpu.facts.uuid), fleet)
+        self.span_of(fleet.jobs().iter().filter(owns), raw, Some(gpu), fleet)
     }
 
     /// When the whole host is visible, if it is.
@@ -355,12 +355,12 @@ impl Visibility {
     }
 
     /// The time from the first start to the last end of those jobs that are in scope, without the time for which it is not
-    /// certain that they ran there; everything if the scope is not jobs.
+    /// certain that they ran there, and had the GPU; everything if the scope is not jobs.
     fn span_of<'a>(
         &self,
         jobs: impl Iterator<Item = &'a Job>,
         raw: &NodePicture,
-        gpu: Option<&GpuUuid>,
+        gpu: Option<&GpuPicture>,
         fleet: &Fleet,
     ) -> Span {
         if !self.is_of_jobs() {
@@ -368,12 +368,14 @@ impl Visibility {
         }
         let jobs: Vec<&Job> = jobs.filter(|job| self.covers(job)).collect();
         let span = jobs.iter().fold(Span::NONE, |span, job| {
-            let from_ms = job.start.map_or(u64::MAX, |start| fleet.relay_ms(start));
+            let started_ms = || job.start.map_or(u64::MAX, |start| fleet.relay_ms(start));
+            let from_ms = gpu.map_or_else(started_ms, |gpu| fleet.owned_since(job, &raw.name, gpu));
             // SLURM gives the CPUs of a suspended job to others.
             let suspended = job.suspension.filter(|_| job.state == JobState::Suspended).map(|since| since.at);
             let to_ms = job.ended.or(suspended).map_or(u64::MAX, |ended| fleet.relay_ms(ended));
             Span { from_ms: span.from_ms.min(from_ms), to_ms: span.to_ms.max(to_ms) }
         });
+        let gpu = gpu.map(|gpu| &gpu.facts.uuid);
         Span { to_ms: span.to_ms.min(Self::confirmed_until(fleet, raw, gpu, &jobs)), ..span }
     }
 

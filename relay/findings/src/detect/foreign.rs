@@ -1,12 +1,13 @@
 //! Processes of a job on GPUs that SLURM has not allocated to it.
 
-use super::outside::{computes, detection, is_by_slurm, users};
+use super::outside::{computes, detection, users};
 use crate::input::DetectorInput;
 use crate::tracker::{Detection, Detections};
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use nodeglass_rules::ownership::is_by_slurm;
 
 pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
     for node in input.nodes.values() {

@@ -4,9 +4,10 @@ use crate::input::DetectorInput;
 use crate::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingGpu, FindingKind};
 use nodeglass_protocol::job::{Job, Parent};
-use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture, ProcessPicture};
+use nodeglass_protocol::picture::{GpuPicture, NodePicture, ProcessPicture};
 use nodeglass_protocol::process::ProcessState;
 use nodeglass_protocol::{GpuField, ProcessField};
+use nodeglass_rules::ownership::is_by_slurm;
 use nodeglass_rules::{job_names, text};
 use std::collections::BTreeMap;
 
@@ -115,10 +116,6 @@ pub(super) fn detection(
     });
     detection.since = Some(input.seen_now(node));
     Some(detection)
-}
-
-pub(super) fn is_by_slurm(by: Evidence) -> bool {
-    matches!(by, Evidence::GresIndex | Evidence::DeviceCgroup | Evidence::WholeNode)
 }
 
 /// Returns whether a process computes on a GPU and is known not to be the job's.

@@ -115,6 +115,33 @@ fn t09_of_a_gpu_of_a_shared_job_nothing_is_seen_of_the_time_before_it() {
 }
 
 #[test]
+fn t09_of_a_gpu_that_slurm_gave_to_no_job_only_the_time_of_its_use_is_seen() {
+    let mut fleet = Fleet::new();
+    let without_gpu = Job { start: Some(1_000), ..scene::job(1, &[("n1", &[])]) };
+    jobs(&mut fleet, vec![without_gpu.clone()], 0);
+    line(&mut fleet, "n1", hello("n1", &[0, 1]), 0);
+    (1..=3).for_each(|second| line(&mut fleet, "n1", sample(second, &[10, 20]), second * 1_000));
+    let seconds = |fleet: &Fleet| {
+        let viewer = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING);
+        let nodes = viewer.nodes(fleet, &Topic::Overview).unwrap();
+        let history = nodes[0].history().unwrap().into_owned();
+        let points = |trace: &nodeglass_protocol::trace::Trace| {
+            let known = trace.points().filter(|(_, cell)| cell.is_some());
+            known.map(|(at_ms, _)| at_ms / 1_000).collect::<Vec<_>>()
+        };
+        history.gpu(0, GpuField::Util).map(points)
+    };
+    assert_eq!(seconds(&fleet), None);
+    line(&mut fleet, "n1", process("n1", 1, 7, Some(1)), 3_500);
+    (4..=5).for_each(|second| line(&mut fleet, "n1", sample(second, &[10, 20]), second * 1_000));
+    assert_eq!(seconds(&fleet), Some(vec![4, 5]));
+    // It is another user's job's from now on.
+    let others = Job { user: "bob".into(), ..scene::job(2, &[("n1", &[1])]) };
+    jobs(&mut fleet, vec![without_gpu, others], 5_500);
+    assert_eq!(seconds(&fleet), None);
+}
+
+#[test]
 fn t09_of_the_host_of_a_shared_job_nothing_is_seen_that_other_jobs_do() {
     let n1 = |cpus: Option<u32>, scope: Scope| {
         let mut fleet = fleet();
