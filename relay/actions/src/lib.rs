@@ -111,9 +111,9 @@ impl ActionService {
         Self { deps: Arc::new(deps), logs }
     }
 
-    /// Watches the logs of the owner's jobs; to be run.
-    pub fn log_watch(&self, patterns: LogPatterns, clock: Clock) -> LogWatch {
-        LogWatch::new(self.logs.clone(), self.deps.events.clone(), patterns, clock)
+    /// Watches the logs of the owner's jobs, by the rules for `recipient`; to be run.
+    pub fn log_watch(&self, patterns: LogPatterns, clock: Clock, recipient: Recipient) -> LogWatch {
+        LogWatch::new((self.logs.clone(), recipient), self.deps.events.clone(), patterns, clock)
     }
 
     /// Returns the silences of findings; some may have ended.

@@ -58,13 +58,13 @@ pub trait SimulatedFiles: fmt::Debug + Send + Sync {
     fn tail(&self, job: &Job, path: &str, after: u64) -> Option<Tail>;
 }
 
-/// The reader of a log. Guests may not read everything that the owner may, so each kind of recipient has its own
+/// The reader of a log. Others may not read everything that the owner may, so each kind of recipient has its own
 /// reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Recipient {
     /// The owner of the relay.
     Owner,
-    /// The holders of shares that show the log.
+    /// Others: the holders of shares that show the log, and the recipients of notices.
     Guest,
 }
 
@@ -256,8 +256,8 @@ impl TailReader {
     }
 
     /// One for a log of the owner that nobody looks at. What an older job left is not read.
-    fn in_background(logs: Logs, of: LogRef) -> Self {
-        Self { is_background: true, ..Self::new(logs, of, Recipient::Owner) }
+    fn in_background(logs: Logs, of: LogRef, recipient: Recipient) -> Self {
+        Self { is_background: true, ..Self::new(logs, of, recipient) }
     }
 
     /// Reads once, locally or by the probe of the node that runs the script.

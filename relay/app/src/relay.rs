@@ -12,7 +12,7 @@ use super::watched::Watched;
 use nodeglass_access::hosts::AllowedHosts;
 use nodeglass_access::key_file::KeyFile;
 use nodeglass_access::trust::Trust;
-use nodeglass_actions::{ActionService, Deps, Silences};
+use nodeglass_actions::{ActionService, Deps, Recipient, Silences};
 use nodeglass_auth::authenticator::Authenticator;
 use nodeglass_config::Config;
 use nodeglass_event_loop::capturer::Capturer;
@@ -149,6 +149,9 @@ impl Relay {
 
         let notifier = if stores && !sources.is_recording() { notifier(config, &about) } else { None };
         let notifications = notifier.as_ref().map(Notifier::counts).unwrap_or_default();
+        // Others may read what notices contain.
+        let log_reader = if notifier.is_some() { Recipient::Guest } else { Recipient::Owner };
+        let log_reader = (!config.no_log_watch && !sources.is_recording()).then_some(log_reader);
         let remote_write = RemoteWrite::start(config, &about, is_stored, &events)?;
         let sinks = Sinks {
             recorder: storage::recorder(config, &about, sources.has_job_probes(), &events)?,
@@ -180,12 +183,7 @@ impl Relay {
             ..web(&common, page, actions, audit, authenticator, (notifications, counts, long_term))
         };
         let remote_write = remote_write.map(|remote| tokio::spawn(remote.run(web.clone(), ending.clone())));
-        start_tasks(
-            &common,
-            &web,
-            (history.unread, history.later),
-            !config.no_log_watch && !sources.is_recording(),
-        );
+        start_tasks(&common, &web, (history.unread, history.later), log_reader);
         if let Some(reports) = reports {
             reports.start(terminal, &common.events);
         }
@@ -355,7 +353,7 @@ fn start_tasks(
     common: &Common<'_>,
     web: &WebState,
     (unread, later): (Option<StoredHistory>, Option<LaterHistory>),
-    watches_logs: bool,
+    log_reader: Option<Recipient>,
 ) {
     let Common { config, about, events, hub, shares, .. } = common;
     if let Some(unread) = unread {
@@ -364,9 +362,9 @@ fn start_tasks(
     if let Some(later) = later {
         tokio::spawn(later.run(hub.clone(), events.clone()));
     }
-    if watches_logs {
+    if let Some(recipient) = log_reader {
         let patterns = LogPatterns::new(&config.log_patterns);
-        tokio::spawn(web.actions.log_watch(patterns, about.clock).run());
+        tokio::spawn(web.actions.log_watch(patterns, about.clock, recipient).run());
     }
     end_shares(shares, hub);
     tokio::spawn(storage::report(shares.problem(), StoredPart::Shares, Option::clone, events.clone()));

@@ -1,13 +1,13 @@
 //! Watches the logs of the owner's jobs for messages and progress.
 
-use super::{Logs, TailReader};
+use super::{Logs, Recipient, TailReader};
 use nodeglass_findings::job_log::{FollowedLog, JobLog, JobLogs, LogPatterns, ReadTime};
 use nodeglass_fleet::Event;
 use nodeglass_platform::clock::Clock;
 use nodeglass_platform::local_time::LocalTime;
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::request::{LogRef, LogStream};
+use nodeglass_protocol::{JobId, Text};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,8 @@ const KEPT_S: i64 = 3_600;
 #[derive(Debug)]
 pub struct LogWatch {
     logs: Logs,
+    /// The recipient of what they contain.
+    recipient: Recipient,
     events: mpsc::Sender<Event>,
     patterns: Arc<LogPatterns>,
     clock: Clock,
@@ -60,13 +62,21 @@ struct WatchedJob {
 struct WatchedLog {
     reader: TailReader,
     content: FollowedLog,
+    /// Reason for which it was last not read by the rules for others, to log each reason once.
+    refused: Option<Text>,
 }
 
 impl LogWatch {
-    pub(crate) fn new(logs: Logs, events: mpsc::Sender<Event>, patterns: LogPatterns, clock: Clock) -> Self {
+    pub(crate) fn new(
+        (logs, recipient): (Logs, Recipient),
+        events: mpsc::Sender<Event>,
+        patterns: LogPatterns,
+        clock: Clock,
+    ) -> Self {
         let patterns = Arc::new(patterns);
         Self {
             logs,
+            recipient,
             events,
             patterns,
             clock,
@@ -109,8 +119,9 @@ impl LogWatch {
                 continue;
             }
             let watched = self.jobs.remove(&job.id);
-            let watched =
-                watched.unwrap_or_else(|| WatchedJob::new(&self.logs, &self.patterns, &job, self.clock));
+            let watched = watched.unwrap_or_else(|| {
+                WatchedJob::new((&self.logs, self.recipient), &self.patterns, &job, self.clock)
+            });
             if reads.len() >= MAX_READS {
                 self.keep(reads.join_next().await);
             }
@@ -146,12 +157,18 @@ fn is_watched(job: &Job, wall_s: i64) -> bool {
 }
 
 impl WatchedJob {
-    fn new(logs: &Logs, patterns: &Arc<LogPatterns>, job: &Job, clock: Clock) -> Self {
+    fn new(
+        (logs, recipient): (&Logs, Recipient),
+        patterns: &Arc<LogPatterns>,
+        job: &Job,
+        clock: Clock,
+    ) -> Self {
         let has_stderr = job.stderr.is_some() && job.stderr != job.stdout;
         let streams = [Some(LogStream::Stdout), has_stderr.then_some(LogStream::Stderr)];
         let log = |stream| WatchedLog {
-            reader: TailReader::in_background(logs.clone(), LogRef { job: job.id, stream }),
+            reader: TailReader::in_background(logs.clone(), LogRef { job: job.id, stream }, recipient),
             content: FollowedLog::new(patterns.clone(), job.start, clock.now_ms()),
+            refused: None,
         };
         let logs = streams.into_iter().flatten().map(log).collect();
         Self { start_s: job.start, logs, state: JobLog::default(), searched: Duration::ZERO }
@@ -179,19 +196,28 @@ impl WatchedLog {
     /// last content; `None` if the search panicked.
     async fn read(mut self, job: &Job, wall_s: i64, clock: Clock) -> Option<(Self, JobLog, Duration)> {
         let tail = self.reader.read(job).await;
+        self.log_refusal(job.id, tail.as_ref().err());
         let utc_offset_s = LocalTime::utc_offset_s(wall_s.unsigned_abs());
         let now =
             ReadTime { relay_ms: clock.now_ms(), wall_s, utc_offset_s, written_s: self.reader.written_s };
         // Patterns are matched on up to 64 KiB.
         let scanned = tokio::task::spawn_blocking(move || {
-            if let Err(why) = &tail {
-                tracing::debug!(%why, "log not read");
-            }
             let began = std::time::Instant::now();
             let state = self.content.read(tail.as_ref().ok(), now);
             (self, state, began.elapsed())
         });
         scanned.await.ok()
+    }
+
+    fn log_refusal(&mut self, job: JobId, why: Option<&Text>) {
+        let Some(why) = why.filter(|why| self.refused.as_ref() != Some(why)) else { return };
+        match self.reader.recipient {
+            Recipient::Owner => tracing::debug!(job.id = %job, %why, "log not read"),
+            Recipient::Guest => {
+                tracing::info!(job.id = %job, %why, "log not read, because notices contain its lines")
+            }
+        }
+        self.refused = Some(why.clone());
     }
 }
 
@@ -199,16 +225,23 @@ impl WatchedLog {
 mod tests {
     use super::super::tests::{harness, job};
     use super::*;
+    use std::fs::Permissions;
     use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     fn wall_s() -> i64 {
         (Clock::wall_ms() / 1_000).cast_signed()
     }
 
     fn watch(jobs: Vec<Job>) -> LogWatch {
+        watch_for(Recipient::Owner, jobs)
+    }
+
+    fn watch_for(recipient: Recipient, jobs: Vec<Job>) -> LogWatch {
         let harness = harness(jobs);
         let events = mpsc::channel(8).0;
-        LogWatch::new(harness.logs.clone(), events, LogPatterns::new(&[]), Clock::start())
+        LogWatch::new((harness.logs.clone(), recipient), events, LogPatterns::new(&[]), Clock::start())
     }
 
     fn messages(watch: &LogWatch, id: u32) -> Vec<&str> {
@@ -279,6 +312,27 @@ mod tests {
         assert_eq!(lines(now_s - 60).await.len(), 1);
         // Others who may write to the folder may have put it there.
         assert_eq!(lines(now_s + 3_600).await, Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn t09_a_file_that_others_may_have_put_in_the_place_of_a_log_is_in_no_notice() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("slurm-1.out");
+        std::fs::write(&path, "RuntimeError: CUDA out of memory. Tried\n").unwrap();
+        let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        mode(&path, 0o600);
+        let user =
+            nodeglass_access::user::name_of(rustix::process::geteuid().as_raw()).expect("a login name");
+        let start = Some(wall_s() - 3_600);
+        let job = Job { start, user, state: JobState::Running, ..job(path.to_str().unwrap()) };
+        for (of_folder, recipient, found) in
+            [(0o755, Recipient::Guest, 1), (0o777, Recipient::Guest, 0), (0o777, Recipient::Owner, 1)]
+        {
+            mode(folder.path(), of_folder);
+            let mut watch = watch_for(recipient, vec![job.clone()]);
+            watch.poll(vec![job.clone()]).await;
+            assert_eq!(messages(&watch, 1).len(), found, "{of_folder:o} {recipient:?}");
+        }
     }
 
     #[tokio::test]
