@@ -39,6 +39,9 @@ pub struct Running {
     pub tunnel: String,
     /// The `ssh -L` command for its private socket, if ssh can reach that.
     pub own_tunnel: Option<String>,
+    /// Whether other users could listen at the path of the private socket once its folder is gone.
+    #[serde(default)]
+    pub is_socket_in_shared_place: bool,
 }
 
 impl fmt::Debug for Running {
@@ -205,6 +208,7 @@ mod tests {
             links: vec![format!("http://127.0.0.1:{pid}/#k=x")],
             tunnel: "ssh -L …".into(),
             own_tunnel: None,
+            is_socket_in_shared_place: false,
         }
     }
 

@@ -104,6 +104,15 @@ impl Places {
         }
     }
 
+    /// The well-known name in the temporary directory and its owner, if that is another user: a saved `ssh -L` line that names
+    /// it leads to a program of theirs.
+    pub fn taken(&self) -> Option<(PathBuf, u32)> {
+        match foreign(&self.temporary.join(shared_name()))? {
+            RuntimeDirError::Foreign { path, uid } => Some((path, uid)),
+            _ => None,
+        }
+    }
+
     /// The session's own directory, if it is private.
     fn session(&self) -> Option<&Path> {
         self.session.as_deref().filter(|dir| open_private(dir).is_ok())
@@ -249,6 +258,12 @@ impl RuntimeDir {
         Ok(Self { path: self.path.clone(), fd: self.fd.try_clone()? })
     }
 
+    /// Returns whether other users can create a directory of this name once it is gone, as after a restart of the machine.
+    pub fn is_in_shared_place(&self) -> bool {
+        let parent = self.path.parent().and_then(|parent| parent.metadata().ok());
+        parent.is_none_or(|parent| parent.mode() & 0o022 != 0)
+    }
+
     /// Its path, for display.
     pub fn path(&self) -> &Path {
         &self.path
@@ -356,9 +371,12 @@ mod tests {
         let (session, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let places = Places { session: Some(session.path().into()), ..temporary(base.path()) };
         mode(session.path(), 0o700);
-        assert_eq!(RuntimeDir::open(&places).unwrap().path(), session.path().join("nodeglass"));
+        let own = RuntimeDir::open(&places).unwrap();
+        assert_eq!((own.path(), own.is_in_shared_place()), (&*session.path().join("nodeglass"), false));
         mode(session.path(), 0o755);
-        assert_eq!(RuntimeDir::open(&places).unwrap().path(), base.path().join(name()));
+        mode(base.path(), 0o1777);
+        let shared = RuntimeDir::open(&places).unwrap();
+        assert_eq!((shared.path(), shared.is_in_shared_place()), (&*base.path().join(name()), true));
     }
 
     #[test]
@@ -426,6 +444,7 @@ mod tests {
         }
         let first = RuntimeDir::open(&places).unwrap();
         assert_ne!(first.path(), taken);
+        assert_eq!(places.taken(), Some((taken.clone(), 65_534)));
         assert_eq!(first.path().metadata().unwrap().mode() & 0o7777, 0o700);
         // A directory of that form is ignored unless it is private.
         let decoy = base.path().join(format!("{}-0", name()));
@@ -441,5 +460,6 @@ mod tests {
         std::fs::remove_dir(&taken).unwrap();
         assert_eq!(RuntimeDir::open(&places).unwrap().path(), taken);
         assert_eq!(existing(), [taken.as_path(), first.path()]);
+        assert_eq!(places.taken(), None);
     }
 }

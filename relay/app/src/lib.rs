@@ -43,7 +43,7 @@ use relay::{Ending, Relay, Setup};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use signals::Signals;
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use terminal::Terminal;
 use watched::Watched;
@@ -74,7 +74,8 @@ pub async fn run(
     let nats = nats::publish(&config, &watched).await?;
     storage::check_record(&config)?;
     let mut listeners = nodeglass_web::bind(&config.bind, tls.as_ref()).await?;
-    let dir = RuntimeDir::open(&Places::from_env())?;
+    let places = Places::from_env();
+    let dir = RuntimeDir::open(&places)?;
     let own = listeners.open_private(&dir, &key_file::socket_name(std::process::id()));
     let key = nodeglass_access::new_key()?;
     let tunnels = (tunnel(&listeners, &own_login(), &here_text()), guests_tunnel(&listeners, &here_text()));
@@ -99,7 +100,7 @@ pub async fn run(
         sampling: Options::default().idling(config.idle_interval).pausing(config.view_only),
         limits: Some(limits),
     })?;
-    let private_socket = own.as_ref().ok().map(PathBuf::as_path);
+    let private_socket = own.as_ref().ok().map(|socket| (socket.as_path(), dir.is_in_shared_place()));
     let running = running(&config, requested, watches, &listeners, &relay.about, &key, private_socket);
     let key_file = KeyFile::write(dir, &running).context("failed to store the link for `relay link`")?;
     terminal.open(&running);
@@ -108,6 +109,16 @@ pub async fn run(
         let after = span(after.as_secs());
         terminal
             .notice(&format!("exits after {after} without jobs, viewers and requests (auto-exit)").into());
+    }
+    if let Some((path, uid)) = places.taken() {
+        let path = path.display();
+        terminal.warn(
+            &format!(
+                "{path} belongs to another user (uid {uid}): an `ssh -L` line with this folder leads to their program, which a \
+                 browser takes for your relay; use the line above, and tell your administrator"
+            )
+            .into(),
+        );
     }
     warn(&terminal, &listeners, &relay, own.err());
     relay.serve(listeners, Ending { signals, unused }, key_file, &terminal).await?;
@@ -122,7 +133,7 @@ fn running(
     listeners: &Listeners,
     about: &About,
     key: &Key,
-    private_socket: Option<&Path>,
+    private_socket: Option<(&Path, bool)>,
 ) -> Running {
     Running {
         pid: std::process::id(),
@@ -135,7 +146,8 @@ fn running(
         read_only: config.read_only,
         links: links(listeners, config, &about.cache_buster, key),
         tunnel: about.tunnel.to_string(),
-        own_tunnel: private_socket.and_then(|path| own_tunnel(path, listeners)),
+        own_tunnel: private_socket.and_then(|(path, _)| own_tunnel(path, listeners)),
+        is_socket_in_shared_place: private_socket.is_some_and(|(_, is_shared)| is_shared),
     }
 }
 

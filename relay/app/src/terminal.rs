@@ -214,10 +214,12 @@ fn watched(running: &Running, style: Style, out: &mut String) {
     // sends there.
     match (&running.own_tunnel, running.tunnel.is_empty()) {
         (Some(own), false) => {
-            line(
-                "tunnel",
-                &format!("{own}   {}", style.dim("(on your laptop; no other user can listen there)")),
-            );
+            let note = match running.is_socket_in_shared_place {
+                false => "(on your laptop; no other user can listen there)",
+                // After a restart, or on another login node of the same name.
+                true => "(on your laptop; no other user can listen there while this relay runs)",
+            };
+            line("tunnel", &format!("{own}   {}", style.dim(note)));
             let note = style.dim("(a port that others can bind while no relay runs)");
             line("or", &format!("{}   {note}", running.tunnel));
         }
@@ -473,6 +475,7 @@ mod tests {
             links: vec!["http://127.0.0.1:8080/#k=secret".into()],
             tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login1".into(),
             own_tunnel: Some("ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1".into()),
+            is_socket_in_shared_place: false,
             read_only: false,
         }
     }
@@ -491,6 +494,16 @@ mod tests {
   stop     press Ctrl-C; no process is left behind on the nodes
 
 "
+        );
+    }
+
+    #[test]
+    fn t03_a_socket_in_a_shared_place_is_not_called_safe_for_longer_than_the_relay_runs() {
+        let running = Running { is_socket_in_shared_place: true, ..running() };
+        let text = start_message(&running, PLAIN);
+        assert!(
+            text.contains("(on your laptop; no other user can listen there while this relay runs)"),
+            "{text}"
         );
     }
 

@@ -135,6 +135,7 @@ mod tests {
             links: Vec::new(),
             tunnel: String::new(),
             own_tunnel: None,
+            is_socket_in_shared_place: false,
             read_only: false,
         }
     }

@@ -143,6 +143,15 @@ async fn relays() -> (Vec<(PathBuf, Running)>, Vec<CheckResult>) {
     let check = || {
         let places = Places::from_env();
         let result = match RuntimeDir::open(&places) {
+            Ok(dir) if let Some((taken, uid)) = places.taken() => {
+                let text = format!(
+                    "{}; {} belongs to another user (uid {uid})",
+                    dir.path().display(),
+                    taken.display()
+                );
+                let advice = "use no `ssh -L` line with that folder, which leads to their program; tell your administrator";
+                CheckResult::warn(SECTION, CHECK, text, advice)
+            }
             Ok(dir) => CheckResult::ok(SECTION, CHECK, dir.path().display()),
             Err(error) => {
                 CheckResult::fail(SECTION, CHECK, error, "without it no relay can be found by `relay link`")
@@ -265,7 +274,7 @@ async fn running(context: &Context, relays: &[(PathBuf, Running)]) -> Vec<CheckR
             }
         });
         found.extend(limited((SECTION, "private socket"), Duration::from_secs(5), connects).await);
-        // The private socket first, as the relay recommends it: no other user can listen there.
+        // The private socket first, as the relay recommends it: no other user can listen there meanwhile.
         let tunnel = relay.own_tunnel.as_deref().unwrap_or(&relay.tunnel);
         let tunnel = Some(tunnel).filter(|line| !line.is_empty());
         found
