@@ -25,25 +25,32 @@ impl CgroupJob {
     /// Parses `/proc/PID/cgroup` of either version.
     pub fn of(cgroup: &str) -> Self {
         let mut cgroup_job = Self::default();
-        for path in
-            cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2)).filter(|path| path.contains("slurm"))
-        {
-            let mut above = "";
-            for part in path.split('/') {
-                if let Some(number) = part.strip_prefix("job_").and_then(|number| number.parse().ok()) {
-                    cgroup_job.job.get_or_insert(JobId(number));
-                }
-                if let Some(step) = part.strip_prefix("step_").filter(|step| !step.is_empty()) {
-                    cgroup_job.step.get_or_insert_with(|| step.into());
-                }
-                if above.ends_with("slurmstepd.scope") && is_sluid(part) {
-                    cgroup_job.sluid.get_or_insert_with(|| part.to_owned());
-                }
-                above = part;
+        let paths = cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+        for (folder, below) in paths.filter_map(job_folder) {
+            if let Some(number) = folder.strip_prefix("job_").and_then(|number| number.parse().ok()) {
+                cgroup_job.job.get_or_insert(JobId(number));
+            }
+            if is_sluid(folder) {
+                cgroup_job.sluid.get_or_insert_with(|| folder.to_owned());
+            }
+            let step = below.split('/').next().and_then(|step| step.strip_prefix("step_"));
+            if let Some(step) = step.filter(|step| !step.is_empty()) {
+                cgroup_job.step.get_or_insert_with(|| step.into());
             }
         }
         cgroup_job
     }
+}
+
+/// Returns the folder of a job and what is below it, if it is where only SLURM, as root, creates cgroups: in
+/// `/system.slice/*slurmstepd.scope` or `/slurm*/uid_*`. Users name cgroups as they like below those that are delegated to
+/// them, such as `/user.slice/…/user@1000.service`.
+fn job_folder(path: &str) -> Option<(&str, &str)> {
+    let (top, below) = path.strip_prefix('/')?.split_once('/')?;
+    let (scope, below) = below.split_once('/')?;
+    let is_slurms = top == "system.slice" && scope.ends_with("slurmstepd.scope")
+        || top.starts_with("slurm") && scope.starts_with("uid_");
+    is_slurms.then(|| below.split_once('/').unwrap_or((below, "")))
 }
 
 /// Matches `s5K1KKYAYG5D00`: an `s` and thirteen digits of Crockford's base 32.
@@ -97,6 +104,23 @@ mod tests {
     #[test]
     fn cgroups_of_other_schedulers_are_no_slurm_jobs() {
         assert_eq!(CgroupJob::of("0::/user.slice/job_7/step_1\n"), CgroupJob::default());
+    }
+
+    #[test]
+    fn t09_cgroups_that_users_may_name_are_no_jobs() {
+        let delegated = "/user.slice/user-1000.slice/user@1000.service";
+        let task = "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0";
+        for path in [
+            format!("{delegated}/slurm/job_101/step_0"),
+            format!("{delegated}/slurm/uid_1000/job_101"),
+            format!("{delegated}/system.slice/slurmstepd.scope/job_101/step_0"),
+            format!("{delegated}/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0"),
+            "/../slurm/uid_1000/job_101".to_owned(),
+        ] {
+            assert_eq!(CgroupJob::of(&format!("0::{path}\n")), CgroupJob::default(), "{path}");
+        }
+        let own = CgroupJob { job: Some(JobId(7)), step: Some("0".into()), sluid: None };
+        assert_eq!(CgroupJob::of(&format!("0::{task}/slurm/uid_1000/job_101/step_1\n")), own);
     }
 
     #[test]
