@@ -83,6 +83,19 @@ impl Selection {
         options
     }
 
+    /// Returns whether squeue leaves out a job with these partitions, separated by commas, or this account.
+    pub(super) fn leaves_out(&self, partitions: Option<&str>, account: Option<&str>) -> bool {
+        let is_elsewhere =
+            |names: &str| names.split(',').all(|name| !self.partitions.iter().any(|own| own == name));
+        let is_others = |account: &str| match &self.owners {
+            Owners::Of { uids, accounts } => {
+                uids.is_empty() && !accounts.contains(&account.to_ascii_lowercase())
+            }
+            Owners::All => false,
+        };
+        !self.partitions.is_empty() && partitions.is_some_and(is_elsewhere) || account.is_some_and(is_others)
+    }
+
     /// Returns whether squeue prints jobs that are not selected, which is then no error.
     pub(super) fn exceeds_squeue(&self) -> bool {
         let is_mixed = match &self.owners {

@@ -5,7 +5,7 @@ mod schedule;
 mod trigger;
 
 use crate::{
-    JobSource, JobsError, REQUEUED, Selection,
+    JobSource, JobsError, Owners, REQUEUED, Selection,
     command::{self, Client, CommandError, Commands, Output, Program},
     nodes,
     scontrol::{self, Detail},
@@ -20,7 +20,7 @@ use nodeglass_protocol::{
     job::{Job, JobState},
 };
 pub use schedule::PollSchedule;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
 pub use trigger::{PollReason, PollTrigger};
@@ -53,6 +53,8 @@ const NODE_PATIENCE: Duration = Duration::from_secs(300);
 /// Up to this many jobs that a list omits are queried one by one before the list is accepted.
 const DOUBTED_JOBS: usize = 3;
 
+/// The clock of the controller may be ahead of this machine's by this much.
+const FUTURE_END: Duration = Duration::from_secs(120);
 /// Jobs that had ended at most this long before the first list are shown: the user may have just submitted them.
 const RECENT: Duration = Duration::from_secs(300);
 
@@ -71,6 +73,8 @@ pub struct Slurm<C = Commands> {
     former: HashSet<JobId>,
     /// Jobs of the last list that had not ended.
     open: BTreeMap<JobId, Job>,
+    /// Jobs of the last list that squeue leaves out, because they changed partition or account.
+    moved: BTreeSet<JobId>,
     /// Jobs of the last list that belong to other users than the relay's.
     of_others: HashSet<JobId>,
     /// Warning about the last list, which is logged once.
@@ -111,6 +115,7 @@ impl<C: Client> Slurm<C> {
             listed: false,
             former: HashSet::new(),
             open: BTreeMap::new(),
+            moved: BTreeSet::new(),
             of_others: HashSet::new(),
             warning: None,
             requests: 0,
@@ -156,7 +161,9 @@ impl<C: Client> Slurm<C> {
         let output = result.map_err(|error| self.sentence(&error))?;
         let mut list = squeue::read(&output.out, &self.selection, &delimiter);
         self.refuse_if_no_list(&output, &list)?;
-        let requeued = self.refuse_if_jobs_are_missing(&output, &list).await?;
+        self.keep_runs(&mut list);
+        self.list_moved(&mut list).await?;
+        let requeued = self.refuse_if_jobs_are_missing(&output, &mut list).await?;
         let warning = warning(&list, &output);
         if let Some(warning) = warning.as_ref().filter(|_| warning != self.warning) {
             tracing::warn!("{warning}");
@@ -164,9 +171,11 @@ impl<C: Client> Slurm<C> {
         self.warning = warning;
         self.listed = true;
         self.continue_requeued(&mut list.jobs);
+        self.doubt_future_ends(&mut list.jobs);
         let open = list.jobs.iter().filter(|job| !matches!(job.state, JobState::Ended(_)));
         let open = open.map(|job| (job.id, job.clone())).collect();
         let before = std::mem::replace(&mut self.open, open);
+        self.moved.retain(|id| self.open.contains_key(id));
         // Once more, as ended: until they start again, squeue lists them only within the pending rest of their array.
         let ended = before.into_values().filter(|job| requeued.contains(&job.id));
         list.jobs.extend(ended.map(|job| Job { state: JobState::Ended(REQUEUED.into()), ..job }));
@@ -211,17 +220,55 @@ impl<C: Client> Slurm<C> {
         Ok(())
     }
 
+    /// Keeps runs that are not selected any more, such as one that gave up the selected nodes: they have not ended.
+    fn keep_runs(&self, list: &mut squeue::List) {
+        let is_known = |job: &Job| {
+            self.open.get(&job.id).is_some_and(|run| run.start == job.start && run.user == job.user)
+        };
+        let kept: Vec<_> = list
+            .not_selected
+            .extract_if(|_, (job, _)| job.state != JobState::Pending && is_known(job))
+            .map(|(_, kept)| kept)
+            .collect();
+        kept.into_iter().for_each(|(job, is_of_other)| list.add(job, is_of_other));
+    }
+
+    /// Adds the jobs that squeue leaves out since they changed partition or account, until they end.
+    async fn list_moved(&mut self, list: &mut squeue::List) -> Result<(), JobsError> {
+        let listed: HashSet<JobId> = list.jobs.iter().map(|job| job.id).collect();
+        let wanted: Vec<_> = self.moved.iter().filter(|id| !listed.contains(id)).copied().collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let (all, delimiter) = (Selection::of(self.selection.viewer, Owners::All), Delimiter::random());
+        let ids: Vec<_> = wanted.iter().map(ToString::to_string).collect();
+        let mut args = squeue::args(&all, &delimiter);
+        args.insert(0, format!("--jobs={}", ids.join(",")));
+        self.requests += SQUEUE_REQUESTS;
+        let found = match self.client.run(Program::Squeue, &args).await {
+            Ok(output) => squeue::read(&output.out, &all, &delimiter),
+            // All of them ended, and SLURM has forgotten them.
+            Err(CommandError::Failed(_, why)) if why.contains("Invalid job id") => squeue::List::default(),
+            Err(error) => return Err(self.sentence(&error)),
+        };
+        for job in found.jobs.into_iter().filter(|job| wanted.contains(&job.id)) {
+            let is_of_other = found.of_others.contains(&job.id);
+            list.add(job, is_of_other);
+        }
+        Ok(())
+    }
+
     /// A job that has just ended is listed for as long as SLURM remembers it (`MinJobAge`). One that is
     /// missing altogether was either forgotten at once, or the list is incomplete: scontrol decides. Returns those that
     /// were requeued and wait with the rest of their array.
     async fn refuse_if_jobs_are_missing(
         &mut self,
         output: &Output,
-        list: &squeue::List,
+        list: &mut squeue::List,
     ) -> Result<Vec<JobId>, JobsError> {
         let mut missing: Vec<JobId> = self.open.keys().copied().collect();
         let listed: HashSet<JobId> = list.jobs.iter().map(|job| job.id).collect();
-        missing.retain(|id| !listed.contains(id) && !list.not_selected.contains(id));
+        missing.retain(|id| !listed.contains(id) && !list.not_selected.contains_key(id));
         let mut requeued = Vec::new();
         if missing.is_empty() {
             return Ok(requeued);
@@ -231,13 +278,19 @@ impl<C: Client> Slurm<C> {
                 self.sentence(&CommandError::Failed(Program::Squeue, command::error_message(&output.err)))
             );
         }
-        for id in missing.into_iter().take(DOUBTED_JOBS) {
+        for id in missing.iter().copied().take(DOUBTED_JOBS) {
             self.requests += SCONTROL_REQUESTS;
             match self.client.run(Program::Scontrol, &scontrol::job_args(Some(id))).await {
                 Ok(output) if list.has_rest_of(scontrol::array_of_pending(&output.out, id)) => {
                     requeued.push(id);
                 }
                 Ok(output) if scontrol::is_active(&output.out, id) == Some(true) => {
+                    let word = |key| scontrol::word_after(&output.out, id, key);
+                    let (partitions, account) = (word("Partition="), word("Account="));
+                    if self.selection.leaves_out(partitions.as_deref(), account.as_deref()) {
+                        self.moved.insert(id);
+                        continue;
+                    }
                     let why = format!("squeue left out job {id}, which scontrol still shows");
                     return Err(self.keep_last(&why));
                 }
@@ -245,6 +298,11 @@ impl<C: Client> Slurm<C> {
                 Err(CommandError::Failed(_, why)) if why.contains("Invalid job id") => {}
                 Err(error) => return Err(self.sentence(&error)),
             }
+        }
+        if missing.iter().any(|id| self.moved.contains(id)) {
+            // Others may have moved with them.
+            self.moved.extend(missing.iter().skip(DOUBTED_JOBS));
+            self.list_moved(list).await?;
         }
         Ok(requeued)
     }
@@ -256,6 +314,21 @@ impl<C: Client> Slurm<C> {
             let is_requeued = |run: &&Job| run.is_active() && run.start < job.start;
             if let Some(run) = self.open.get(&job.id).filter(is_requeued) {
                 (job.start, job.ended) = (run.start, job.start);
+            }
+        }
+    }
+
+    /// Keeps jobs as they were that are listed as ended at a time to come, which is when a running job would end: a controller
+    /// in disorder says so, and the record of a job that has ended is closed for good.
+    fn doubt_future_ends(&self, jobs: &mut [Job]) {
+        let latest_s = (Clock::wall_ms() / 1_000).cast_signed() + FUTURE_END.as_secs().cast_signed();
+        let is_doubtful = |job: &Job| {
+            matches!(job.state, JobState::Ended(_)) && job.ended.is_some_and(|at_s| at_s > latest_s)
+        };
+        for job in jobs.iter_mut().filter(|job| is_doubtful(job)) {
+            if let Some(open) = self.open.get(&job.id).filter(|open| open.start == job.start) {
+                tracing::warn!(job.id = %job.id, "SLURM lists the job as ended at a time to come; it is shown as before");
+                job.clone_from(open);
             }
         }
     }
@@ -280,7 +353,10 @@ impl<C: Client> Slurm<C> {
     async fn query_details_or_nodes(&mut self, jobs: &[Job], is_first: bool) {
         let age = self.nodes_queried.map(|at| at.elapsed());
         let are_older = |than| age.is_none_or(|age| age >= than);
-        let may_query = |slurm: &Self| slurm.selection.is_of_others() && slurm.requests == SQUEUE_REQUESTS;
+        let may_query = |slurm: &Self| {
+            let lists = if slurm.moved.is_empty() { 1 } else { 2 };
+            slurm.selection.is_of_others() && slurm.requests <= lists * SQUEUE_REQUESTS
+        };
         if may_query(self) && !is_first && are_older(NODE_PATIENCE) {
             return self.query_nodes().await;
         }

@@ -342,6 +342,79 @@ async fn f30_a_requeued_task_is_listed_with_the_pending_rest_of_its_array() {
 }
 
 #[tokio::test]
+async fn f30_a_job_that_changes_its_partition_stays_listed_and_delays_no_other() {
+    let job = |id, state: &str| record(id, 2001, state, "g01");
+    let texts = [
+        job(1, "PENDING"),
+        job(2, "RUNNING"),
+        job(1, "RUNNING"),
+        job(2, "RUNNING"),
+        job(1, "COMPLETED"),
+        job(2, "RUNNING"),
+    ];
+    let script = Script {
+        lists: Arc::new(Mutex::new(lists(&texts).into())),
+        blocks: Some(Ok(out(&format!("{}   Partition=short\n", block(1, "RUNNING"))))),
+        ..Script::default()
+    };
+    let selection = Selection { partitions: vec!["gpu".to_owned()], ..Selection::own(2001) };
+    let mut slurm = Slurm::detect_with(script, selection).await.unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let mut jobs = slurm.jobs().await.expect("a list");
+        jobs.sort_by_key(|job| job.id);
+        seen.push(jobs.into_iter().map(|job| (job.id.0, job.state)).collect::<Vec<_>>());
+    }
+    let ended = || JobState::Ended("COMPLETED".into());
+    let expected = [
+        vec![(1, JobState::Pending)],
+        vec![(1, JobState::Running), (2, JobState::Running)],
+        vec![(1, ended()), (2, JobState::Running)],
+        vec![(2, JobState::Running)],
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn f12_a_job_that_is_said_to_end_in_the_future_has_not_ended() {
+    let until = |state, end: u64| {
+        record(1, 2001, state, "g01")
+            .replace("\u{1f}1\u{1f}2\u{1f}3\u{1f}", &format!("\u{1f}1\u{1f}2\u{1f}{end}\u{1f}"))
+    };
+    let now_s = Clock::wall_ms() / 1_000;
+    let texts = [
+        until("RUNNING", now_s + 3_600),
+        until("COMPLETED", now_s + 3_600),
+        until("RUNNING", now_s + 3_600),
+        until("COMPLETED", now_s + 60),
+    ];
+    let (mut slurm, _) = slurm(lists(&texts)).await;
+    let mut seen = Vec::new();
+    for _ in texts {
+        seen.push(slurm.jobs().await.unwrap()[0].state.clone());
+    }
+    let ended = JobState::Ended("COMPLETED".into());
+    assert_eq!(seen, [JobState::Running, JobState::Running, JobState::Running, ended]);
+}
+
+#[tokio::test]
+async fn f30_a_run_that_gives_up_the_selected_nodes_has_not_ended() {
+    let texts = [("RUNNING", "g[01-02]"), ("RUNNING", "g02"), ("COMPLETED", "g02"), ("COMPLETED", "g02")];
+    let script = Script {
+        lists: Arc::new(Mutex::new(lists(&texts.map(|(state, nodes)| record(1, 2001, state, nodes))).into())),
+        ..Script::default()
+    };
+    let nodes = [NodeName::new("g01").unwrap()].into();
+    let mut slurm = Slurm::detect_with(script, Selection { nodes, ..Selection::own(2001) }).await.unwrap();
+    let mut seen = Vec::new();
+    for _ in texts {
+        seen.push(slurm.jobs().await.expect("a list").into_iter().map(|job| job.state).collect::<Vec<_>>());
+    }
+    let ended = JobState::Ended("COMPLETED".into());
+    assert_eq!(seen, [vec![JobState::Running], vec![JobState::Running], vec![ended], vec![]]);
+}
+
+#[tokio::test]
 async fn an_empty_list_is_accepted_only_if_scontrol_agrees() {
     assert_eq!(second(listed(""), invalid()).await, Ok(0));
     assert_eq!(second(listed(""), Ok(out(&block(1, "COMPLETED")))).await, Ok(0));
@@ -434,19 +507,6 @@ async fn paths_and_commands_of_other_users_jobs_are_withheld() {
         (&None, &None, &None, &None)
     );
     assert_eq!((theirs.name.as_str(), theirs.nodes.len()), ("name", 1), "the rest is shown");
-}
-
-#[tokio::test]
-async fn a_job_that_leaves_the_selected_nodes_is_not_missed() {
-    let nodes = [NodeName::new("g01").unwrap()].into();
-    let selection = Selection { nodes, ..everyones() };
-    let texts = ["g01", "g02"].map(|node| record(1, 2002, "RUNNING", node));
-    let script = Script { lists: Arc::new(Mutex::new(lists(&texts).into())), ..Script::default() };
-    let mut slurm = Slurm::detect_with(script.clone(), selection).await.unwrap();
-    assert_eq!(slurm.jobs().await.unwrap().len(), 1);
-    script.commands();
-    assert_eq!(slurm.jobs().await.unwrap(), []);
-    assert_eq!(script.commands(), ["squeue", "scontrol show node"], "nor asked for");
 }
 
 #[tokio::test(start_paused = true)]

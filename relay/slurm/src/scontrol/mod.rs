@@ -40,6 +40,13 @@ pub fn array_of_pending(out: &[u8], id: JobId) -> Option<JobId> {
     (state(&text, id)? == JobState::Pending).then(|| array.parse().ok())?
 }
 
+/// Returns the partitions, or the account, of a job: what follows `key`.
+pub fn word_after(out: &[u8], id: JobId, key: &str) -> Option<String> {
+    let text = String::from_utf8_lossy(out);
+    let mut lines = text.lines().skip_while(|line| block_start(line) != Some(id));
+    lines.find_map(|line| line.split_whitespace().find_map(|word| word.strip_prefix(key))).map(str::to_owned)
+}
+
 fn state(text: &str, id: JobId) -> Option<JobState> {
     let block = text.lines().skip_while(|line| block_start(line) != Some(id));
     let state = block.map(str::trim).find_map(|line| line.strip_prefix("JobState="))?;

@@ -10,7 +10,7 @@ use nodeglass_protocol::{
     job::{Job, JobState, Parent, TimeLimit},
 };
 use nodeglass_redact::mask;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The field separator of one query; random, so that nothing in a job can imitate it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +64,8 @@ pub struct List {
     pub jobs: Vec<Job>,
     /// Those of `jobs` that belong to other users than the viewer.
     pub of_others: HashSet<JobId>,
-    /// Jobs that squeue could not leave out.
-    pub not_selected: HashSet<JobId>,
+    /// Jobs that squeue could not leave out, and whether they belong to other users than the viewer.
+    pub not_selected: HashMap<JobId, (Job, bool)>,
     /// Records that are not jobs, or not requested jobs.
     pub refused: usize,
     /// Whether there was output outside of records.
@@ -85,7 +85,8 @@ impl List {
 }
 
 impl List {
-    fn add(&mut self, job: Job, is_of_other: bool) {
+    /// Adds a job.
+    pub fn add(&mut self, job: Job, is_of_other: bool) {
         if is_of_other {
             self.of_others.insert(job.id);
         }
@@ -113,8 +114,8 @@ pub fn read(out: &[u8], selection: &Selection, delimiter: &Delimiter) -> List {
             Some((uid, job)) if selection.contains(&job, uid) && seen.insert(job.id) => {
                 list.add(job, uid != selection.viewer);
             }
-            Some((_, job)) if selection.exceeds_squeue() && !seen.contains(&job.id) => {
-                list.not_selected.insert(job.id);
+            Some((uid, job)) if selection.exceeds_squeue() && !seen.contains(&job.id) => {
+                list.not_selected.insert(job.id, (job, uid != selection.viewer));
             }
             _ => list.refused += 1,
         }
