@@ -72,8 +72,8 @@ struct Deployment<'a> {
 enum Start<H: Host> {
     /// It responded; its output so far.
     Runs(H::Command, Vec<Bytes>),
-    /// It exited without a recognised response.
-    Ended(StreamEnd, H),
+    /// It exited without a recognised response, after this output.
+    Ended(StreamEnd, Vec<u8>, H),
 }
 
 /// Whether a node has the probe.
@@ -120,7 +120,7 @@ impl Deployer {
         drop(turn);
         match self.start(probe, this, host, Instant::now() + LAUNCH_LIMIT).await? {
             Start::Runs(command, received) => Ok(command.into_stream(received)),
-            Start::Ended(end, _) => Err(LaunchError::Probe { why: probe.complaint(&end) }),
+            Start::Ended(end, output, _) => Err(LaunchError::Probe { why: probe.complaint(&end, &output) }),
         }
     }
 
@@ -134,11 +134,11 @@ impl Deployer {
         mut deadline: Instant,
     ) -> Result<Found<'a, H>, LaunchError> {
         loop {
-            let end = match self.start(probe, this, host, deadline).await? {
+            let (end, output) = match self.start(probe, this, host, deadline).await? {
                 Start::Runs(command, received) => return Ok(Found::Runs(command.into_stream(received))),
-                Start::Ended(end, back) => {
+                Start::Ended(end, output, back) => {
                     host = back;
-                    end
+                    (end, output)
                 }
             };
             if let Some(other) = probe.for_other_processor(&end) {
@@ -152,7 +152,7 @@ impl Deployer {
                         .into(),
                 }),
                 None if probe.is_missing(&end) => Ok(Found::Missing(probe, host)),
-                None => Err(LaunchError::Probe { why: probe.complaint(&end) }),
+                None => Err(LaunchError::Probe { why: probe.complaint(&end, &output) }),
             };
         }
     }
@@ -179,7 +179,7 @@ impl Deployer {
                 }
             }
             let (end, host) = command.finish().await?;
-            Ok(Start::Ended(end, host))
+            Ok(Start::Ended(end, window.trim_ascii().to_vec(), host))
         };
         timeout_at(deadline, starting).await.map_err(|_| silent)?
     }

@@ -192,8 +192,8 @@ impl ProbeBinary {
         Some(format!("{node} has a glibc older than {version}, which node-probe needs"))
     }
 
-    /// The message for a probe that exited before its first line.
-    pub(super) fn complaint(&self, end: &StreamEnd) -> Text {
+    /// The message for a probe that exited before its first line. A shell that refuses to run it may say why in its `output`.
+    pub(super) fn complaint(&self, end: &StreamEnd, output: &[u8]) -> Text {
         let (message, _) =
             end.stderr.as_str().split_once(Platform::PREFIX).unwrap_or((end.stderr.as_str(), ""));
         let message = if message.is_empty() { String::new() } else { format!(": {}", message.trim_end()) };
@@ -202,6 +202,11 @@ impl ProbeBinary {
             (Some(126 | MISSING), _) => Text::from(format!(
                 "the node does not let the probe run from where it was put (another CPU, a file system mounted noexec, or a folder that others can write?){message}"
             )),
+            (Some(exit), _) if message.is_empty() && !output.is_empty() => {
+                let output = Text::from_bytes(output);
+                format!("no probe answered: the login shell ended with status {exit} and printed: {output}")
+                    .into()
+            }
             (Some(exit), _) => {
                 Text::from(format!("the probe exited immediately with status {exit}{message}"))
             }

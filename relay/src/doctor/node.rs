@@ -268,7 +268,9 @@ fn home(answers: &str, node: &NodeName) -> CheckResult {
 fn answers(ran: &Ran, machine: &Text, node: &NodeName, before: i64, after: i64) -> Vec<CheckResult> {
     let output = String::from_utf8_lossy(&ran.output);
     let Some((noise, answers)) = output.split_once(MARK) else {
-        let text = format!("its shell did not run our command: {}", ran.end.stderr);
+        let printed = [Text::new(output.trim()), ran.end.stderr.clone()].map(|text| text.to_string());
+        let printed = printed.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+        let text = format!("its shell did not run our command: {printed}");
         return vec![CheckResult::fail(
             SECTION,
             "shell",
@@ -338,6 +340,16 @@ mod tests {
         let node = NodeName::new("gpu-01").unwrap();
         let found = answers(&ran, &"login1".into(), &node, 1_000, 1_002);
         found.into_iter().map(|result| (result.check, result.level, result.text)).collect()
+    }
+
+    #[test]
+    fn f07_a_shell_that_refuses_our_command_is_quoted() {
+        let refused = (
+            "shell",
+            Level::Fail,
+            "its shell did not run our command: This account is not available.".to_owned(),
+        );
+        assert_eq!(found("This account is not available.\n"), [refused]);
     }
 
     #[test]

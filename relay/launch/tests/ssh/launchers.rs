@@ -305,6 +305,11 @@ async fn a_probe_that_cannot_run_is_no_reason_to_change_the_launcher() {
     let ended = || Fails("probe", "the probe exited immediately with status 3: no GPU");
     let probe = sshd.script("echo no GPU >&2; exit 3");
     check("a probe that fails", &User::of(&sshd), &probe, [ended(), ended()]).await;
+    // As /usr/sbin/nologin does instead of the probe.
+    let refused =
+        || Fails("probe", "the login shell ended with status 1 and printed: This account is not available.");
+    let probe = sshd.script("echo This account is not available.; exit 1");
+    check("a shell that refuses", &User::of(&sshd), &probe, [refused(), refused()]).await;
 }
 
 #[tokio::test]
