@@ -166,6 +166,8 @@ struct Attempt {
     at: Instant,
     /// Number of attempts that failed.
     failures: u32,
+    /// Number of those that may have arrived.
+    uncertain: u32,
     give_up_at: Instant,
 }
 
@@ -185,7 +187,7 @@ async fn admit(bucket: &mut TokenBucket) {
 impl Attempt {
     fn first(notice: Notice) -> Self {
         let now = Instant::now();
-        Self { notice, at: now, failures: 0, give_up_at: now + GIVE_UP_AFTER }
+        Self { notice, at: now, failures: 0, uncertain: 0, give_up_at: now + GIVE_UP_AFTER }
     }
 
     async fn make(self, channel: &Channel, sender: &Sender) -> Outcome {
@@ -200,7 +202,8 @@ impl Attempt {
         self.failures += 1;
         let pause = exponential(FIRST_PAUSE, self.failures, LONGEST_PAUSE).max(failure.retry_after);
         self.at = Instant::now() + pause;
-        let may_repeat = !failure.may_have_arrived || self.failures < MAX_UNCERTAIN;
+        self.uncertain += u32::from(failure.may_have_arrived);
+        let may_repeat = self.uncertain < MAX_UNCERTAIN;
         let will_retry = failure.is_transient && may_repeat && self.at < self.give_up_at;
         tracing::warn!(
             to,
@@ -343,18 +346,24 @@ mod tests {
 
     #[tokio::test]
     async fn a_mail_that_may_have_been_sent_is_tried_three_times_and_a_refused_one_for_hours() {
-        let attempts = |error: fn() -> MailError| {
+        let attempts = |error: fn(u32) -> MailError| {
             let mut attempt = Attempt::first(notice("a"));
             for number in 1..10 {
-                attempt = match attempt.fail(&error().into(), "notify-mail") {
+                attempt = match attempt.fail(&error(number).into(), "notify-mail") {
                     Outcome::Retry(attempt) => attempt,
                     _ => return number,
                 };
             }
             10
         };
-        assert_eq!(attempts(|| MailError::TimedOut), 3);
-        assert_eq!(attempts(|| MailError::Sendmail("queue full".into())), 10);
+        assert_eq!(attempts(|_| MailError::TimedOut), 3);
+        assert_eq!(attempts(|_| MailError::Sendmail("queue full".into())), 10);
+        // Refusals count for none of the three.
+        let slow_after_outage = |number| match number {
+            ..=5 => MailError::Sendmail("queue full".into()),
+            _ => MailError::TimedOut,
+        };
+        assert_eq!(attempts(slow_after_outage), 8);
     }
 
     #[tokio::test]
