@@ -54,7 +54,9 @@ pub(super) fn snapshot() -> Snapshot {
 
 #[test]
 fn the_list_has_nvgpus_marks_and_columns() {
-    let answer = list::answer(&snapshot(), &Default::default()).unwrap();
+    // Long after the process started.
+    let snapshot = Snapshot { at: Some(nodeglass_api::Timestamp::from_millis(9_000_000)), ..snapshot() };
+    let answer = list::answer(&snapshot, &Default::default()).unwrap();
     let lines: Vec<_> = answer.text.lines().collect();
     assert_eq!(lines[0], "n1");
     assert!(lines[1].starts_with("GPU  STATUS  TYPE"), "{}", answer.text);
