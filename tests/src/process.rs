@@ -199,10 +199,13 @@ fn parent(pid: u32) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Returns whether a process has ended, even if its parent has not reaped it yet.
+/// Returns whether a process has ended with all of its threads, which share its files, even if its parent has not reaped it yet.
 fn is_dead(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_none_or(|(_, fields)| fields.starts_with(['Z', 'X']))
+    let Some((_, fields)) = stat.rsplit_once(") ") else { return true };
+    // Fields 3 and 20.
+    let threads: Option<u32> = fields.split_whitespace().nth(17).and_then(|count| count.parse().ok());
+    fields.starts_with(['Z', 'X']) && threads.is_none_or(|threads| threads <= 1)
 }
 
 fn pid(raw: u32) -> Option<Pid> {
