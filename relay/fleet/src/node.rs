@@ -27,6 +27,7 @@ use nodeglass_protocol::probe::{
     Event, HealthReport, Hello, JobDevices, MAX_JOB_DEVICES, MAX_PROCESSES, ProbeLine, ProbeUsage,
     ProcessList, ProcessSample, SourceState,
 };
+use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{GpuField, GpuUuid, JobId, NodeName, ProcessField, Text, Vendor};
 use nodeglass_rules::health::late_after_ms;
 use nodeglass_rules::ownership::is_by_slurm;
@@ -246,10 +247,15 @@ impl Node {
             node.head.without_gpus = without_gpus;
             changes.head = true;
         }
+        // The newest readings are shown, so that the history has them as well.
+        let seen_ms = node.sampled_at_ms.unwrap_or(self.last_line_ms) / Trace::STEP_MS * Trace::STEP_MS;
         for (gpu, owners) in node.gpus.iter_mut().zip(owners) {
             changes.gpus |= gpu.owners != owners;
-            for owner in owners.iter().filter(|owner| !is_by_slurm(owner.by)) {
-                self.used_since.entry((gpu.facts.uuid.clone(), owner.job)).or_insert(self.last_line_ms);
+            for owner in &owners {
+                // A job of which SLURM stated that it has the GPU had it before its processes alone show that.
+                let since_ms = if is_by_slurm(owner.by) { 0 } else { seen_ms };
+                let known = self.used_since.entry((gpu.facts.uuid.clone(), owner.job)).or_insert(since_ms);
+                *known = since_ms.min(*known);
             }
             gpu.owners = owners;
         }
