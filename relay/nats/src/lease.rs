@@ -4,7 +4,7 @@
 //! the probe there, and is taken by compare-and-swap. Each relay measures the age of others' renewals by its own monotonic
 //! clock, so that no clocks are compared. Where the servers give no leases, the announcements of relays decide.
 
-use super::connection::Bus;
+use super::connection::{Bus, Connection};
 use super::message::{ClusterName, RelayId, node_of, token};
 use super::others::Others;
 use super::relays::Relays;
@@ -12,6 +12,7 @@ use async_nats::jetstream::{self, kv};
 use futures_util::{StreamExt, stream};
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -555,12 +556,21 @@ impl Leases {
     /// Follows the bucket.
     async fn follow(self) {
         loop {
+            let mut state = self.bus.state.clone();
             let store = self.shared().store.clone();
             if let Some(store) = store
                 && let Ok(mut changes) = store.watch_with_history(">").await
             {
                 self.shared().read_at = Some(Instant::now());
-                while let Some(Ok(entry)) = changes.next().await {
+                // A server that restarts forgets who watches. The client notices that by missing heartbeats, which takes longer
+                // than the leases last.
+                let mut lost = pin!(state.wait_for(|state| *state != Connection::Up));
+                loop {
+                    let entry = tokio::select! {
+                        _ = &mut lost => break,
+                        entry = changes.next() => entry,
+                    };
+                    let Some(Ok(entry)) = entry else { break };
                     self.handle(&entry);
                 }
             }
