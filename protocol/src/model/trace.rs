@@ -39,6 +39,11 @@ impl Trace {
     /// Maximum number of slots: ten minutes.
     pub const CAPACITY: usize = 600;
 
+    /// Returns when the slot of a sample begins, in ms of the relay's clock.
+    pub fn slot_ms(at_ms: u64) -> u64 {
+        at_ms / Self::STEP_MS * Self::STEP_MS
+    }
+
     /// Adds a cell sampled at `at_ms` of the relay's clock. Empty slots since the newest one repeat
     /// its value if they span at most `hold_ms` (slow but regular sampling is not a gap).
     ///

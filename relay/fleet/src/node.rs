@@ -248,7 +248,7 @@ impl Node {
             changes.head = true;
         }
         // The newest readings are shown, so that the history has them as well.
-        let seen_ms = node.sampled_at_ms.unwrap_or(self.last_line_ms) / Trace::STEP_MS * Trace::STEP_MS;
+        let seen_ms = Trace::slot_ms(node.sampled_at_ms.unwrap_or(self.last_line_ms));
         for (gpu, owners) in node.gpus.iter_mut().zip(owners) {
             changes.gpus |= gpu.owners != owners;
             for owner in &owners {

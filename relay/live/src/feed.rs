@@ -93,7 +93,10 @@ impl TopicFeed {
         let views = viewer.nodes(fleet, &topic)?;
         let sent_node = |view: &NodeView<'_>| {
             let mut sent = SentNode::of(detail.view(view.now()), detail);
-            sent.visible = viewer.is_guest().then(|| view.long_history());
+            if viewer.is_guest() {
+                sent.visible = Some(view.long_history());
+                sent.note_health(view.now());
+            }
             sent
         };
         let nodes: Vec<_> = views.iter().map(sent_node).collect();
@@ -319,9 +322,13 @@ impl TopicFeed {
         for dirty in nodes {
             let node_changes = dirty.node_changes.map(DirtyFlags::from_changes).unwrap_or_default();
             let what = if dirty.is_new { DirtyFlags::ALL } else { node_changes };
-            let what = if jobs_changed { what.union(DirtyFlags::JOB_DEPENDENT) } else { what };
-            let what = if self.viewer.is_guest() { what.for_guest() } else { what };
-            let gpus_changed = self.nodes[dirty.index].push_changes(dirty, what, self.detail, &mut out);
+            let mut what = if jobs_changed { what.union(DirtyFlags::JOB_DEPENDENT) } else { what };
+            let sent = &mut self.nodes[dirty.index];
+            if self.viewer.is_guest() {
+                what.gpus |= sent.note_health(dirty.view.now());
+                what = what.for_guest();
+            }
+            let gpus_changed = sent.push_changes(dirty, what, self.detail, &mut out);
             // History is encoded by GPU positions.
             dirty.is_new |= gpus_changed;
         }

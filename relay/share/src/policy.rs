@@ -17,6 +17,7 @@ use nodeglass_protocol::picture::{
 };
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::{HiddenParts, Scope, Sharing};
+use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading, Row, Text};
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -450,7 +451,10 @@ impl Visibility {
 
     fn node(&self, raw: &NodePicture, fleet: &Fleet) -> NodePicture {
         let jobs = fleet.jobs();
-        let is_certain = |span: Span| raw.sampled_at_ms.is_none_or(|at_ms| span.to_ms >= at_ms);
+        // A history shows a slot if its beginning is visible; pages append the readings of the same slots.
+        let is_certain = |span: Span| {
+            raw.sampled_at_ms.is_none_or(|at_ms| span.from_ms <= Trace::slot_ms(at_ms) && at_ms <= span.to_ms)
+        };
         let host = self.host_span(raw, fleet).is_some_and(is_certain);
         let shown = raw.gpus.iter().filter(|gpu| self.shows_gpu(gpu, jobs));
         let gpus = shown.map(|gpu| self.gpu(gpu, jobs, is_certain(self.gpu_span(gpu, raw, fleet)))).collect();

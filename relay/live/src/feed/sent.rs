@@ -24,6 +24,8 @@ pub(super) struct SentNode {
     cores: Vec<u8>,
     /// The part of its history that a guest may see; `None` for the owner.
     pub(super) visible: Option<VisibleNode>,
+    /// Whether each GPU is without health; only for guests.
+    without_health: Vec<bool>,
 }
 
 /// Parts of a node that may have changed.
@@ -92,6 +94,7 @@ impl SentNode {
             health: Vec::new(),
             cores: Vec::new(),
             visible: None,
+            without_health: Vec::new(),
         }
     }
 
@@ -179,6 +182,15 @@ impl SentNode {
             self.cores.clone_from(&now.cores);
             out.push(Change::Cores { node, cores: now.cores.clone() });
         }
+    }
+
+    /// Records which GPUs are without health; returns whether these are others than before. For a guest, a sample alone
+    /// changes that: it may be from a time for which the job's readings are withheld.
+    pub(super) fn note_health(&mut self, now: &NodePicture) -> bool {
+        let without: Vec<_> = now.gpus.iter().map(|gpu| gpu.health == GpuHealth::default()).collect();
+        let is_another = without != self.without_health;
+        self.without_health = without;
+        is_another
     }
 
     fn set_gpus(&mut self, gpus: &[GpuPicture], detail: DetailLevel) {

@@ -136,6 +136,16 @@ fn t09_of_a_gpu_that_slurm_gave_to_no_job_only_the_time_of_its_use_is_seen() {
     (4..=5).for_each(|second| line(&mut fleet, "n1", sample(second, &[10, 20]), second * 1_000));
     // From the readings on that are the newest when it is seen.
     assert_eq!(seconds(&fleet), Some(vec![3, 4, 5]));
+    // A node may send a sample later that is older.
+    let shown = |fleet: &Fleet| {
+        let viewer = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING);
+        let nodes = viewer.nodes(fleet, &Topic::Overview).unwrap();
+        nodes[0].now().gpus[0].row.get(GpuField::Util) != Cell::NOT_YET
+    };
+    assert!(shown(&fleet));
+    line(&mut fleet, "n1", sample(2, &[10, 20]), 5_200);
+    assert_eq!((shown(&fleet), seconds(&fleet)), (false, Some(vec![3, 4, 5])));
+    line(&mut fleet, "n1", sample(5, &[10, 20]), 5_400);
     // It is another user's job's from now on.
     let others = Job { user: "bob".into(), ..scene::job(2, &[("n1", &[1])]) };
     jobs(&mut fleet, vec![without_gpu, others], 5_500);
