@@ -26,6 +26,13 @@ pub fn is_by_slurm(by: Evidence) -> bool {
     matches!(by, Evidence::GresIndex | Evidence::DeviceCgroup | Evidence::WholeNode)
 }
 
+/// Returns whether a job has all CPUs of all its nodes, whose numbers of CPUs the probes state: readings of these hosts tell
+/// nothing about other jobs.
+pub fn has_every_cpu(job: &Job, cpus_of_nodes: impl Iterator<Item = Option<u32>>) -> bool {
+    let there: Option<u64> = cpus_of_nodes.map(|cpus| cpus.filter(|cpus| *cpus > 0).map(u64::from)).sum();
+    there.zip(job.cpus).is_some_and(|(there, has)| u64::from(has) >= there)
+}
+
 /// Returns whether a job has a GPU or one of its MIG instances, whose work it slows down as well.
 pub fn has_part(node: &NodePicture, gpu: &GpuPicture, job: JobId) -> bool {
     let is_part = |part: &&GpuPicture| part.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid);

@@ -4,7 +4,7 @@ use super::*;
 use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::job::{Suspension, TimeLimit};
-use nodeglass_protocol::note::{NoteId, NoteSource};
+use nodeglass_protocol::note::{MAX_PER_JOB, Note, NoteId, NoteSource};
 use nodeglass_protocol::picture::{
     Evidence, History, JobUsagePicture, NodeFacts, Owner, ProcessFacts, ProcessPicture,
 };

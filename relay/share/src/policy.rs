@@ -19,6 +19,7 @@ use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::{HiddenParts, Scope, Sharing};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading, Row, Text};
+use nodeglass_rules::ownership::has_every_cpu;
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -391,7 +392,9 @@ impl Visibility {
     /// user's.
     fn jobs_with_host<'a>(&self, name: &NodeName, fleet: &'a Fleet) -> impl Iterator<Item = &'a Job> {
         let here = |job: &&Job| job.is_active() && self.covers(job) && job.nodes.contains(name);
-        fleet.jobs().iter().filter(here).filter(|job| has_every_cpu(job, fleet))
+        let cpus_of = |name: &NodeName| Some(fleet.node(name)?.head.facts.as_ref()?.cpus);
+        let has_hosts = move |job: &&Job| has_every_cpu(job, job.nodes.iter().map(cpus_of));
+        fleet.jobs().iter().filter(here).filter(has_hosts)
     }
 
     /// Of jobs only their own GPUs; a GPU without a known owner is hidden.
@@ -592,16 +595,6 @@ impl Visibility {
         let rows = topology.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu, jobs));
         rows.map(|(row, _)| of_shown(row)).collect()
     }
-}
-
-/// Returns whether a job has all CPUs of all its nodes, according to SLURM and the probes.
-fn has_every_cpu(job: &Job, fleet: &Fleet) -> bool {
-    let cpus_of = |name: &NodeName| {
-        let facts = fleet.node(name)?.head.facts.as_ref()?;
-        (facts.cpus > 0).then_some(u64::from(facts.cpus))
-    };
-    let there: Option<u64> = job.nodes.iter().map(cpus_of).sum();
-    there.zip(job.cpus).is_some_and(|(there, has)| u64::from(has) >= there)
 }
 
 /// The last component of a command's path, without arguments.
