@@ -18,7 +18,7 @@ mod trim;
 use bytes::Bytes;
 use capturer::Capturer;
 use nodeglass_api::{ConnectionLosses, Losses, ProbeStatus, UnstoredRecords};
-use nodeglass_fleet::{Event, Fleet, SessionEvent};
+use nodeglass_fleet::{Event, Fleet, SessionEvent, Until};
 use nodeglass_history::{RangeSource, RecentSource};
 use nodeglass_live::{Hub, HubRequest, OVERVIEW_INTERVAL_MS, TopicFeed, UsageInputs};
 use nodeglass_nodes::{FromNode, JobListVersion, Plan};
@@ -505,13 +505,11 @@ impl EventLoop {
     /// Returns the visible usage of a job.
     fn usage(&self, id: JobId, viewer: &Viewer) -> Option<UsageInputs> {
         // First, so that the time to an answer does not tell a guest whether a hidden job runs.
-        let (visible, running) = match viewer.is_guest() {
-            true => {
-                let visible = viewer.jobs(&self.fleet).into_iter().find(|job| job.id == id)?;
-                (Some(visible), self.fleet.listed_job_record(id, self.clock.now_ms()))
-            }
-            false => (None, self.fleet.job_record(id, self.clock.now_ms())),
+        let (visible, until) = match viewer.is_guest() {
+            true => (Some(viewer.jobs(&self.fleet).into_iter().find(|job| job.id == id)?), Until::Listed),
+            false => (None, Until::Now),
         };
+        let running = self.fleet.job_record(id, until, self.clock.now_ms());
         let notes = viewer.all_notes(&self.fleet, Some(id));
         Some(UsageInputs { running, visible, notes })
     }

@@ -36,7 +36,8 @@ use nodeglass_protocol::probe::ProbeUsage;
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, NodeName, Text};
-use nodeglass_report::{Factors, JobRecord, JobReports, Until};
+pub use nodeglass_report::Until;
+use nodeglass_report::{Factors, JobRecord, JobReports};
 use nodeglass_rules::ownership::{has_gpus_on, is_by_slurm};
 pub use notes::{NoteChange, NoteError, Notes, sorted as sorted_notes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,14 +145,9 @@ impl Fleet {
         self.settle_notices();
     }
 
-    /// Returns the usage of a running job up to now.
-    pub fn job_record(&self, id: JobId, now_ms: u64) -> Option<JobRecord> {
-        self.reports.of(id, self.wall_s(now_ms), Until::Now)
-    }
-
-    /// Returns the usage of a running job until SLURM last listed it: what guests see.
-    pub fn listed_job_record(&self, id: JobId, now_ms: u64) -> Option<JobRecord> {
-        self.reports.of(id, self.wall_s(now_ms), Until::Listed)
+    /// Returns the usage of a running job.
+    pub fn job_record(&self, id: JobId, until: Until, now_ms: u64) -> Option<JobRecord> {
+        self.reports.of(id, self.wall_s(now_ms), until)
     }
 
     /// Returns the usage of all running jobs up to now.
