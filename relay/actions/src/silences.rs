@@ -14,7 +14,6 @@ use nodeglass_rules::text;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 
@@ -324,9 +323,9 @@ fn read(dir: &StateDir, wall_ms: u64) -> io::Result<Content> {
 
 /// Returns device and inode of the directory of the file; `None` if there is no file.
 fn place(dir: &StateDir) -> Option<(u64, u64)> {
-    dir.path().join(FILE).symlink_metadata().ok()?;
-    let dir = dir.path().metadata().ok()?;
-    Some((dir.dev(), dir.ino()))
+    regular_file::identity(&dir.path().join(FILE))?;
+    // A symbolic link that is replaced is another place.
+    regular_file::identity(&dir.path().canonicalize().ok()?)
 }
 
 /// Renames a damaged file, so that the next change does not overwrite it. Returns its entries: none.

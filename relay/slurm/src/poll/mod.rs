@@ -318,8 +318,8 @@ impl<C: Client> Slurm<C> {
         }
     }
 
-    /// Keeps jobs as they were that are listed as ended at a time to come, which is when a running job would end: a controller
-    /// in disorder says so, and the record of a job that has ended is closed for good.
+    /// Keeps jobs as they were that are listed as ended in the future, at the time limit of a running job: a controller with an
+    /// inconsistent state reports that.
     fn doubt_future_ends(&self, jobs: &mut [Job]) {
         let latest_s = (Clock::wall_ms() / 1_000).cast_signed() + FUTURE_END.as_secs().cast_signed();
         let is_doubtful = |job: &Job| {
@@ -327,7 +327,7 @@ impl<C: Client> Slurm<C> {
         };
         for job in jobs.iter_mut().filter(|job| is_doubtful(job)) {
             if let Some(open) = self.open.get(&job.id).filter(|open| open.start == job.start) {
-                tracing::warn!(job.id = %job.id, "SLURM lists the job as ended at a time to come; it is shown as before");
+                tracing::warn!(job.id = %job.id, "SLURM lists the job as ended in the future; it is shown as before");
                 job.clone_from(open);
             }
         }
