@@ -4,6 +4,8 @@
 //! the probe there, and is taken by compare-and-swap. Each relay measures the age of others' renewals by its own monotonic
 //! clock, so that no clocks are compared. Where the servers give no leases, the announcements of relays decide.
 
+mod renewals;
+
 use super::connection::{Bus, Connection};
 use super::message::{ClusterName, RelayId, node_of, token};
 use super::others::Others;
@@ -11,6 +13,7 @@ use super::relays::Relays;
 use async_nats::jetstream::{self, kv};
 use futures_util::{StreamExt, stream};
 use nodeglass_protocol::{NodeName, Text};
+use renewals::{Renewals, Renewed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,9 +24,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 /// Time between two renewals of a relay.
 const RENEW: Duration = Duration::from_secs(1);
-/// Time from the start of its last successful renewal until a relay stops its probes.
-const FENCE: Duration = Duration::from_millis(3_500);
-/// Time from the last renewal that arrived until other relays take over. It exceeds [`FENCE`] by the time that probes take to stop.
+/// Time from the last renewal that arrived until other relays take over. It exceeds [`renewals::FENCE`] by the time that probes take to stop.
 const EXPIRE: Duration = Duration::from_millis(5_500);
 /// Time between two renewals of the keys of nodes.
 const RENEW_NODES: Duration = Duration::from_secs(60);
@@ -38,9 +39,6 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// Time at the start for which a relay waits for the servers before it goes on without them, and from the connection on for a
 /// lease before it goes on without leases. It exceeds the time between two announcements.
 const START_LIMIT: Duration = Duration::from_secs(3);
-/// Time from the return of the servers until a relay that had stopped its probes takes nodes again. Until then, relays that went on alone
-/// have connected as well, and have taken those that they watch: else two probes would run on a node for a moment.
-const RETURN: Duration = Duration::from_secs(4);
 /// Maximum number of attempts to take a key that others take as well.
 const ATTEMPTS: usize = 3;
 /// The key of the controller whose cluster has this name.
@@ -597,48 +595,6 @@ impl Leases {
     }
 }
 
-/// The renewals of a relay that had a lease.
-#[derive(Debug, Default)]
-struct Renewals {
-    /// When the last successful one was sent.
-    last: Option<Instant>,
-    /// The first one after the relay had stopped its probes.
-    back: Option<Instant>,
-}
-
-/// The state of the leases by the last renewal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Renewed {
-    /// The leases are valid.
-    Valid,
-    /// They will be, if renewals go on.
-    Returning,
-    /// They are not valid any more.
-    Over,
-}
-
-impl Renewals {
-    /// Takes a renewal that was sent at a time; returns whether the relay returns with it, after it `is_fenced`.
-    fn succeeded(&mut self, at: Instant, is_fenced: bool) -> bool {
-        self.last = Some(at);
-        let is_first = is_fenced && self.back.is_none();
-        self.back = is_fenced.then_some(self.back.unwrap_or(at));
-        is_first
-    }
-
-    /// `None` if there was none.
-    fn state(&mut self) -> Option<Renewed> {
-        Some(match (self.last?, self.back) {
-            (last, _) if last.elapsed() >= FENCE => {
-                self.back = None;
-                Renewed::Over
-            }
-            (_, Some(back)) if back.elapsed() < RETURN => Renewed::Returning,
-            _ => Renewed::Valid,
-        })
-    }
-}
-
 /// Returns whether an error is that of a server without JetStream, or of an account without it.
 fn is_off(why: &Text) -> bool {
     let why = why.as_str().to_ascii_lowercase();
@@ -670,42 +626,4 @@ fn relay_key(relay: RelayId) -> String {
 /// The relay that a node's key holds.
 fn owner(value: &[u8]) -> Option<RelayId> {
     str::from_utf8(value).ok()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::time::advance;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_relay_that_stopped_its_probes_takes_no_node_before_others_are_back() {
-        let mut renewals = Renewals::default();
-        assert_eq!(renewals.state(), None);
-        assert!(!renewals.succeeded(Instant::now(), false));
-        assert_eq!(renewals.state(), Some(Renewed::Valid));
-        advance(FENCE).await;
-        assert_eq!(renewals.state(), Some(Renewed::Over));
-
-        let back = Instant::now();
-        assert!(renewals.succeeded(back, true), "it gives up what it had");
-        while back.elapsed() < RETURN {
-            assert_eq!(renewals.state(), Some(Renewed::Returning));
-            advance(RENEW).await;
-            assert!(!renewals.succeeded(Instant::now(), true));
-        }
-        assert_eq!(renewals.state(), Some(Renewed::Valid));
-        renewals.succeeded(Instant::now(), false);
-        assert_eq!(renewals.state(), Some(Renewed::Valid));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_relay_that_loses_the_servers_again_begins_to_wait_anew() {
-        let mut renewals = Renewals::default();
-        renewals.succeeded(Instant::now(), true);
-        advance(FENCE).await;
-        assert_eq!(renewals.state(), Some(Renewed::Over));
-        assert!(renewals.succeeded(Instant::now(), true));
-        advance(RENEW).await;
-        assert_eq!(renewals.state(), Some(Renewed::Returning));
-    }
 }
