@@ -315,7 +315,13 @@ impl Client {
         });
         match waited.await {
             Ok(result) => result.with_context(|| format!("waiting for {what}"))?,
-            Err(_) => bail!("no {what} in time; the picture is {:#?}", self.picture(topic)),
+            Err(_) => {
+                let picture = self.picture(topic);
+                bail!(
+                    "no {what} in time: {}; the picture is {picture:#?}",
+                    picture.map(digest).unwrap_or_default()
+                )
+            }
         }
         self.picture(topic).context("the expected picture is there")
     }
@@ -465,4 +471,16 @@ fn random() -> Result<[u8; 32]> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("get random bytes: {error}"))?;
     Ok(bytes)
+}
+
+/// The state of the jobs and nodes of a picture: the summary of a run has the first lines of an error only.
+fn digest(picture: &Picture) -> String {
+    let jobs = picture.jobs.iter().map(|job| format!("job {} {:?}", job.id, job.state));
+    let nodes = picture.nodes.iter().map(|node| {
+        let owners: Vec<_> = node.gpus.iter().map(|gpu| gpu.owners.len()).collect();
+        let (name, link, sampled_at_ms) = (&node.name, &node.head.link, node.sampled_at_ms);
+        let processes = node.processes.len();
+        format!("{name} {link:?}, owners of its GPUs {owners:?}, {processes} processes, sampled at {sampled_at_ms:?}")
+    });
+    jobs.chain(nodes).collect::<Vec<_>>().join("; ")
 }
