@@ -1,6 +1,6 @@
 //! A real sshd on a loopback port, and the keys and configuration with which a relay logs in there.
 
-use crate::skip;
+use crate::{TIMEOUT, skip};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
@@ -80,7 +80,7 @@ impl Sshd {
     fn wait(&self) -> Result<()> {
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            ensure!(started.elapsed() < Duration::from_secs(10), "sshd does not listen");
+            ensure!(started.elapsed() < TIMEOUT, "sshd does not listen");
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
