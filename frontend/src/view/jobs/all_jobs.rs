@@ -253,10 +253,13 @@ fn state(job: Option<&Job>, health: &Health) -> AnyView {
 
 impl RowSource for Jobs {
     fn names(&self) -> TableNames {
+        // One row stands for all tasks that wait.
+        let (title, rows) =
+            if self.array.is_some() { ("Tasks", ("row", "rows")) } else { ("Jobs", ("job", "jobs")) };
         TableNames {
             id: "jobs",
-            title: "Jobs",
-            rows: ("job", "jobs"),
+            title,
+            rows,
             filter: "fj",
             sort: "sj",
             example: "util<50 left<1h state:running part_of:4711",
