@@ -21,9 +21,9 @@ use std::{
 
 /// Stack size of the thread, on which NVML's own code runs.
 const STACK: usize = 1 << 20;
-/// Number of futile inventories after which a contradiction does not cause another one at once,
+/// Number of futile inventories after which a contradiction causes another one only after [`FUTILE_PAUSE`].
 const MAX_FUTILE: u32 = 3;
-/// but after this pause.
+/// Pause before another inventory after [`MAX_FUTILE`] futile ones.
 const FUTILE_PAUSE: Duration = Duration::from_secs(10);
 
 /// Timing of calls into a source.
@@ -73,9 +73,10 @@ const MAX_ABANDONED: usize = 32;
 /// Time limit of the first inventory: a driver without other users initializes each GPU on first
 /// access.
 const OPENING_LIMIT: Duration = Duration::from_secs(15);
-/// A GPU is called again immediately after its hung call returned. If it hangs again, the pause
-/// starts with this length and doubles each time.
+/// Pause after a GPU's second hang before it is called again, which doubles with each further hang. After the
+/// first hang, it is called again as soon as the hung call has returned.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
+/// Maximum pause before a GPU is called again.
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// The pause is reset after this long without a hang.
 const BACKOFF_RESET: Duration = Duration::from_secs(600);
@@ -193,8 +194,8 @@ impl DriverThread {
         }
     }
 
-    /// Returns for how long calls for all GPUs have hung, if they do: then there is nothing to read. Of a single GPU, it is not known
-    /// whether the driver hangs as a whole.
+    /// Returns for how long calls for all GPUs have hung; `None` if one can be read. A single GPU does not show
+    /// whether the driver hangs as a whole, so for it the result is `None`, too.
     fn all_hung(&self, now: Instant) -> Option<Duration> {
         let avoided = self.avoided(now);
         let gpus = &self.inventory.as_ref()?.gpus;

@@ -23,11 +23,11 @@ const DEFAULT_WIDTH: usize = 120;
 const INDENT: &str = "   ";
 /// Narrower terminals get truncated lines.
 const MIN_WIDTH: usize = 40;
-/// Marks an unsupported reading,
+/// Mark of an unsupported reading.
 const UNSUPPORTED: &str = "–";
-/// a failed one,
+/// Mark of a failed reading.
 const FAILED: &str = "!";
-/// and a reading that was not taken.
+/// Mark of a reading that was not taken.
 const NOT_YET: &str = "…";
 
 /// Style of the table.

@@ -14,11 +14,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Interval in which `/proc` is searched: about the one in which the relay asks SLURM for jobs.
+/// Interval of searches of `/proc`; the relay polls SLURM for jobs about as often.
 const INTERVAL_NS: u64 = 10_000_000_000;
-/// Maximum number of entries of `/proc` that are looked at,
+/// Maximum number of entries of `/proc` that a search examines.
 const MAX_ENTRIES: usize = 65_536;
-/// and of own processes.
+/// Maximum number of own processes that a search examines.
 const MAX_OWN: usize = 4_096;
 /// Maximum number of devices of all jobs together, which bounds the size of a line.
 const MAX_ALL: usize = 1_024;

@@ -16,9 +16,9 @@ use std::{
 
 /// Maximum time that a caller waits for a name; zero while an earlier lookup is overdue.
 const WAIT: Duration = Duration::from_millis(100);
-/// Delay before a failed lookup is repeated, which doubles each time,
+/// Delay before a failed lookup is repeated, which doubles each time up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_secs(10);
-/// up to this maximum.
+/// Maximum delay before a failed lookup is repeated.
 const LAST_RETRY: Duration = Duration::from_secs(600);
 /// Stack size of the thread, on which NSS modules run.
 const STACK: usize = 1 << 20;

@@ -47,10 +47,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use trim::TrimSchedule;
 
-/// Lines of many nodes arrive together and share a frame: changes are flushed once the last node of a
-/// group has reported (see [`SampleGroups`]), else once no line arrived for this long,
+/// Time without a line after which changes are flushed, unless the last node of a group has reported before (see
+/// [`SampleGroups`]). Lines of many nodes arrive together and share a frame.
 const FLUSH_QUIET: Duration = Duration::from_millis(5);
-/// or at the latest this long after the first.
+/// Maximum time between a change and its flush, however many lines arrive.
 const FLUSH_MAX_DELAY: Duration = Duration::from_millis(30);
 /// Time for which lagging subscribers are collected before they are resynchronised: they lag together when the
 /// machine is busy, and one encoding serves them all.
@@ -173,14 +173,14 @@ pub struct EventLoop {
     unwatched: Option<Text>,
 }
 
-/// Time at which collected changes are sent; `None` if there are none.
+/// Times at which collected work is due; `None` if there is none.
 #[derive(Default)]
 struct Due {
-    /// Changes, unless further lines arrive,
+    /// Time at which changes are sent, unless further lines arrive.
     flush_at: Option<Instant>,
-    /// and at the latest.
+    /// Latest time at which changes are sent.
     flush_by: Option<Instant>,
-    /// Snapshots to lagging subscribers.
+    /// Time at which lagging subscribers receive snapshots.
     catch_up_at: Option<Instant>,
 }
 

@@ -15,10 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MAX_NODES: usize = 4_096;
 /// Advice if there are more.
 const NARROW: &str = "watch fewer by --partition, --nodes or --users";
-/// Without subscribers, nodes are sampled slowly only after this long: reloading a page must not slow
-/// them down.
+/// Time without subscribers after which nodes are sampled slowly, in ms: reloading a page must not slow them down.
 const IDLE_AFTER_MS: u64 = 60_000;
-/// And a relay that pauses without subscribers does so after this long.
+/// Time without subscribers after which a relay pauses if its options say so, in ms.
 const PAUSE_AFTER_MS: u64 = 10_000;
 
 impl EventLoop {

@@ -19,9 +19,9 @@ use tokio::sync::watch;
 
 /// Events that wait for the disk; further ones are dropped.
 const QUEUE: usize = 16 * 1024;
-/// A block is written at this length before compression, in bytes,
+/// Length before compression, in bytes, at which a block is written.
 const BLOCK: usize = 512 * 1024;
-/// or after this time: what a crash of the machine can cost.
+/// Age at which a shorter block is written: the time that a crash of the machine can cost.
 const BLOCK_AGE: Duration = Duration::from_secs(2);
 /// Maximum length of the blocks that wait while the disk fails, in bytes; further blocks are lost.
 const MAX_UNWRITTEN: usize = MAX_PAYLOAD;

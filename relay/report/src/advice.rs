@@ -5,9 +5,9 @@ use super::{Advice, Report};
 use nodeglass_protocol::Text;
 use nodeglass_rules::text::{bytes, exact_span as duration};
 
-/// Shorter runs cause no advice, in s,
+/// Minimum run time for advice, in s; a job that ran out of memory gets advice about memory in any case.
 const MIN_ELAPSED_S: u64 = 600;
-/// or about usage of which less was observed, in %.
+/// Minimum observed part of a run for advice about GPUs, CPUs and unused memory, in %.
 const MIN_OBSERVED_PCT: f64 = 50.0;
 /// A GPU is unused if it was idle for this share of the time, in %.
 const UNUSED_PCT: f64 = 95.0;
@@ -15,9 +15,9 @@ const UNUSED_PCT: f64 = 95.0;
 const SPARE_MEM_BYTES: u64 = 4 << 30;
 /// Unused CPUs up to this number cause no advice.
 const SPARE_CPUS: f64 = 4.0;
-/// Time limits are advised in steps of this, in s,
+/// Step of advised time limits, in s.
 const LIMIT_STEP_S: u64 = 900;
-/// and a smaller difference causes no advice, in s.
+/// Minimum unused time below the limit for advice, in s.
 const SPARE_LIMIT_S: u64 = 3_600;
 
 /// The advice that follows from a report.

@@ -7,9 +7,9 @@ use std::fmt;
 pub const NODES: usize = 6;
 /// Number of viewers.
 pub const VIEWERS: usize = 4;
-/// Faults begin this many seconds after the start,
+/// Time of the earliest fault, in s after the start.
 pub const FIRST_S: u64 = 15;
-/// and the last one has ended by then.
+/// Time by which the last fault has ended, in s after the start.
 pub const HEALED_S: u64 = 120;
 
 /// What a fault affects.

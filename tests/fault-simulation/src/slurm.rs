@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep};
 const SQUEUE_LIMIT: Duration = Duration::from_secs(10);
 /// The job that faults change, on the second half of the nodes.
 pub const CHANGED_JOB: u32 = 2;
-/// The node whose jobs end,
+/// The node whose jobs end.
 pub const ENDING: usize = NODES;
-/// and the node that a job runs on at times.
+/// The node on which a job runs at times.
 pub const ADDED: usize = NODES + 1;
 /// Number of nodes that ever have jobs.
 pub const ALL: usize = NODES + 2;

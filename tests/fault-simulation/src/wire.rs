@@ -58,9 +58,9 @@ pub enum Action {
     HugeLine,
     /// Samples from this number on are requested again.
     Backfill(u64),
-    /// The relay's process is gone; its end of the connection is closed,
+    /// The relay's process is gone, and its end of the connection is closed.
     RelayKilled,
-    /// or its machine is gone, and nothing is sent to the node any more.
+    /// The relay's machine is gone, and the node receives nothing more.
     RelayLost,
 }
 

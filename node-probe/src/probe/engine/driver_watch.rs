@@ -19,10 +19,11 @@ const HUNG: Duration = Duration::from_secs(3);
 const SAMPLE_WAIT: Duration = HUNG.saturating_add(Duration::from_millis(250));
 /// The wait for a driver whose thread was just replaced, which may hang as a whole.
 const REPLACEMENT_WAIT: Duration = Duration::from_millis(500);
-/// Duration after which readings count as slow,
+/// Duration after which readings count as slow.
 const SLOW: Duration = Duration::from_secs(1);
-/// and number of consecutive slow readings after which the driver does, until as many were fast.
+/// Number of consecutive slow readings after which the driver counts as slow, until as many were fast.
 const CONSECUTIVE: u32 = 3;
+
 /// A recent event: GPU, Xid, and time printed in ns.
 pub(super) type RecentEvent = (Option<GpuUuid>, Option<u64>, u64);
 /// Number of recent events kept, so that a late thread does not report them again.
@@ -208,8 +209,8 @@ impl<E: Environment> Engine<E> {
             return;
         }
         driver.is_late = true;
-        // A call for another GPU hangs, too: the driver counts as hanging as a whole. Without a hanging call, it is
-        // just slow.
+        // A replaced thread means that a call for one GPU hung. Now a call for another GPU hangs, so the driver
+        // counts as hanging as a whole. Without a hung call, it is only slow.
         if driver.was_replaced {
             let since = driver.unanswered_for(now);
             self.report_hang(source, since, stamp);
@@ -229,7 +230,7 @@ impl<E: Environment> Engine<E> {
         (0..self.drivers.len()).for_each(|source| _ = self.env.check_driver(source, HUNG));
     }
 
-    /// Returns for how long no driver has answered; `None` if one does.
+    /// Returns for how long no driver has responded; `None` if one does.
     pub(super) fn unresponsive_for(&self) -> Option<Duration> {
         let is_relevant = |source: &usize| match self.phase() {
             Phase::Ready => self.sources.is_ready(*source),

@@ -15,17 +15,17 @@ use std::time::Duration;
 const STUCK: Duration = Duration::from_secs(1);
 /// Duration after which a process lookup counts as stuck.
 const LOOKUP_STUCK: Duration = Duration::from_secs(5);
-/// Reason reported for each GPU's list then.
+/// Reason reported for each GPU's process list while a lookup is stuck.
 const LOOKUP_STUCK_REASON: &str = "a file in /proc does not return";
 /// Minimum interval of process lists; slightly less than two one-second intervals.
 const PROCESS_INTERVAL: Duration = Duration::from_millis(1_900);
-/// Minimum interval of reading notes, likewise.
+/// Minimum interval of reading notes; slightly less than two one-second intervals.
 const NOTES_INTERVAL: Duration = Duration::from_millis(1_900);
 /// Minimum interval of lines about the probe itself; slightly less than the interval of the slowest samples.
 const USAGE_INTERVAL: Duration = Duration::from_secs(59);
-/// Number of lines per replay batch,
+/// Number of lines per replay batch.
 const REPLAY_BATCH: usize = 16;
-/// and pause between batches, so that live lines have room.
+/// Pause between replay batches, so that live lines have room.
 const REPLAY_PAUSE: Duration = Duration::from_millis(50);
 
 impl<E: Environment> Engine<E> {
