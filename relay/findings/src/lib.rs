@@ -82,7 +82,7 @@ impl Findings {
     /// Sets the thresholds of the detectors.
     pub fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
-        // They are kept by the number of their rule.
+        // Held rules are identified by the position of their rule.
         self.held.clear();
     }
 
@@ -227,8 +227,7 @@ impl Findings {
         }
     }
 
-    /// Returns whose processes are to be captured, because a finding about a job of `user` began; see
-    /// [`Captures::due`].
+    /// Returns the captures to request, because findings about jobs of `user` began; see [`Captures::due`].
     pub fn due_captures<'a>(
         &mut self,
         user: &str,

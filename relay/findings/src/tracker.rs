@@ -12,7 +12,7 @@ use nodeglass_rules::{cost, text};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For how long something that is not confirmed yet may be absent, in ms: in one examination.
+/// Maximum time for which a problem that is not confirmed yet may be absent, in ms: one examination.
 const MAX_GAP_MS: u64 = 15_000;
 
 /// Time for which a finding is listed after its end, in ms.
@@ -284,7 +284,8 @@ impl Tracker {
         changed
     }
 
-    /// Begins the cost of stragglers that jobs wait for instead of the `charged` ones: these cost the time before.
+    /// Starts the cost of stragglers for which jobs wait instead of for the `charged` ones, to which the time before is
+    /// charged.
     fn hand_over(&mut self, charged: &BTreeMap<String, Vec<JobId>>, now: Now) {
         for (key, track) in self.tracks.iter_mut().filter(|(_, track)| track.is_charged()) {
             let follows = |jobs: &Vec<JobId>| track.finding.jobs.iter().any(|job| jobs.contains(job));

@@ -93,7 +93,7 @@ impl From<MailError> for Failure {
 }
 
 impl Queue {
-    /// Adds a notice; if there are too many, it is counted only.
+    /// Adds a notice; if too many wait, only counts it.
     pub(super) fn push(&self, notice: Notice) {
         let queue = if matches!(notice, Notice::Job(..)) { &self.jobs } else { &self.findings };
         if queue.try_send(notice).is_err() {

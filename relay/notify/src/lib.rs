@@ -126,7 +126,7 @@ impl Notifier {
         NotificationCounts::new(self.queues.iter().map(Queue::counts))
     }
 
-    /// Jobs that an earlier relay saw end: how they failed is not new.
+    /// Records the jobs that an earlier relay saw end, so that their failures are not sent again.
     pub fn restore_ended(&mut self, jobs: &[Job]) {
         self.selector.restore_ended(jobs);
     }

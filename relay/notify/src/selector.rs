@@ -146,7 +146,7 @@ impl NoticeSelector {
         }
     }
 
-    /// Releases what slows a GPU down once the straggler that its notice stood for is over: if it lasts, it is sent.
+    /// Releases a covered cause once no straggler has its GPU any more: if the cause lasts, it is sent.
     fn release_causes(&mut self, findings: &[Finding]) {
         let is_slow = |gpu: &FindingGpu| {
             let stragglers =
@@ -162,7 +162,8 @@ impl NoticeSelector {
         }
     }
 
-    /// Leaves out what slows a GPU down where the straggler that it makes begins as well: that names the cause.
+    /// Leaves out a cause that slows a GPU down if the resulting straggler is found at the same time: the notice of the
+    /// straggler names the cause.
     fn leave_out_causes(&mut self, found: &mut Vec<&Finding>) {
         let stragglers: Vec<&Finding> =
             found.iter().copied().filter(|finding| finding.kind == FindingKind::Straggler).collect();

@@ -56,7 +56,7 @@ pub struct JobReports {
     lost: usize,
     /// Ended jobs of the list whose records were finished.
     observed: BTreeSet<JobId>,
-    /// Ended jobs of the list that never ran in one, as last recorded.
+    /// Ended jobs of the list that no earlier list had as active, as last recorded.
     unobserved: BTreeMap<JobId, Job>,
     /// Records stored by an earlier run of the relay, until the first job list.
     restored: Vec<JobRecord>,
@@ -87,12 +87,12 @@ struct JobOnNode {
     restored: NodeTotals,
     /// Sums of what the probe kept from before the first sample; `None` if an earlier relay has counted it.
     before: Option<Before>,
-    /// Sums that belong to the job in any case, and the time of their newest sample: the sums at the last list but
-    /// one that had the job.
+    /// Sums that certainly belong to the job, and the time of their newest sample: the sums at the second-last list
+    /// that had the job.
     confirmed: Option<(u64, NodeTotals)>,
     /// Sums at the last list, which was read some time before it was handled. The job may have ended in between.
     listed: Option<(u64, NodeTotals)>,
-    /// Whether the job goes on without the node.
+    /// Whether the job continues without the node.
     has_left: bool,
 }
 
@@ -242,7 +242,7 @@ impl JobReports {
         self.confirm();
     }
 
-    /// Jobs that an earlier relay saw end, which have their records.
+    /// Marks jobs that an earlier relay saw end, so that they get no second record.
     pub fn restore_ended(&mut self, jobs: impl IntoIterator<Item = JobId>) {
         self.observed.extend(jobs);
     }
@@ -292,7 +292,8 @@ impl JobReports {
         }
     }
 
-    /// Takes back what was sampled after a job's end: from what was last confirmed, the history leads up to it.
+    /// Removes the samples after a job's end from its sums: begins with the sums that were last confirmed, and adds the
+    /// history up to the end.
     fn cut<'a>(
         &mut self,
         id: JobId,
@@ -316,7 +317,7 @@ impl JobReports {
                     gpu_totals(sums, position, gpu)
                 });
             }
-            // They are rare, and the history does not have them.
+            // The history has no Xids; they are rare, so those after the end hardly matter.
             for sums in &mut totals.gpus {
                 let counted = on_node.totals.gpus.iter().find(|counted| counted.uuid == sums.uuid);
                 sums.xids = counted.map_or(sums.xids, |counted| counted.xids);

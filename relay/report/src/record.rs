@@ -25,7 +25,7 @@ pub struct JobRecord {
     /// Cost of a GPU hour and of energy when it ran.
     #[serde(default)]
     pub factors: Factors,
-    /// Statement of SLURM's accounting about it.
+    /// Record of SLURM's accounting about it.
     #[serde(default)]
     pub accounting: Option<Accounting>,
     /// Findings during its run, by time.

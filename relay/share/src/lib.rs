@@ -1,4 +1,4 @@
-//! Shares: read-only views that the owner grants to teammates.
+//! Shares: read-only access that the owner grants to teammates.
 //!
 //! [`policy`] decides what a viewer may see and [`table`] tracks open shares and visitors, both purely;
 //! [`shares`] owns the table and notifies when a share ends; [`store`] persists shares over a restart if

@@ -31,7 +31,8 @@ pub enum Viewer {
     /// The owner, who sees everything.
     #[default]
     Owner,
-    /// Anyone else. Guests with equal visibility share an encoding.
+    /// Anyone else: the holder of a share, or a person or administrator of a site. Viewers with equal visibility share
+    /// an encoding.
     Guest(Arc<Visibility>),
 }
 
@@ -42,7 +43,8 @@ pub struct Visibility {
     hidden: HiddenParts,
     /// The owner of the share, or the person.
     user: Text,
-    /// Whether the viewer is `user`, from whom only logs of their own jobs are hidden.
+    /// Whether the viewer is `user`: a person or an administrator, who sees their own jobs without logs and other
+    /// users' processes.
     is_user: bool,
 }
 
@@ -297,7 +299,8 @@ impl Visibility {
     /// jobs and nodes, and the readings that it is made from.
     fn finding(&self, finding: &Finding, fleet: &Fleet) -> Option<Finding> {
         let jobs = fleet.jobs();
-        // Stacks, arguments and paths of the owner's processes. What the owner silenced stays so, and can be unfolded.
+        // A capture has stacks, arguments and paths of the owner's processes. What the owner silenced stays silenced,
+        // and a page can unfold it.
         let mut finding = Finding { capture: None, ..finding.clone() };
         if finding.kind.is(FindingTrait::OfNode) && !finding.jobs.is_empty() {
             // Its texts name the node alone.
@@ -344,20 +347,20 @@ impl Visibility {
         })
     }
 
-    /// When a GPU in scope is visible.
+    /// Returns the time for which a GPU in scope is visible.
     fn gpu_span(&self, gpu: &GpuPicture, raw: &NodePicture, fleet: &Fleet) -> Span {
         let owns = |job: &&Job| gpu.owners.iter().any(|owner| owner.job == job.id);
         self.span_of(fleet.jobs().iter().filter(owns), raw, Some(gpu), fleet)
     }
 
-    /// When the whole host is visible, if it is.
+    /// Returns the time for which the whole host is visible; `None` if it is hidden.
     fn host_span(&self, raw: &NodePicture, fleet: &Fleet) -> Option<Span> {
         let jobs = || self.jobs_with_host(&raw.name, fleet);
         self.shows_host(&raw.name, fleet).then(|| self.span_of(jobs(), raw, None, fleet))
     }
 
-    /// The time from the first start to the last end of those jobs that are in scope, without the time for which it is not
-    /// certain that they ran there, and had the GPU; everything if the scope is not jobs.
+    /// Returns the time from the first start to the last end of those jobs that are in scope, without the time for
+    /// which it is uncertain that they ran there and had the GPU; all time if the scope is not jobs.
     fn span_of<'a>(
         &self,
         jobs: impl Iterator<Item = &'a Job>,
@@ -397,13 +400,14 @@ impl Visibility {
         fleet.jobs().iter().filter(here).filter(has_hosts)
     }
 
-    /// Of jobs only their own GPUs; a GPU without a known owner is hidden.
+    /// Returns whether a GPU is shown. If the scope is jobs, only their own GPUs are, and none without a known owner.
     fn shows_gpu(&self, gpu: &GpuPicture, jobs: &[Job]) -> bool {
         !self.is_of_jobs() || gpu.owners.iter().any(|owner| self.shows_job(owner.job, jobs))
     }
 
-    /// For a shared job only its own processes; other users' processes only if shown. An unknown user
-    /// counts as another. A person sees those that the owner of a job in scope runs in it.
+    /// Returns whether a process is shown: of a shared job only its own, and other users' processes only if the share
+    /// shows them. An unknown user counts as another. A person sees the processes that the owner of a job in scope runs
+    /// in it.
     pub fn shows_process(&self, process: &ProcessFacts, jobs: &[Job]) -> bool {
         let user = process.user.value();
         let own = user == Some(&self.user);
@@ -532,7 +536,8 @@ impl Visibility {
         facts.job = facts.job.filter(|job| self.shows_job(*job, jobs));
     }
 
-    /// Notes are hidden: they contain output of login shells.
+    /// Returns the head of a node as a viewer sees it. The relay's remarks (`notes`) are hidden: they contain output of
+    /// login shells.
     fn head(&self, raw: &NodePicture, fleet: &Fleet) -> NodeHead {
         let jobs = fleet.jobs();
         let link = match &raw.head.link {
@@ -576,7 +581,7 @@ impl Visibility {
         }
     }
 
-    /// The text of an Xid may contain a process name and pid.
+    /// Returns an event as a viewer sees it: the text of an Xid may contain a process name and pid.
     fn event(&self, event: &GpuEvent) -> GpuEvent {
         match event.xid {
             Some(xid) if self.hidden.other_users => {

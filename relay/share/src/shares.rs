@@ -75,7 +75,7 @@ pub enum AccessGrant {
 }
 
 impl AccessGrant {
-    /// Returns whether it is that of neither the owner nor a token.
+    /// Returns whether it admits a guest or a person, rather than the owner or a token.
     pub fn is_of_guest(&self) -> bool {
         match self {
             Self::Owner | Self::Token(_) => false,
@@ -83,7 +83,7 @@ impl AccessGrant {
         }
     }
 
-    /// Returns the name of the person, if it is one's.
+    /// Returns the name of the person whom it admits, if it admits one.
     pub fn person(&self) -> Option<&Text> {
         match self {
             Self::Person(visibility) => visibility.person(),
@@ -96,7 +96,7 @@ impl AccessGrant {
 #[derive(Debug)]
 pub struct ViewerSession {
     shares: Arc<Shares>,
-    /// Its number among the visitors; none of a person, as the list is of those with keys.
+    /// Its number among the visitors; `None` for a person, as the list contains only those with keys.
     number: Option<u64>,
     grant: AccessGrant,
     sharing: watch::Receiver<Sharing>,
@@ -220,8 +220,8 @@ impl Shares {
         }
     }
 
-    /// Makes up for what the store could not be used for, and ends what another relay that uses the same file, or the
-    /// user, has deleted. Blocks on the disk.
+    /// Repeats the changes that the store could not take, and ends shares that the user, or another relay with the same
+    /// file, has deleted. Blocks on the disk.
     fn follow_store(&self) {
         let Some(store) = &self.store else { return };
         let mut pending = self.pending();
@@ -290,7 +290,8 @@ impl Shares {
         }
     }
 
-    /// Returns the stored shares that relays made which watched something else, with what they watched. They stay closed here.
+    /// Returns the stored shares of relays that watched other jobs or machines, with a description of these. They stay
+    /// closed here.
     pub fn closed(&self) -> Vec<(Share, Text)> {
         let now_ms = Clock::wall_ms();
         let table = self.table();
@@ -369,7 +370,7 @@ impl Shares {
         }
     }
 
-    /// Only in memory: the store does not load expired shares.
+    /// Ends expired shares, in memory only: the store does not load them.
     fn end_expired(&self) {
         let due = self.table().due(Clock::wall_ms());
         for id in due {

@@ -72,7 +72,7 @@ pub struct OpenShare {
     pub seal: Key,
     /// The only user who may use it.
     pub uid: Option<u32>,
-    /// The jobs and machines that the relay watched which made it; its scope is a part of them.
+    /// Description of the jobs and machines that its relay watched; its scope is a part of them.
     pub watches: String,
 }
 

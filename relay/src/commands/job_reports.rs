@@ -180,8 +180,8 @@ fn stored(database: &Database, job: JobId) -> Result<(Option<JobRecord>, Vec<Not
     })
 }
 
-/// The report of an ended job from the database; of another one from a running relay, else what was stored last,
-/// with a sentence about which it is.
+/// Returns the report of a job: from the database if the job has ended, else from a running relay, else as it was last
+/// stored; with a sentence that states which of these it is.
 async fn newest(
     job: JobId,
     stored: Option<JobRecord>,

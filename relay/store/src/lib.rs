@@ -220,7 +220,7 @@ impl JobStore {
     /// States the name of the cluster, empty if it has none; the first one counts.
     pub fn set_cluster(&self, name: &str) {
         if self.cluster.set(name.to_owned()).is_ok() {
-            // Refused, the thread notices it with its next turn.
+            // If the queue is full, the thread notices the name in its next turn.
             let _ = self.requests.try_send(Request::Named);
         }
     }
@@ -310,7 +310,7 @@ impl JobStore {
     /// yields `None` if it did not, or they cannot be read now; an error if the thread is busy.
     pub fn changed_notes(&self, in_any_case: bool) -> oneshot::Receiver<Option<StoredNotes>> {
         let (reply, response) = oneshot::channel();
-        // Refused, it drops the sender.
+        // If the queue is full, the sender is dropped.
         let _ = self.requests.try_send(Request::ChangedNotes { in_any_case, reply });
         response
     }

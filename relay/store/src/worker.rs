@@ -32,7 +32,7 @@ type PassOn = Box<dyn FnOnce(Restored) + Send>;
 /// The thread's state.
 pub(super) struct Worker {
     place: Location,
-    /// Its cluster is that of `cluster`, and empty until that is known.
+    /// The cluster and host of the relay; the cluster is empty until its name is known.
     origin: Origin,
     cluster: Arc<OnceLock<String>>,
     run: RelayRun,
@@ -48,7 +48,7 @@ pub(super) struct Worker {
     waiting_notes: Vec<NoteChange>,
     /// Their number, including those in the channel.
     note_count: Arc<AtomicUsize>,
-    /// Those who wait for these notes.
+    /// Resolved once these notes are stored.
     acknowledgements: Vec<oneshot::Sender<Vec<NoteId>>>,
     /// Number of batches of notes that were received.
     note_batches: u64,
@@ -56,7 +56,7 @@ pub(super) struct Worker {
     read_version: Option<i64>,
     /// The failure that was last reported, and the time of the next attempt.
     failure: Option<(Text, Instant)>,
-    /// The failure, for others.
+    /// Publishes the failure.
     problem: watch::Sender<Option<Text>>,
     damage: Arc<watch::Sender<Option<Text>>>,
 }
@@ -271,7 +271,7 @@ impl Worker {
         if self.waiting.is_empty() && self.waiting_notes.is_empty() {
             return;
         }
-        // Dropped, they say that the notes are not stored yet.
+        // Dropping them tells the callers that the notes are not stored yet.
         let acknowledgements = std::mem::take(&mut self.acknowledgements);
         self.restore();
         if self.restored.is_some() || !self.is_due() {
@@ -338,7 +338,7 @@ impl Worker {
         }
     }
 
-    /// Adds jobs that ended while no relay ran; if that fails, they are listed again with a later day.
+    /// Adds jobs that ended while no relay ran; if that fails, a later query of `sacct` lists them again.
     fn add_ended(&mut self, records: Vec<JobRecord>) {
         let Some(database) = &mut self.database else { return };
         match database.add_ended(&self.origin, records) {

@@ -86,7 +86,7 @@ fn whose(count: usize, all: usize) -> String {
     }
 }
 
-/// States the memory of GPUs that is in use, if it is much.
+/// Describes the GPU memory in use, if it is at least 1 GiB.
 fn held(units: &[JobGpu<'_>]) -> Option<String> {
     let bytes = units.iter().filter_map(|unit| unit.value(GpuField::MemUsed)).fold(0, u64::saturating_add);
     (bytes >= 1 << 30).then(|| format!("{} GiB of GPU memory held", nodeglass_rules::text::gib(bytes)))

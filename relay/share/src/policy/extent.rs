@@ -6,7 +6,7 @@ use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::BTreeSet;
 
-/// Parts of their own jobs that people do not see: the account of a site's relay is not theirs, and must not read files on
+/// Parts of their own jobs that people do not see: the relay of a site runs as another user, and must not read files on
 /// their behalf.
 const HIDDEN_FROM_ONESELF: HiddenParts =
     HiddenParts { arguments: false, paths: false, other_users: true, logs: true, notes: false };
@@ -48,8 +48,7 @@ impl Visibility {
         self.is_user && self.covers_all()
     }
 
-    /// Returns whether a job is in scope. Of a person, this is a matter of the job list: a job without an owner in it
-    /// is hidden.
+    /// Returns whether a job is in scope. Unless the scope names jobs, a job that is not in the job list is hidden.
     pub fn shows_job(&self, id: JobId, jobs: &[Job]) -> bool {
         match &self.extent {
             Extent::Scope(Scope::Jobs(shown)) => shown.contains(&id),
@@ -101,7 +100,8 @@ impl Visibility {
         self.shows_job_node(name)
     }
 
-    /// Returns whether a node of a job in scope is in scope.
+    /// Returns whether a node is in scope, given that a job in scope runs or ran there: a share of nodes does not
+    /// show the other nodes of their jobs.
     pub(super) fn shows_job_node(&self, name: &NodeName) -> bool {
         self.shared_nodes().is_none_or(|shown| shown.contains(name))
     }

@@ -48,7 +48,7 @@ const SCONTROL_REQUESTS: u32 = 2;
 const NODE_REQUESTS: u32 = 2;
 /// Nodes are queried at most this often.
 const NODE_INTERVAL: Duration = Duration::from_secs(60);
-/// From this age, nodes are queried in place of details, which a busy cluster always has to query.
+/// Age of the nodes from which they are queried instead of details: a busy cluster always has details to query.
 const NODE_PATIENCE: Duration = Duration::from_secs(300);
 /// Up to this many jobs that a list omits are queried one by one before the list is accepted.
 const DOUBTED_JOBS: usize = 3;
@@ -176,7 +176,8 @@ impl<C: Client> Slurm<C> {
         let open = open.map(|job| (job.id, job.clone())).collect();
         let before = std::mem::replace(&mut self.open, open);
         self.moved.retain(|id| self.open.contains_key(id));
-        // Once more, as ended: until they start again, squeue lists them only within the pending rest of their array.
+        // Requeued jobs are listed once more, as ended: until they start again, squeue lists them only within the
+        // pending rest of their array.
         let ended = before.into_values().filter(|job| requeued.contains(&job.id));
         list.jobs.extend(ended.map(|job| Job { state: JobState::Ended(REQUEUED.into()), ..job }));
         list.of_others.extend(self.of_others.iter().filter(|id| requeued.contains(id)));
@@ -318,8 +319,8 @@ impl<C: Client> Slurm<C> {
         }
     }
 
-    /// Keeps jobs as they were that are listed as ended in the future, at the time limit of a running job: a controller with an
-    /// inconsistent state reports that.
+    /// Keeps jobs as they were if SLURM lists them as ended in the future: a controller with an inconsistent state
+    /// reports a running job as ended at its time limit.
     fn doubt_future_ends(&self, jobs: &mut [Job]) {
         let latest_s = (Clock::wall_ms() / 1_000).cast_signed() + FUTURE_END.as_secs().cast_signed();
         let is_doubtful = |job: &Job| {
