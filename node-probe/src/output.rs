@@ -129,7 +129,7 @@ impl OutputQueue {
         self.offer_as(Kind::Readings, readings)
     }
 
-    /// Queues a line, which is not an event, if there is room.
+    /// Queues a line other than an event if there is room.
     pub fn offer(&mut self, line: &ProbeLine) -> bool {
         let mut bytes = Vec::new();
         encode(line, &mut bytes);
@@ -139,7 +139,7 @@ impl OutputQueue {
     fn offer_as(&mut self, kind: Kind, bytes: Vec<u8>) -> bool {
         let has_room = self.has_room();
         if has_room {
-            // None of these is an event, which alone needs the time.
+            // Only an event needs the time.
             self.push(kind, bytes, 0);
         }
         has_room

@@ -138,7 +138,7 @@ impl Sampler {
         self.uuids = uuids;
     }
 
-    /// Skips sequence numbers, of samples that were not taken.
+    /// Skips the sequence numbers of samples that were not taken.
     pub fn skip(&mut self, count: u64) {
         self.state.next_seq += count;
     }

@@ -22,7 +22,7 @@ use nodeglass_protocol::probe::{
 use nodeglass_protocol::{GpuUuid, Text};
 use std::sync::Arc;
 
-/// At every how many attempts to open a source the PCI devices are looked at, which are many.
+/// Number of attempts to open a source per scan of the PCI devices, which are many.
 const PCI_EVERY: u32 = 20;
 /// Reason for an incomplete list of processes.
 const HIDDEN_PROCESSES: &str = "processes of other users are not visible to this user";
@@ -37,7 +37,7 @@ pub trait Source: Send {
     /// [`Absent`] if there are no accelerators at present.
     fn open(&mut self) -> Result<Box<dyn Session + '_>, Absent>;
 
-    /// Returns whether it cannot be opened by this process any more, but by a new one.
+    /// Returns whether only a new process can open it, because the library of a replaced driver cannot be unloaded.
     fn is_stuck(&self) -> bool {
         false
     }
@@ -76,7 +76,7 @@ pub trait Session {
 pub struct Absent {
     /// The reason; empty if the node has no hardware of this vendor.
     pub reason: Text,
-    /// Number of accelerators that the device cgroup of this probe admits with the reason, unless it admits all.
+    /// Sentence that states how many accelerators the device cgroup of this probe admits; `None` if it admits all.
     pub confinement: Option<Text>,
 }
 

@@ -82,9 +82,9 @@ impl EventLoop {
         cost
     }
 
-    /// Continues with the state of another time.
+    /// Continues with the fleet of another time in a recording; every subscriber receives new snapshots.
     pub(super) fn replace_fleet(&mut self, mut fleet: Fleet) {
-        // What the relay knows of itself is not of the recording.
+        // These states are the relay's own, not the recording's.
         fleet.handle(Event::Sharing(self.fleet.sharing().clone()), self.clock.now_ms());
         if let Some(replay) = self.fleet.status().replay.clone() {
             fleet.handle(Event::Replay(replay), self.clock.now_ms());
@@ -222,7 +222,7 @@ impl SubscriberState {
         }
         match self.pending_history.iter_mut().find(|(pending_history, _)| pending_history == topic) {
             Some((_, pending_history)) => {
-                // History is sent as of when it is sent, so that once is enough.
+                // History is encoded when it is sent, so sending it once is enough.
                 let again: HashSet<_> = names.iter().collect();
                 pending_history.retain(|name| !again.contains(name));
                 pending_history.extend(names.iter().cloned());

@@ -155,7 +155,7 @@ impl Fleet {
         self.reports.running(self.wall_s(now_ms))
     }
 
-    /// Takes what jobs used that ended since the last call.
+    /// Takes the usage of the jobs that ended since the last call.
     pub fn take_finished_records(&mut self) -> Vec<JobRecord> {
         self.reports.take_finished()
     }
@@ -194,7 +194,7 @@ impl Fleet {
         &self.insights
     }
 
-    /// Returns whose processes are to be captured, because a finding about a job of `user` began.
+    /// Returns the captures to request, because findings about jobs of `user` began.
     pub fn due_captures(&mut self, user: &str, now_ms: u64) -> Vec<CaptureOrder> {
         let nodes = &self.nodes;
         let node = |name: &NodeName| nodes.get(name).map(Node::picture);
@@ -207,7 +207,7 @@ impl Fleet {
         &self.notes
     }
 
-    /// The change that a request of the owner stands for at `wall_ms`, in ms since 1970, to be applied as
+    /// Returns the change that a request of the owner makes at `wall_ms`, in ms since 1970, to be applied as
     /// [`Event::Note`].
     ///
     /// # Errors
@@ -222,8 +222,8 @@ impl Fleet {
         self.notes.requested(request, new_id, wall_ms, self.jobs.list(), is_node)
     }
 
-    /// Selects what is new of the notes as they are stored, to be applied as [`Event::RestoredNotes`]. If they
-    /// `lack_recent` changes of this relay, only notes are new that it does not know.
+    /// Selects the stored notes that are new, to be applied as [`Event::RestoredNotes`]. If they `lack_recent` changes
+    /// of this relay, only notes that it does not know are new.
     pub fn new_notes(&self, stored: Vec<NoteChange>, lack_recent: bool) -> Vec<NoteChange> {
         self.notes.news(stored, lack_recent)
     }
@@ -355,8 +355,9 @@ impl Fleet {
         self.nodes.get(name).map(Node::picture)
     }
 
-    /// Returns from when on, in ms of the relay's clock, a GPU was certainly a job's which is one of its `owners`: since the job
-    /// started, or, if SLURM states no GPU of the job there, since it was first seen on this one.
+    /// Returns the time, in ms of the relay's clock, from which a GPU certainly belonged to `job`, one of its owners:
+    /// the start of the job, or, if SLURM states no GPU of the job on the node, the moment at which the job was first
+    /// seen on this one.
     pub fn owned_since(&self, job: &Job, node: &NodeName, gpu: &GpuPicture) -> u64 {
         let started_ms = job.start.map_or(u64::MAX, |start| self.relay_ms(start));
         let is_by_slurm = |owner: &Owner| owner.job == job.id && is_by_slurm(owner.by);

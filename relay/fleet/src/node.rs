@@ -41,7 +41,7 @@ const MAX_NOTES: usize = 4;
 const MAX_EVENTS: usize = 32;
 /// A job's last picture is of this long before its end: killing it takes a moment.
 const LAST_MOMENT_MS: u64 = 2_000;
-/// Fault of a GPU of a job that vanished from the list of its driver.
+/// Fault of a GPU of a job that the driver no longer lists.
 const NOT_LISTED: &str = "the driver no longer lists it";
 /// Maximum number of departed processes kept for last pictures.
 const MAX_DEPARTED: usize = 64;
@@ -318,7 +318,7 @@ impl Node {
         }
     }
 
-    /// Replaces what is not read of the spool files.
+    /// Replaces the problems of the spool files.
     fn set_spool_problems(&mut self, mut problems: Vec<Text>, changes: &mut NodeChanges) {
         problems.truncate(MAX_PROBLEMS);
         if problems != self.spool_problems {

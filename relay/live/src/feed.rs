@@ -367,7 +367,7 @@ impl TopicFeed {
         }
     }
 
-    /// Notes that came, changed or went. Which a topic has depends on the job list, too.
+    /// Adds the notes that were added, changed or removed. The notes of a topic also depend on the job list.
     fn note_changes(&mut self, fleet: &Fleet, changes: &Changes, out: &mut Vec<Change>) {
         if !changes.notes && !changes.jobs {
             return;
@@ -387,7 +387,7 @@ impl TopicFeed {
         }
     }
 
-    /// Findings that came, changed or went. Which a topic has depends on the job list, too.
+    /// Adds the findings that were added, changed or removed. The findings of a topic also depend on the job list.
     fn finding_changes(&mut self, fleet: &Fleet, changes: &Changes, out: &mut Vec<Change>) {
         if !changes.findings && !changes.jobs {
             return;

@@ -33,7 +33,7 @@ const MAX_DENIED: u32 = 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) schedule: SampleSchedule,
-    /// Stop the probe and the session.
+    /// Whether the probe and the session are to stop.
     pub(super) stop: bool,
 }
 
@@ -46,13 +46,13 @@ pub(super) struct Session {
     pub(super) clock: Clock,
     pub(super) events: mpsc::Sender<FromNode>,
     pub(super) wanted: watch::Receiver<Target>,
-    /// The user requests a retry.
+    /// Notified when the user requests a retry.
     pub(super) retry: Arc<Notify>,
     /// Limits the attempts of all sessions.
     pub(super) budget: ConnectBudget,
     /// Whether failures do not hold the next attempt back: the user requests it, or the cause of a refusal has changed.
     pub(super) is_urgent: bool,
-    /// Whether it waits, so that a retry has an effect.
+    /// Whether the session waits, so that a requested retry has an effect.
     pub(super) waits: Arc<AtomicBool>,
     /// Requests to the probe.
     pub(super) requests: mpsc::Receiver<QueuedRequest>,
@@ -124,7 +124,7 @@ impl Session {
                         self.wait_after_denial(why, &mut backoff).await
                     }
                     DisconnectReason::Retry { why, trouble, job_may_have_ended } => {
-                        // Each attempt creates a job step, so that few are made.
+                        // Each attempt creates a job step, so there are few.
                         let trouble = if self.job.is_some() { RetryClass::Harmful } else { trouble };
                         self.wait_before_retry(
                             why,
@@ -174,7 +174,7 @@ impl Session {
         let (kind, cause) = (failure.kind, failure.cause());
         let AuthFailure { why, advice, .. } = failure.clone();
         let state: Text = format!("{why}; {advice}").into();
-        // As it was logged after the first attempt.
+        // The first hang was logged with its advice; the same text is not logged as new.
         self.log_fault(if kind == FailureKind::Hang { &state } else { &why });
         let due = kind.wait_after(self.long_waits).map(|wait| failure.at + spread(wait, random_u64()));
         let event = match due {
@@ -440,7 +440,7 @@ impl Session {
         }
     }
 
-    /// The event for the fleet that a decoded line is, if it is one.
+    /// Handles a decoded item; returns the event that the fleet receives, if there is one.
     fn event(
         &mut self,
         connection: &mut ProbeConnection,
@@ -599,7 +599,7 @@ impl Session {
 /// Reason why an attempt started no probe.
 enum NotLaunched {
     Failed(LaunchError),
-    /// It was not made.
+    /// Other nodes refused the login, so no attempt was made.
     OthersRefused(AuthFailure),
 }
 

@@ -51,7 +51,7 @@ type SessionKey = (NodeName, Option<JobId>);
 struct Running {
     wanted: watch::Sender<Target>,
     retry: Arc<Notify>,
-    /// Whether it waits, for its time or for the user.
+    /// Whether the session waits for its next attempt or for the user.
     waits: Arc<AtomicBool>,
     requests: mpsc::Sender<QueuedRequest>,
     task: JoinHandle<()>,
@@ -170,7 +170,8 @@ impl Supervisor {
         self.running.keys().filter(|(_, job)| job.is_some()).count()
     }
 
-    /// Stops the session of a node that is to be reached in another way, where it may be let in.
+    /// Stops the session of a node that is reached in another way from now on, and forgets refusals: the new way may
+    /// be admitted.
     fn stop_if_elsewhere(&mut self, key: &SessionKey, schedule: &SampleSchedule) {
         let is_elsewhere = |running: &Running| running.wanted.borrow().schedule.target != schedule.target;
         if self.running.get(key).is_some_and(is_elsewhere) {

@@ -30,7 +30,7 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time without a control line after which the node's own network is checked: pings arrive every 5 s.
 const QUIET: Duration = Duration::from_secs(10);
-/// Time for which a node without a network keeps its samples; the ring holds no more.
+/// Maximum time for which a probe on a node without a network waits for its relay; the ring holds no older samples.
 const MAX_CUT: Duration = Duration::from_secs(600);
 
 /// Time limits of a probe without a relay.
@@ -90,9 +90,9 @@ pub struct Engine<E> {
     /// The jobs whose spool files are read.
     note_jobs: Vec<JobId>,
     last_notes: Option<Duration>,
-    /// When it last reported what it uses itself.
+    /// Time of the last line about the probe's own usage.
     last_usage: Option<Duration>,
-    /// Notes that found no room in the pipe yet.
+    /// Notes for which the pipe has had no room yet.
     pending_notes: Option<SpoolNotes>,
     /// Replay in progress: last number sent, last number to send, and earliest time of the next
     /// batch.
@@ -205,7 +205,8 @@ impl<E: Environment> Engine<E> {
         self.replay.map_or(next, |(.., not_before)| next.min(not_before))
     }
 
-    /// Notes that the node has no network: silence then says nothing about the relay, which will request what it missed.
+    /// Records whether the node has no network: silence then says nothing about the relay, which requests what it
+    /// missed once it is reachable again.
     fn check_network(&mut self, now: Duration) {
         if now >= self.last_control + QUIET && now < self.last_control + MAX_CUT && self.env.is_cut_off() {
             self.last_cut = Some(now);

@@ -28,7 +28,7 @@ pub struct Caller {
     budget: CpuBudget,
 }
 
-/// Reason for refusing what only the relay's own account receives to a person.
+/// Reason for refusing a person what only the relay's own account receives.
 const OPERATORS_ONLY: &str = "only the operators of this relay may request this, with its key";
 
 /// Authenticated by the owner's key.

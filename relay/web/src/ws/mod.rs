@@ -80,7 +80,7 @@ pub(super) async fn connect(
     })
 }
 
-/// Authenticates the client, unless it is already, and serves it until either side closes.
+/// Authenticates the client, unless a bearer token did, and serves it until either side closes.
 async fn serve(
     ws: &mut WsConnection,
     web: &WebState,
@@ -127,7 +127,7 @@ async fn serve(
         biased;
         // The share ends; nothing more is written, however slowly the client reads.
         ending = session.ended() => ConnectionEnd::Bye(close_reason(ending)),
-        // Identified again when the page reconnects, which it does by itself.
+        // The page reconnects by itself, and is identified again.
         () = outdated => ConnectionEnd::Close(close::GOING_AWAY, "connect again"),
         () = token_ended(&web.authenticator, token.as_ref()) => ConnectionEnd::Bye(CloseReason::Revoked),
         // Serves the client until either side closes.
