@@ -38,8 +38,8 @@ pub enum Freshness {
     Never,
 }
 
-/// Age of the last line of a probe, in ms, from which the relay calls its node late. A probe that samples slowly prints heartbeats
-/// in between, of which two are missing then.
+/// Age of the last line of a probe, in ms, from which the relay calls its node late. A probe that samples slowly prints
+/// heartbeats in between, of which two are missing then: 5.4 s at an interval of 2 s, and 12.4 s from 5 s on.
 pub fn late_after_ms(interval_ms: u32) -> u64 {
     match interval_ms {
         0..=1_000 => 3_000,

@@ -176,7 +176,7 @@ pub enum Link {
     },
     /// Lines are received on schedule.
     Live,
-    /// No line for three intervals; the page shows the age of values.
+    /// No line for about three intervals, or for 12 s if they are longer; the page shows the age of values.
     Late,
     /// No line for 15 s; the page greys out values.
     Silent,
