@@ -156,52 +156,52 @@ impl NodeCell {
         }
     }
 
-    /// Changes with its link, its facts, and its age once it is stale.
+    /// Revision of its link, its facts, and, once it is stale, its age.
     pub fn head(&self) -> &Revision {
         &self.0.head
     }
 
-    /// Changes with every sample.
+    /// Revision of its samples.
     pub fn samples(&self) -> &Revision {
         &self.0.samples
     }
 
-    /// Changes when its history is replaced, not when it merely grows.
+    /// Revision of its history; it counts replacements, not the samples by which the history grows.
     pub fn history(&self) -> &Revision {
         &self.0.history
     }
 
-    /// Changes with the health of its GPUs.
+    /// Revision of the health of its GPUs.
     pub fn gpu_health(&self) -> &Revision {
         &self.0.gpu_health
     }
 
-    /// Changes with which jobs have usage on it.
+    /// Revision of the set of jobs that have usage on it.
     pub fn usage_jobs(&self) -> &Revision {
         &self.0.usage_jobs
     }
 
-    /// Changes with the usage of its jobs.
+    /// Revision of the usage of its jobs.
     pub fn job_usage(&self) -> &Revision {
         &self.0.job_usage
     }
 
-    /// Changes with its per-CPU usage.
+    /// Revision of its usage per CPU.
     pub fn cores(&self) -> &Revision {
         &self.0.cores
     }
 
-    /// Changes with its set of processes, not with their readings.
+    /// Revision of its set of processes, without their readings.
     pub fn process_set(&self) -> &Revision {
         &self.0.process_set
     }
 
-    /// Changes with its processes.
+    /// Revision of its processes and their readings.
     pub fn processes(&self) -> &Revision {
         &self.0.processes
     }
 
-    /// Its GPUs; changes with the set of GPUs and their owners.
+    /// Its GPUs; notifies of changes of the set of GPUs and their owners.
     pub fn gpus(&self) -> &ArcRwSignal<Vec<GpuCell>> {
         &self.0.gpus
     }

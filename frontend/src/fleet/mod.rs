@@ -222,7 +222,7 @@ impl FleetStore {
                 self.0.logs.append(of, tail);
                 None
             }
-            // A snapshot follows by itself; the connection handles the rest.
+            // After `Lagged`, the relay sends snapshots unasked; the connection handles the other messages.
             ServerMessage::Response { .. }
             | ServerMessage::Range { .. }
             | ServerMessage::Report { .. }
@@ -305,7 +305,8 @@ impl FleetStore {
         self.suspended().is_some_and(|since_ms| page_ms - since_ms < CATCH_UP_MS)
     }
 
-    /// The end of the grace period after a suspension; infinite while suspended.
+    /// Start of the grace period after a suspension, by the page's clock in ms: infinite while suspended, and `None`
+    /// once the new snapshot has arrived.
     fn suspended(&self) -> std::sync::MutexGuard<'_, Option<f64>> {
         self.0.suspended_ms.lock().unwrap_or_else(PoisonError::into_inner)
     }

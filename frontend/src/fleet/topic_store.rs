@@ -125,42 +125,42 @@ impl TopicStore {
         self.0.phase.get()
     }
 
-    /// Changes with the job list.
+    /// Trigger for changes of the job list.
     pub fn jobs(&self) -> &ArcTrigger {
         &self.0.jobs
     }
 
-    /// Changes with the relay's status.
+    /// Trigger for changes of the relay's status.
     pub fn relay(&self) -> &ArcTrigger {
         &self.0.relay
     }
 
-    /// Changes with the audit log.
+    /// Trigger for changes of the audit log.
     pub fn audit_log(&self) -> &ArcTrigger {
         &self.0.audit_log
     }
 
-    /// Changes with the shares and their visitors.
+    /// Trigger for changes of the shares and their visitors.
     pub fn sharing(&self) -> &ArcTrigger {
         &self.0.sharing
     }
 
-    /// Changes with what is known of running jobs besides findings.
+    /// Trigger for changes of the insights into running jobs.
     pub fn insights(&self) -> &ArcTrigger {
         &self.0.insights
     }
 
-    /// Changes with the notes.
+    /// Trigger for changes of the notes.
     pub fn notes(&self) -> &ArcTrigger {
         &self.0.notes
     }
 
-    /// Notified once per frame in which anything changed, for lists that poll revisions.
+    /// Trigger for each frame in which anything changed, for lists that poll revisions.
     pub fn changed(&self) -> &ArcTrigger {
         &self.0.changed
     }
 
-    /// Its nodes; changes with the set of nodes.
+    /// Its nodes; notifies of changes of the set of nodes.
     pub fn nodes(&self) -> &ArcRwSignal<Vec<NodeCell>> {
         &self.0.nodes
     }

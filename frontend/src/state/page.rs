@@ -77,9 +77,9 @@ pub struct Page {
     pub several_users: Memo<bool>,
     /// Changes once a second while the page is visible.
     pub second: RwSignal<u64>,
-    /// Changes with every step of the charts, one frame after `second`.
+    /// Changes with every step of the charts, some frames after `second`, once the comparisons are updated.
     pub step: RwSignal<u64>,
-    /// Changes once a second, two frames after `second`: for the health of nodes and what needs attention,
+    /// Changes once a second, in the frame after that of `step`: for the health of nodes and what needs attention,
     /// which visit every GPU.
     pub assessment: RwSignal<u64>,
     /// When the job of the route ended, by the relay's clock in ms: its graphs end there. `None` while it runs.

@@ -100,7 +100,7 @@ pub struct GpuTrace {
     pub field: GpuField,
 }
 
-/// Maximum age of an item's begin for which the recent history shows its start, in ms.
+/// Maximum age of an item's start that the recent history still shows, in ms.
 const RECENT_MS: u64 = Range::RECENT_MS - 60_000;
 /// Time that a link shows before the start of an item and after its end, in ms.
 const AROUND_MS: u64 = 300_000;
@@ -295,7 +295,7 @@ impl Item {
     }
 }
 
-/// Returns whose finding it is, and where it is shown.
+/// Returns the name of the job or node that a finding is about, and the route that shows it.
 fn place(finding: &Finding, nodes: &[NodeName], affected: &[&Job]) -> Option<(String, Route)> {
     Some(match (affected, nodes) {
         ([job], _) if matches!(finding.kind, FindingKind::Failed | FindingKind::LogMessage) => {
@@ -324,7 +324,8 @@ pub fn worst(entries: &[Entry]) -> Severity {
     now.map(|entry| entry.item.severity).max().unwrap_or(Severity::Ok)
 }
 
-/// Returns the worst item that is about a node alone: what several share, such as a hang, tells none of them apart.
+/// Returns the worst item that is about a node alone: one that several nodes share, such as a hang, does not tell them
+/// apart.
 pub fn of_node<'a>(entries: &'a [Entry], node: &NodeName) -> Option<&'a Item> {
     let own =
         entries.iter().filter(|entry| !entry.is_resolved && entry.item.nodes == std::slice::from_ref(node));
