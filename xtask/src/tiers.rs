@@ -48,6 +48,9 @@ const TIERS: &[Tier] = &[
     },
 ];
 
+/// The seed of the inputs that property tests generate: of one commit, each run tests the same.
+const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
+
 /// The selected tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
@@ -74,13 +77,14 @@ impl Selection {
         Self { filter: Some(filter.to_owned()), ..self }
     }
 
-    /// Converts it for a repetition, in which a test that fails once has failed, and all tests run.
+    /// Converts it for a repetition, in which a test that fails once has failed, all tests run, and each run generates other
+    /// inputs for property tests.
     ///
     /// # Errors
     /// If lints or a record of the slowest tests were requested, which a repetition cannot use.
     pub(crate) fn for_repetition(mut self) -> Result<Self> {
         ensure!(!self.lint && !self.record, "--lint and --record are for cargo xtask test");
-        self.variables.push(("NEXTEST_RETRIES", "0"));
+        self.variables = vec![("NEXTEST_RETRIES", "0")];
         self.keeps_going = true;
         Ok(self)
     }
@@ -90,7 +94,7 @@ impl Selection {
     /// # Errors
     /// A sentence about the invalid argument.
     pub(crate) fn parse(args: &[String]) -> Result<Self> {
-        let mut selection = Self::default();
+        let mut selection = Self { variables: vec![SEED], ..Self::default() };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match arg.as_str() {
@@ -210,9 +214,17 @@ mod tests {
 
     #[test]
     fn a_filter_and_a_tier_are_accepted_in_any_order() {
-        let both = Selection { filter: Some("stale".into()), tier: Some("lab"), ..Selection::default() };
+        let all = selection(&[]).unwrap();
+        let both = Selection { filter: Some("stale".into()), tier: Some("lab"), ..all };
         assert_eq!(selection(&["stale", "--tier", "lab"]).unwrap(), both);
         assert_eq!(selection(&["--tier", "lab", "stale"]).unwrap(), both);
+    }
+
+    #[test]
+    fn only_repeated_runs_generate_other_inputs() {
+        assert_eq!(selection(&["stale"]).unwrap().variables, [SEED]);
+        let repeated = selection(&["stale"]).unwrap().for_repetition().unwrap();
+        assert!(!repeated.variables.contains(&SEED) && repeated.keeps_going);
     }
 
     #[test]
