@@ -30,7 +30,7 @@ impl Health {
 pub enum Freshness {
     /// Current.
     Fresh,
-    /// This many ms old; shown dimmed.
+    /// Stale, with the age in ms; shown dimmed.
     Stale(u64),
     /// The job has ended; they are its last.
     Last,

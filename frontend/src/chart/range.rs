@@ -58,7 +58,7 @@ impl Range {
     const DAY_MS: u64 = 24 * 3_600_000;
     /// Longest interval between samples of the recent history, in ms: the interval of nodes while no page shows them.
     const SLOWEST_MS: u64 = 10_000;
-    /// From this length on, in ms, a cell of a heat map is as long as that.
+    /// Length of a range in ms from which a cell of a heat map is at least [`Self::SLOWEST_MS`] long.
     const COARSE_MS: u64 = 120_000;
     /// Maximum age of a step that is shown incomplete, in ms: by then, it has samples.
     const SAMPLED_MS: u64 = 3_000;

@@ -4,9 +4,9 @@ use crate::domain::text;
 use nodeglass_protocol::report::{GpuReport, Report};
 use nodeglass_rules::gpu_hours::GpuHours;
 
-/// From this share of the observed time on, a GPU counts as idle all the time, in %.
+/// Share of the observed time, in %, from which a GPU counts as idle all the time.
 const ALL_THE_TIME_PCT: f64 = 95.0;
-/// Up to this share of idle time, a mean clock says how fast a GPU worked, in %: idle GPUs lower their clocks.
+/// Maximum share of idle time, in %, at which a mean clock says how fast a GPU worked: idle GPUs lower their clocks.
 const BUSY_PCT: f64 = 10.0;
 /// Differences of idle time and of utilisation from which they are stated, in percentage points.
 const STATED_POINTS: f64 = 5.0;

@@ -9,7 +9,7 @@ use nodeglass_protocol::insight::BottleneckKind;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, Parent, TimeLimit};
 pub use nodeglass_rules::run::{run_time, time_left};
 
-/// Below this many seconds the time left is a warning.
+/// Time left in s below which it is a warning.
 pub const SHORT_S: u64 = 600;
 
 /// Title of the group of a job's directories and files.

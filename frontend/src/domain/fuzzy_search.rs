@@ -2,7 +2,7 @@
 
 use crate::domain::sorting;
 
-/// From this many letters on, the length of a name does not matter.
+/// Length of a name, in bytes, from which it no longer affects the score.
 const MAX_SHORT: u32 = 40;
 
 /// Scores how well an entry matches by its name and its further words: they must contain every word that was typed, in any

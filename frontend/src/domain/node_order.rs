@@ -5,7 +5,7 @@ use crate::domain::sorting;
 use nodeglass_protocol::NodeName;
 use std::cmp::Reverse;
 
-/// Up to this many nodes of a job have a tab each.
+/// Maximum number of nodes of a job with a tab each.
 const MAX_TABS: usize = 12;
 /// Maximum number of nodes with a tab because they need attention, if there are more nodes.
 const MAX_PROBLEMS: usize = 6;

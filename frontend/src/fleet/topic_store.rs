@@ -10,7 +10,7 @@ use nodeglass_protocol::picture::{ApplyError, ChangedPart, GpuPicture, NodePictu
 use nodeglass_protocol::{NodeName, Picture};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Up to this many nodes, a history that arrives is compared at once.
+/// Maximum number of nodes of a topic whose histories are compared as soon as they arrive.
 const MAX_COMPARED_AT_ONCE: usize = 16;
 
 /// The state of one topic. Clones share the same state.

@@ -57,8 +57,9 @@ impl GpuRef {
     }
 }
 
-/// From this length of a range on, in s, its axis shows dates, and from the second one on also years.
+/// Length of a range in s from which its axis shows dates.
 const DATES_S: u64 = Range::WEEK_MS / 1_000 + 1;
+/// Length of a range in s from which its axis also shows years.
 const YEARS_S: u64 = 300 * 86_400;
 
 /// Number of steps of the long-term history that are loaded; graphs with less space combine several.

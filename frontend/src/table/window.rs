@@ -9,7 +9,7 @@ pub struct Window {
     pub end: usize,
 }
 
-/// Up to this many rows, a table is rendered in full and takes the height it needs.
+/// Maximum number of rows of a table that is rendered in full and takes the height it needs.
 pub const MAX_UNWINDOWED: usize = 60;
 /// Number of rows rendered beyond each edge, so that quick scrolling shows no blank area.
 const OVERSCAN: usize = 10;

@@ -8,25 +8,29 @@ use std::time::Duration;
 const MAX_LINK: Duration = Duration::from_secs(8);
 /// Bound of the delay after the first failure.
 const FIRST: Duration = Duration::from_secs(1);
+/// Bound of the delay for a broken probe or a harmful retry.
 const MAX: Duration = Duration::from_secs(60);
+/// Minimum delay.
 const MIN: Duration = Duration::from_millis(250);
-/// SLURM needs a moment to set up a new job on the node; until then the login is denied.
+/// Minimum delay after a denial: until SLURM has set up a new job on the node, it denies the login.
 const MIN_DENIED: Duration = Duration::from_secs(2);
-/// sshd drops attempts at random beyond `MaxStartups`, and refuses an address for 15 s or longer (`PerSourcePenalties`).
+/// Minimum delay while attempts are turned away: sshd drops them at random beyond `MaxStartups`, and refuses an address
+/// for 15 s or longer (`PerSourcePenalties`).
 const MIN_THROTTLED: Duration = Duration::from_secs(10);
+/// Bound of the delay after the first attempt that was turned away.
 const FIRST_THROTTLED: Duration = Duration::from_secs(20);
-/// A probe that lived shorter than this counts as short-lived.
+/// Lifetime below which a probe counts as short-lived.
 const SHORT_LIVED_MS: u64 = 30_000;
-/// Short-lived probes in a row that are restarted at once; after that the probe is broken and retried
-/// every minute.
+/// Number of short-lived probes in a row that are restarted at once; after that the probe counts as broken, and is
+/// retried every minute.
 const MAX_SHORT_LIVED: u32 = 3;
 /// Bounds of the delay after a newer probe has replaced one repeatedly, which means that two relays want the node and do not
 /// see each other.
 const FIRST_REPLACED: Duration = Duration::from_secs(60);
 const MAX_REPLACED: Duration = Duration::from_secs(600);
-/// A link that lasted this long is undisputed.
+/// Duration after which a link counts as undisputed.
 const UNDISPUTED_AFTER: Duration = Duration::from_secs(1_800);
-/// A link that lasted this long is stable, and its failure is retried soon. A hello alone proves nothing:
+/// Duration after which a link is stable, and its failure is retried soon. A hello alone proves nothing:
 /// a node whose job is ending accepts the login and then closes it, and every login delays the end of the
 /// job.
 pub(super) const STABLE_AFTER: Duration = Duration::from_secs(10);

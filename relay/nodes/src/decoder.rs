@@ -7,8 +7,9 @@ use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::VecDeque;
 
-/// This many bad lines within [`BAD_WINDOW_MS`] end the link.
+/// Number of unreadable lines within [`BAD_WINDOW_MS`] that end the link.
 const MAX_BAD: usize = 10;
+/// Time for which an unreadable line counts, in ms.
 const BAD_WINDOW_MS: u64 = 60_000;
 /// The common prefix of all versions' magic.
 const ANY_MAGIC: &[u8] = b"\x1eNODEGLASS";
@@ -28,7 +29,7 @@ const KNOWN_KINDS: [&str; 13] = [
     "notes",
     "usage",
 ];
-/// A larger buffer is shrunk after its line.
+/// Capacity in bytes to which a larger buffer is shrunk after its line.
 const KEEP_CAPACITY: usize = 16 * 1024;
 
 /// A decoded item.

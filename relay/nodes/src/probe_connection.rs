@@ -15,19 +15,18 @@ use tokio::time::{Instant, timeout};
 
 /// Time limit for the hello, once the program runs.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
-/// Without a complete line for this long a link is dead, also if TCP reports it as alive: a probe prints one at least
-/// every 2 s.
+/// Time without a complete line after which a link is dead, even if TCP reports it as alive: a probe prints one at
+/// least every 6 s.
 const LINE_LIMIT: Duration = Duration::from_secs(15);
-/// The probe exits 30 s after our last line; after an interruption of up to 25 s it still has the missed
-/// samples.
+/// Interval of pings. The probe exits 30 s after the last control line, so after an interruption of up to 25 s it still
+/// has the missed samples.
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// Time limit for a probe to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// Maximum delay of the exit status after the last output.
 const END_LIMIT: Duration = Duration::from_secs(3);
 
-/// A link that ends this soon after its last line was closed by its host; a lost connection is silent
-/// first.
+/// Maximum time between the last line and the end of a link that its host closed; a lost connection is silent first.
 const JUST_NOW: Duration = Duration::from_secs(5);
 
 /// Reason for the end of a connection.

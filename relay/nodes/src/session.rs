@@ -23,10 +23,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// After a disconnect that the end of a job may explain, SLURM is polled before the node is retried;
-/// without a response in this time it is retried anyway.
+/// Maximum time that a retry waits for a new job list, after a disconnect that the end of a job may explain.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
-/// After this many denials although SLURM lists a running job, the session stops retrying.
+/// Number of denials, although SLURM lists a running job, after which the session stops retrying.
 const MAX_DENIED: u32 = 5;
 
 /// The target state of a session.

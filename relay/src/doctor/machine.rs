@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, UnixStream};
 
 const SECTION: &str = "This machine";
-/// Below this, a history or a database may fill the file system.
+/// Free space in bytes below which a history or a database may fill the file system.
 const LITTLE_SPACE: u64 = 64 << 20;
 /// Open files that a relay of 64 nodes with some viewers needs.
 const FILES: u64 = 512;

@@ -98,7 +98,7 @@ pub struct ShownScale {
     pub top: Option<f32>,
 }
 
-/// At most this many GPUs determine the scale.
+/// Maximum number of GPUs that determine the scale.
 const SAMPLED_GPUS: usize = 64;
 
 /// Returns the scale that fits the values of the shown time, adapted every few seconds. Thresholds of

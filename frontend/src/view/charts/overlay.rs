@@ -11,7 +11,7 @@ use crate::state::time::Time;
 use crate::view::scope::NodeScope;
 use leptos::prelude::*;
 
-/// At most this many outliers have a sentence.
+/// Maximum number of outliers with a sentence.
 const MAX_SENTENCES: usize = 4;
 /// Deviation below its peers, in %, from which on a GPU is not called alike, for any reason.
 const APART_PERCENT: i32 = 20;

@@ -7,9 +7,9 @@ use crate::fleet::TopicStore;
 use crate::state::time::GpuRef;
 use nodeglass_protocol::field::Vendors;
 
-/// Up to this many GPUs have a line each; of more, only the outliers.
+/// Maximum number of GPUs with a line each; of more, only the outliers have one.
 const MAX_LINES: usize = 16;
-/// At most this many outliers are drawn.
+/// Maximum number of outliers that are drawn.
 const MAX_OUTLIERS: usize = 16;
 
 /// Lines of GPUs.

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 /// In a narrower window, the column of the state is beyond the edge.
 const STATE_IN_VIEW_PX: f64 = 600.0;
-/// Up to this many bytes, a narrow column shows a job's state in full.
+/// Maximum length of a job's state, in bytes, that a narrow column shows in full.
 const FULL_STATE: usize = 22;
 /// Numbers of jobs that the table shows until the others are unfolded.
 const LISTED: std::ops::RangeInclusive<usize> = 6..=24;

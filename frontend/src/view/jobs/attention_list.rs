@@ -19,7 +19,7 @@ use std::sync::Arc;
 const MAX_UNFOLDED: usize = 4;
 /// Number of items of a folded list.
 const FOLDED: usize = 3;
-/// From this height of the viewport on, in pixels, the first item shows its evidence and advice at first.
+/// Height of the viewport, in pixels, from which the first item initially shows its evidence and advice.
 pub const TALL_PX: f64 = 800.0;
 
 /// Returns how many of `count` items are behind the button.

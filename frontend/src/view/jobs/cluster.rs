@@ -6,7 +6,7 @@ use crate::view::widgets::meter::meter;
 use leptos::prelude::*;
 use nodeglass_protocol::cluster::{ClusterSummary, GpuCounts, PartitionSummary, UnavailableNode};
 
-/// From this age, the age of the numbers is shown: nodes are usually queried once a minute.
+/// Age of the numbers in ms from which it is shown: nodes are usually queried once a minute.
 const OLD_MS: u64 = 360_000;
 
 /// The overview of the cluster; nothing if the relay has none.

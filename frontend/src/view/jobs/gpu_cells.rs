@@ -9,7 +9,7 @@ use crate::view::scope::NodeScope;
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
 
-/// Above this many GPUs a cell represents a node.
+/// Maximum number of GPUs with a cell each; of more, a cell represents a node.
 const MAX_CELLS: usize = 64;
 
 /// A cell per GPU of a scope, or per node if there are too many GPUs.

@@ -17,7 +17,7 @@ use leptos::prelude::*;
 use nodeglass_protocol::{JobId, NodeName};
 use std::sync::Arc;
 
-/// Up to this width of the viewport, in pixels, the nodes have a line of their own, as in the style sheet.
+/// Maximum width of the viewport, in pixels, at which the nodes have a line of their own, as in the style sheet.
 const NARROW_PX: f64 = 760.0;
 /// Width of the button that opens the list of nodes, and of the gaps, in pixels.
 const PICKER_PX: f64 = 132.0;

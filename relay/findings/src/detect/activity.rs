@@ -10,7 +10,7 @@ use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::picture::ProcessGap;
 use std::collections::BTreeMap;
 
-/// GPUs count as idle after this many steps: recorded jobs that load data or evaluate pause for much less.
+/// Number of steps after which GPUs count as idle: recorded jobs that load data or evaluate pause for much less.
 const IDLE_STEPS: usize = 60;
 /// Number of steps in a minute.
 const STEPS_PER_MINUTE: usize = (60_000 / STEP_MS) as usize;
@@ -22,15 +22,16 @@ const WAITING_PCT: f32 = 10.0;
 const WAITING_RATE: f32 = 50e6;
 /// Change of memory in use, in bytes, that a waiting GPU does not reach.
 const WAITING_MEMORY: f32 = 256e6;
-/// For at least this many steps some GPUs must wait for others that do nothing: rank 0 may save for minutes.
+/// Minimum number of steps for which some GPUs must wait for others that do nothing: rank 0 may save for minutes.
 const PARTIAL_HANG_STEPS: usize = 30;
-/// Within this time, in ms, some GPUs stop and the others begin to wait for them: less than a step and its collective.
+/// Maximum time in ms from when some GPUs stop until the others wait for them: less than a step and its collective.
 const STOPPED_WITHIN_MS: u64 = 120_000;
-/// In this time after the beginning of a hang, in ms, its last lines appear in the log.
+/// Time in ms after the start of a hang within which the last lines of the program appear in the log.
 const LAST_LINES_MS: u64 = 30_000;
-/// After this time, in ms, NCCL's watchdog may report a hang (the heartbeat by default after eight minutes).
+/// Time in ms after which NCCL's watchdog may report a hang (the heartbeat by default after eight minutes).
 const WATCHDOG_MS: u64 = 300_000;
-/// This many times a program writes in a hang at most, after its last lines: reports of the watchdog.
+/// Number of times that the log must grow after these last lines to show that the program goes on: in a hang, only the
+/// watchdog writes, and less often.
 const GROWTHS: usize = 3;
 /// Use of its CPUs in % of one core per GPU above which a job computes on the host: compilation, data preparation.
 const BUSY_CORES_PCT: u64 = 600;

@@ -21,7 +21,7 @@ const FIRST_SILENT_MS: u64 = 120_000;
 const WORKING_STEPS: usize = 6;
 /// A program that advances this long after a message has handled it, in ms.
 const HANDLED_MS: u64 = 60_000;
-/// Within this time, in ms, what was written is read.
+/// Time in ms within which the relay reads what was written to a log.
 const READ_MS: u64 = 15_000;
 /// Number of lines of a log that explain a failure.
 const MAX_LINES: usize = 3;

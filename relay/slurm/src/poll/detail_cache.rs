@@ -8,8 +8,8 @@ use nodeglass_protocol::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Up to this many new jobs are queried one by one; for more, one request returns all jobs. Each query also makes
-/// scontrol load all nodes, so that three of them cost the controller more than one request for all jobs.
+/// Maximum number of new jobs that are queried one by one; for more, one request returns all jobs. Each query also
+/// makes scontrol load all nodes, so that three of them cost the controller more than one request for all jobs.
 const MAX_NEW_SINGLE: usize = 2;
 /// Maximum number of jobs that the request for all jobs left out, which are queried one by one per poll.
 const MAX_SINGLE: usize = 8;

@@ -50,7 +50,7 @@ const NODE_REQUESTS: u32 = 2;
 const NODE_INTERVAL: Duration = Duration::from_secs(60);
 /// Age of the nodes from which they are queried instead of details: a busy cluster always has details to query.
 const NODE_PATIENCE: Duration = Duration::from_secs(300);
-/// Up to this many jobs that a list omits are queried one by one before the list is accepted.
+/// Maximum number of jobs missing in a list that are queried one by one before the list is accepted.
 const DOUBTED_JOBS: usize = 3;
 
 /// The clock of the controller may be ahead of this machine's by this much.

@@ -19,9 +19,9 @@ use unicode_width::UnicodeWidthStr;
 
 /// The smallest screen.
 pub const MIN_SIZE: (u16, u16) = (40, 12);
-/// Below this height only the pane that has the keys is shown.
+/// Minimum height for all panes; below it, only the pane that has the keys is shown.
 const ALL_PANES_FROM: u16 = 18;
-/// From this height on, `auto` divides the lines among all lists.
+/// Minimum height at which `auto` divides the lines among all lists.
 const FULL_FROM: u16 = 30;
 /// Lines of a pane besides its rows: title and heads of columns.
 const PANE_HEAD: u16 = 2;
