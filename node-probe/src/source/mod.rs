@@ -212,7 +212,7 @@ pub enum Report {
     Opened(Inventory),
     /// The source could not be opened or became unavailable.
     Absent(Absent),
-    /// The source cannot be opened by this process any more, but by a new one.
+    /// Only a new process can open the source; see [`Source::is_stuck`].
     Stuck,
     /// Response to a request for readings.
     Read {

@@ -248,7 +248,7 @@ impl Fleet {
         relay_ms(wall_s, self.wall_ahead_ms)
     }
 
-    /// Watches hosts independent of jobs.
+    /// Watches hosts whether or not a job runs there.
     pub fn watch_hosts(&mut self, names: impl IntoIterator<Item = NodeName>) {
         self.hosts.extend(names.into_iter().map(|name| (name, Host::default())));
         self.findings.set_hosts(self.hosts.keys().cloned().collect());

@@ -142,7 +142,7 @@ impl AuthFailureCache {
         state.failures.get(node).filter(|failure| failure.at.elapsed() < REMEMBER_FOR).cloned()
     }
 
-    /// The refusal of other nodes, if it is in vain to try one that has not refused.
+    /// Returns the newest refusal if so many other nodes refused the login that a further one is not tried.
     pub(super) fn of_others(&self) -> Option<AuthFailure> {
         let state = self.state();
         let is_valid = |failure: &&AuthFailure| {

@@ -420,7 +420,7 @@ impl JobReports {
         }
     }
 
-    /// Detects applications from a new list of processes.
+    /// Detects the applications of jobs from a new list of processes.
     pub fn detect(&mut self, picture: &NodePicture) {
         for process in &picture.processes {
             if let Some(tracked) = process.facts.job.and_then(|job| self.jobs.get_mut(&job)) {

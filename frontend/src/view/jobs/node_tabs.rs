@@ -176,7 +176,8 @@ struct Ranks {
 }
 
 impl Ranks {
-    /// Returns how much a node needs attention by what concerns it alone: what all nodes share gives none of them a tab.
+    /// Returns how much a node needs attention because of items about it alone: an item that all nodes share gives none
+    /// of them a tab.
     fn rank(&self, name: &NodeName) -> TabRank {
         let is_about = |entry: &Entry| entry.item.nodes == std::slice::from_ref(name);
         let place = self.entries.with(|entries| entries.iter().position(is_about));
