@@ -189,7 +189,8 @@ fn quiet_ms(log: &JobLog, now_ms: u64) -> u64 {
 }
 
 /// Returns whether the log shows that a program continues although its GPUs have waited since `since_ms`, or longer: it
-/// states progress, or grows. When a hang begins, the other ranks may still write, and NCCL's watchdog does after some minutes.
+/// states progress, or grows. When a hang begins, the other ranks may still write, and NCCL's watchdog does after some
+/// minutes.
 fn goes_on(log: &JobLog, since_ms: u64, or_earlier: bool, window_ms: u64, now_ms: u64) -> bool {
     let progress = log.progress.as_ref().filter(|progress| progress.rate.is_some());
     if progress.is_some_and(|progress| progress.advanced_ms + window_ms > now_ms) {
