@@ -71,7 +71,7 @@ pub enum ConnectionState {
     Connecting,
     /// Samples arrive on schedule.
     Live,
-    /// No sample for three intervals.
+    /// No sample for about three intervals, or for 12 s if they are longer.
     Late,
     /// No sample for 15 s: all readings are old.
     Silent,

@@ -109,7 +109,7 @@ impl EventLoop {
                 |node: &NodePicture| matches!(node.head.link, Link::Live | Link::Late | Link::Silent);
             if self.fleet.node(name).is_some_and(is_connected) {
                 let event = SessionEvent::Connecting { failures: 0 };
-                self.fleet.handle(Event::Node(name.clone(), event), now_ms);
+                self.apply(Event::Node(name.clone(), event), now_ms);
             }
         }
     }
@@ -127,7 +127,7 @@ impl EventLoop {
                 let why = format!("the relay watches {} nodes at most", grouped(MAX_NODES as u64)).into();
                 let cause = RefusalCause::Node;
                 let refused = SessionEvent::Refused { cause, why, advice: NARROW.into() };
-                self.fleet.handle(Event::Node(name, refused), now_ms);
+                self.apply(Event::Node(name, refused), now_ms);
             }
         }
         if notice != self.unwatched {
