@@ -371,6 +371,15 @@ fn the_running_relay_answers_for_what_is_not_stored() -> Result<()> {
     settled(&relay, &relay.link().key.reveal())?;
     let history = relay.run(&["history", "list"])?;
     ensure!(history.contains("llama3-8b-pretrain"), "{history}");
+    // Of an array that runs, of a task that waits, and of a job that waits.
+    for (job, why) in [
+        ("48440", "jobs in the list; choose one, such as 48440_"),
+        ("48440_23", "job 48440_23 has not started"),
+        ("48491", "job 48491 has not started"),
+    ] {
+        let refused = relay.run(&["report", job]).err().context("no report")?.to_string();
+        ensure!(refused.contains(why), "{refused}");
+    }
     let usage = relay.run(&["me"])?;
     ensure!(usage.contains("Your jobs of the last 30 days"), "{usage}");
     relay.run(&["share", "create", "--job", "48213"])?;

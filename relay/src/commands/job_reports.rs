@@ -21,6 +21,8 @@ use nodeglass_store::{Database, StoreError};
 
 /// Maximum number of reports that are read from a running relay.
 const MAX_REPORTS: usize = 1_000;
+/// SLURM's state of a job that waits.
+const PENDING: &str = "PENDING";
 
 /// Executes `relay report`; returns what to print.
 ///
@@ -35,7 +37,12 @@ pub async fn report(args: ReportArgs, webhook: Option<Webhook>) -> anyhow::Resul
         Some(database) => stored(database, job)?,
         None => (None, Vec::new()),
     };
-    let (report, note) = newest(job, stored, notes, &relays).await?;
+    let (report, note) = match newest(job, stored, notes, &relays).await {
+        Err(error) if error.is::<NotFound>() => {
+            return Err(without_report(&args.job, &relays).await.unwrap_or(error));
+        }
+        found => found?,
+    };
     let notes = [note, of_one_task(&args.job, report.label.as_str())];
     let note = notes.into_iter().flatten().reduce(|one, other| format!("{one} {other}"));
     match webhook {
@@ -225,6 +232,25 @@ async fn newest(
     Ok((record.report_with(notes), Some(note)))
 }
 
+/// Returns why there is no report of what a running relay lists: several jobs, or one that has not started.
+async fn without_report(named: &JobSelector, relays: &[Remote]) -> Option<anyhow::Error> {
+    for relay in relays {
+        let jobs = relay.jobs().await.unwrap_or_default();
+        let selected = named.select(&jobs);
+        let has_started = |job: &&&Job| job.state != PENDING;
+        match (selected.iter().find(has_started), selected.len()) {
+            (_, 0) => {}
+            (None, _) => return Some(NotFound(format!("job {named} has not started")).into()),
+            (Some(_), 1) => return None,
+            (Some(started), count) => {
+                let example = started.label.clone();
+                return Some(NotOneJob::Several { selector: named.clone(), count, example }.into());
+            }
+        }
+    }
+    None
+}
+
 /// Returns a sentence about the other jobs, where the id of an array or heterogeneous job names the job that is reported: one
 /// of them has this id as its raw id.
 fn of_one_task(named: &JobSelector, label: &str) -> Option<String> {
@@ -258,9 +284,8 @@ async fn reports(days: u32, relay: Option<u32>) -> anyhow::Result<Vec<Report>> {
             let since_s =
                 i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - i64::from(days) * 86_400;
             let mut reports = Vec::new();
-            for job in
-                running.jobs().await?.iter().filter(|job| job.is_active || relay.is_some()).take(MAX_REPORTS)
-            {
+            let jobs = running.jobs().await?;
+            for job in jobs.iter().filter(|job| job.state != PENDING).take(MAX_REPORTS) {
                 // A job that ends at this moment may have none yet.
                 reports.extend(running.report(JobId(job.id)).await);
             }
