@@ -1,5 +1,6 @@
 //! How events change the fleet.
 
+use super::joblist::MAX_ENDED;
 use super::{
     Event, Fleet, Host, Limit, MAX_AUDIT_LOG, Node, NodeChanges, RESTORING, SessionEvent, StoredPart,
     backfill, notes, relay_ms,
@@ -14,6 +15,8 @@ use nodeglass_protocol::probe::{ProbeLine, SpoolNotes};
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, NodeName, Text};
+use nodeglass_rules::text::grouped;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 impl Fleet {
@@ -80,7 +83,12 @@ impl Fleet {
         // Before nodes are dropped whose jobs have ended.
         let picture_of = |name: &NodeName| nodes.get(name).map(Node::picture);
         let ended_ms = |ended_s| relay_ms(ended_s, wall_ahead_ms);
-        self.reports.set_jobs(self.jobs.list(), wall_s, ended_ms, picture_of);
+        let recorded: Cow<'_, [Job]> = match self.jobs.surplus() {
+            [] => self.jobs.list().into(),
+            surplus => [self.jobs.list(), surplus].concat().into(),
+        };
+        self.reports.set_jobs(&recorded, wall_s, ended_ms, picture_of);
+        self.set_limit(Limit::EndedJobs, surplus_notice(self.jobs.surplus().len()));
         if changed {
             self.changes.jobs = true;
             self.notes.set_listed(self.jobs.list());
@@ -279,4 +287,11 @@ impl Fleet {
         update(&mut self.status);
         self.changes.relay |= self.status != before;
     }
+}
+
+/// States that ended jobs are not in the list, and how many.
+fn surplus_notice(surplus: usize) -> Option<Text> {
+    let (all, limit) = (grouped((MAX_ENDED + surplus) as u64), grouped(MAX_ENDED as u64));
+    let notice = || format!("the newest {limit} of {all} ended jobs are listed; reports are kept of all");
+    (surplus > 0).then(|| Text::new(notice()))
 }

@@ -55,6 +55,8 @@ pub enum Limit {
     NatsPermissions,
     /// The leases of nodes over NATS.
     Leases,
+    /// Number of ended jobs in the list.
+    EndedJobs,
 }
 
 /// An event for the fleet.

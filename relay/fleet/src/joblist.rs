@@ -6,8 +6,10 @@ use nodeglass_protocol::{JobId, NodeName, Text};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of ended jobs in the list.
+/// Number of ended jobs that the list keeps after SLURM has dropped them.
 const KEPT_JOBS: usize = 200;
+/// Maximum number of ended jobs in the list: SLURM lists those of some minutes, and an array may end at once.
+pub(super) const MAX_ENDED: usize = 2_000;
 /// Maximum number of last pictures of nodes, oldest dropped first.
 const KEPT_NODES: usize = 256;
 
@@ -15,6 +17,8 @@ const KEPT_NODES: usize = 256;
 #[derive(Debug, Default)]
 pub struct JobList {
     list: Vec<Job>,
+    /// Ended jobs that SLURM lists beyond [`MAX_ENDED`].
+    surplus: Vec<Job>,
     kept: BTreeMap<JobId, Vec<NodePicture>>,
     /// Ended jobs that are new, or about which SLURM reported more.
     updated: BTreeSet<JobId>,
@@ -24,6 +28,11 @@ impl JobList {
     /// All jobs: active, then pending, then ended with the newest first.
     pub fn list(&self) -> &[Job] {
         &self.list
+    }
+
+    /// Ended jobs that SLURM lists as well, and which are too many for the list.
+    pub fn surplus(&self) -> &[Job] {
+        &self.surplus
     }
 
     /// A job by its id.
@@ -57,8 +66,12 @@ impl JobList {
             }
         }
         jobs.sort_by_key(order);
-        let ended_from = jobs.partition_point(|job| !matches!(job.state, JobState::Ended(_)));
-        jobs.truncate(ended_from + KEPT_JOBS);
+        let ended = jobs.split_off(jobs.partition_point(|job| !matches!(job.state, JobState::Ended(_))));
+        let is_listed = |job: &Job| listed.contains(&job.id);
+        let kept = ended.into_iter().enumerate().filter(|(at, job)| *at < KEPT_JOBS || is_listed(job));
+        jobs.extend(kept.map(|(_, job)| job));
+        let shown = jobs.partition_point(|job| !matches!(job.state, JobState::Ended(_))) + MAX_ENDED;
+        self.surplus = jobs.split_off(shown.min(jobs.len()));
         self.forget_oldest(&jobs, switched);
         self.record_updates(&jobs);
         let changed = self.list != jobs;
@@ -170,6 +183,25 @@ mod tests {
         list.replace(Vec::new(), 1_000, |_, _| None, &mut switched);
         let job = list.get(JobId(1)).unwrap();
         assert_eq!((&job.state, job.start), (&JobState::Ended(Text::default()), None));
+    }
+
+    #[test]
+    fn all_tasks_of_an_array_that_ends_at_once_stay_while_slurm_lists_them() {
+        let tasks = |count: u32| -> Vec<Job> {
+            let task = |id| Job {
+                ended: Some(1_000),
+                ..Job::new(JobId(id), "alice".into(), JobState::Ended("COMPLETED".into()))
+            };
+            (1..=count).map(task).collect()
+        };
+        let (mut list, mut switched) = (JobList::default(), BTreeSet::new());
+        let mut counts = |jobs| {
+            list.replace(jobs, 1_000, |_, _| None, &mut switched);
+            (list.list().len(), list.surplus().len())
+        };
+        assert_eq!(counts(tasks(300)), (300, 0));
+        assert_eq!(counts(tasks(2_300)), (MAX_ENDED, 300));
+        assert_eq!(counts(Vec::new()), (KEPT_JOBS, 0));
     }
 
     #[test]

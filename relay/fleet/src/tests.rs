@@ -660,3 +660,22 @@ fn f32_refused_logins_are_one_entry_for_all_jobs_until_a_login_succeeds() {
     fleet.handle(Event::Tick, 33_000);
     assert_eq!(entries(&fleet), [other]);
 }
+
+#[test]
+fn ended_jobs_beyond_the_list_are_recorded() {
+    let mut fleet = Fleet::new();
+    let task = |id| Job {
+        start: Some(1_000),
+        ended: Some(1_001),
+        ..Job::new(JobId(id), "alice".into(), JobState::Ended("FAILED".into()))
+    };
+    jobs(&mut fleet, (1..=2_300).map(task).collect(), 0);
+    assert_eq!(fleet.jobs().len(), 2_000);
+    let notices = &fleet.status().notices;
+    assert!(notices[0].as_str().contains("newest 2,000 of 2,300 ended jobs"), "{notices:?}");
+    assert_eq!(fleet.take_finished_records().len(), 2_300);
+    jobs(&mut fleet, (1..=2_300).map(task).collect(), 15_000);
+    assert_eq!(fleet.take_finished_records().len(), 0, "once is enough");
+    jobs(&mut fleet, Vec::new(), 30_000);
+    assert_eq!((fleet.jobs().len(), fleet.status().notices.len()), (200, 0));
+}
