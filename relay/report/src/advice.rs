@@ -7,8 +7,11 @@ use nodeglass_rules::text::{bytes, exact_span as duration};
 
 /// Minimum run time for advice, in s; a job that ran out of memory gets advice about memory in any case.
 const MIN_ELAPSED_S: u64 = 600;
-/// Minimum observed part of a run for advice about GPUs, CPUs and unused memory, in %.
+/// Minimum observed part of a run for advice about GPUs, in %.
 const MIN_OBSERVED_PCT: f64 = 50.0;
+/// Minimum part of a run with known CPUs and memory for advice to request less of them, in %: a peak in the rest of it would
+/// end the next run.
+const MIN_USAGE_KNOWN_PCT: f64 = 90.0;
 /// A GPU is unused if it was idle for this share of the time, in %.
 const UNUSED_PCT: f64 = 95.0;
 /// Unused memory up to this size causes no advice, in bytes.
@@ -26,10 +29,11 @@ pub(super) fn of(report: &Report, nodes: &[NodeTotals]) -> Vec<Advice> {
     if report.elapsed_s < MIN_ELAPSED_S {
         return more_memory.into_iter().collect();
     }
-    let is_observed = report.observed_pct >= MIN_OBSERVED_PCT;
-    let less_memory = || memory(report, nodes).filter(|_| is_observed);
+    let gpus = gpus(nodes).filter(|_| report.observed_pct >= MIN_OBSERVED_PCT);
+    let are_peaks_known = report.totals.usage_known_pct >= MIN_USAGE_KNOWN_PCT;
+    let less_memory = || memory(report, nodes).filter(|_| are_peaks_known);
     let memory = more_memory.or_else(less_memory);
-    let [gpus, cpus] = [gpus(nodes), cpus(report)].map(|advice| advice.filter(|_| is_observed));
+    let cpus = cpus(report).filter(|_| are_peaks_known);
     [gpus, memory, cpus, time(report)].into_iter().flatten().collect()
 }
 

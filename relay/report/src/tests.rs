@@ -607,21 +607,28 @@ fn a_run_that_ended_while_no_relay_ran_does_not_end_as_the_next_one() {
 
 #[test]
 fn advice_states_numbers_and_the_line_that_would_have_fitted() {
-    let mut reports = reports(4);
-    for second in 0..=3_600u64 {
-        let mut picture = node(second * 1_000, &[(90, 300), (90, 300), (2, 60), (0, 60)]);
-        let mut usage = Row::<JobField>::default();
-        let mut set =
-            |field: JobField, value| usage.set(field, Cell::quantize(field, &Reading::Value(value)));
-        set(JobField::Cpu, 350);
-        set(JobField::MemUsed, 10 * GIB);
-        picture.job_usage.push(JobUsagePicture { job: JobId(7), row: usage });
-        reports.record(&picture);
-    }
-    let report = ended(&mut reports, 4, 1_000 + 3_600);
-    let lines: Vec<_> = report.advice.iter().map(|advice| advice.sbatch.as_ref().unwrap().as_str()).collect();
+    let observed_from = |from: u64| {
+        let mut reports = reports(4);
+        for second in from..=3_600 {
+            let mut picture = node(second * 1_000, &[(90, 300), (90, 300), (2, 60), (0, 60)]);
+            let mut usage = Row::<JobField>::default();
+            let mut set =
+                |field: JobField, value| usage.set(field, Cell::quantize(field, &Reading::Value(value)));
+            set(JobField::Cpu, 350);
+            set(JobField::MemUsed, 10 * GIB);
+            picture.job_usage.push(JobUsagePicture { job: JobId(7), row: usage });
+            reports.record(&picture);
+        }
+        ended(&mut reports, 4, 1_000 + 3_600)
+    };
+    let lines = |report: &Report| -> Vec<String> {
+        report.advice.iter().map(|advice| advice.sbatch.as_ref().unwrap().to_string()).collect()
+    };
+    // The rest of the run may have needed more.
+    assert_eq!(lines(&observed_from(1_200)), ["#SBATCH --nodes=1 --gpus=2", "#SBATCH --time=01:15:00"]);
+    let report = observed_from(0);
     assert_eq!(
-        lines,
+        lines(&report),
         [
             "#SBATCH --nodes=1 --gpus=2",
             "#SBATCH --mem=12G",
