@@ -773,6 +773,17 @@ fn an_event_has_no_duration() {
 }
 
 #[test]
+fn an_event_that_occurred_before_states_how_often() {
+    let mut reports = reports(2);
+    let xid = Finding { kind: FindingKind::Xid, title: "Xid 31".into(), ..finding("a", 1_060_000, None) };
+    let evidence = vec!["2 times within 14 min".into()];
+    reports.record_findings(std::slice::from_ref(&xid));
+    reports.record_findings(&[Finding { since_ms: 1_900_000, evidence, ..xid }]);
+    let text = text(&ended(&mut reports, 2, 2_600), None, &time);
+    assert!(text.contains("after 15 min  Xid 31, 2 times within 14 min\n"), "{text}");
+}
+
+#[test]
 fn a_hang_takes_of_the_used_hours_what_was_observed_of_it() {
     let mut reports = reports(2);
     // The relay starts ten minutes after the job, while it hangs.

@@ -3,6 +3,7 @@
 use super::units::aligned;
 use super::{Accounting, GpuReport, Report, Totals};
 use nodeglass_protocol::Text;
+use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::note::Note;
 use nodeglass_rules::attention::{Folded, fold_run};
 use nodeglass_rules::gpu_hours::{GpuHours, USAGE_KNOWN_PCT};
@@ -135,9 +136,12 @@ fn time_of(at_ms: u64, report: &Report) -> String {
 
 /// Returns a finding with its duration, which an event does not have: `GPU 3 is too hot, for 12 min`.
 fn finding_text(entry: &Folded<'_>) -> String {
-    let title = &entry.finding.title;
+    let Finding { kind, title, evidence, .. } = entry.finding;
     match entry.ended_ms() {
-        _ if entry.finding.kind.is_event() => title.to_string(),
+        // Its evidence states how often it occurred before.
+        _ if kind.is_event() => {
+            evidence.iter().fold(title.to_string(), |text, line| format!("{text}, {line}"))
+        }
         Some(ended_ms) => {
             let lasted_s = ended_ms.saturating_sub(entry.since().at_ms) / 1_000;
             format!("{title}, for {}", duration(lasted_s))
