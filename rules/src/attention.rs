@@ -123,12 +123,16 @@ impl<'a> Folded<'a> {
         }
     }
 
-    /// Returns the start: the latest start of repeated failures, else the earliest of all findings, because the start
-    /// of a lowered clock is read from a longer history.
+    /// Returns the start: the latest start of repeated failures, else the earliest of the findings that state lost GPU
+    /// time, so that it agrees with the hours lost since then, or of all if none does.
     pub fn since(&self) -> Since {
+        let costs_nothing = |finding: &Finding| finding.wasted_gpus == 0 && finding.wasted_before.is_none();
         let first = match self.repeated {
             Some(_) => self.finding,
-            None => self.all().min_by_key(|finding| finding.since_ms).unwrap_or(self.finding),
+            None => {
+                let earliest = self.all().min_by_key(|finding| (costs_nothing(finding), finding.since_ms));
+                earliest.unwrap_or(self.finding)
+            }
         };
         Since { at_ms: first.since_ms, or_earlier: first.or_earlier }
     }
@@ -212,17 +216,18 @@ pub fn fold<'a>(findings: Vec<&'a Finding>, jobs: impl IntoIterator<Item = Named
     folded
 }
 
-/// Folds the findings of the run of a job, by their start: of a slow GPU and what lowered its clock at the same time, the
-/// former stands for both, however they ended.
-pub fn fold_run(findings: &[Finding]) -> Vec<Folded<'_>> {
+/// Folds findings that have ended, or those of the run of a job, by their start: of a slow GPU and what lowered its clock at
+/// the same time, the former stands for both, however they ended.
+pub fn fold_run<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Vec<Folded<'a>> {
     let overlaps = |one: &Finding, other: &Finding| {
         one.since_ms <= other.ended_ms.unwrap_or(u64::MAX)
             && other.since_ms <= one.ended_ms.unwrap_or(u64::MAX)
     };
     let is_slow = |finding: &&Finding| finding.kind == FindingKind::Straggler;
-    let mut slow: Vec<Folded<'_>> = findings.iter().filter(is_slow).map(Folded::alone).collect();
+    let (slow, rest): (Vec<_>, Vec<_>) = findings.into_iter().partition(is_slow);
+    let mut slow: Vec<Folded<'_>> = slow.into_iter().map(Folded::alone).collect();
     let mut listed = Vec::new();
-    for finding in findings.iter().filter(|finding| !is_slow(finding)) {
+    for finding in rest {
         let about = |one: &Folded<'_>| {
             finding.kind.is(FindingTrait::LowersClock)
                 && overlaps(one.finding, finding)
@@ -369,17 +374,22 @@ mod tests {
             found(FindingKind::Thermal, 4, 2_500, 5_000),
             found(FindingKind::Thermal, 3, 9_000, 9_500),
         ];
-        let folded = fold_run(&findings);
-        let times: Vec<_> =
-            folded.iter().map(|one| (one.finding.kind, one.since().at_ms, one.ended_ms())).collect();
+        let times = |findings: &[Finding]| -> Vec<_> {
+            let folded = fold_run(findings);
+            folded.iter().map(|one| (one.finding.kind, one.since().at_ms, one.ended_ms())).collect()
+        };
         assert_eq!(
-            times,
+            times(&findings),
             [
                 (FindingKind::Straggler, 1_000, Some(6_000)),
                 (FindingKind::Thermal, 2_500, Some(5_000)),
                 (FindingKind::Thermal, 9_000, Some(9_500)),
             ]
         );
+        // The hours lost are of the time in which the others waited.
+        let mut costly = findings;
+        costly[1].wasted_gpus = 28;
+        assert_eq!(times(&costly)[0], (FindingKind::Straggler, 2_000, Some(6_000)));
     }
 
     fn failed(job: u32, at_ms: u64, reason: &str) -> Finding {

@@ -26,7 +26,7 @@ use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{Field as _, GpuField, GpuUuid, JobId, NodeName, Picture};
 pub use nodeglass_rules::attention::Since;
-use nodeglass_rules::attention::{Folded, fold, names, needs_attention};
+use nodeglass_rules::attention::{Folded, fold, fold_run, names, needs_attention};
 use nodeglass_rules::ownership;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -135,9 +135,7 @@ pub fn resolved(jobs: &[Job], picture: &Picture) -> Vec<Item> {
 /// Returns what ended within the last hour.
 fn ended(jobs: &[Job], picture: &Picture) -> Vec<Item> {
     let is_ended = |finding: &Finding| !finding.is_active() && needs_attention(finding);
-    let found = picture.findings.iter().filter(|finding| is_ended(finding));
-    // Not folded: a GPU may stay slow after its clock was raised.
-    sorted(found.map(Folded::alone).collect(), jobs)
+    sorted(fold_run(picture.findings.iter().filter(|finding| is_ended(finding))), jobs)
 }
 
 /// Returns what the graphs of a route mark: what is found now and what ended, the most important last.

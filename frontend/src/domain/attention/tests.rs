@@ -303,6 +303,16 @@ fn what_ended_is_listed_as_resolved_latest_first() {
 }
 
 #[test]
+fn a_resolved_slow_gpu_and_its_cause_are_one_line() {
+    let ended = |kind, at_ms| Finding { ended_ms: Some(at_ms), ..finding(kind, 1, "n1") };
+    let found = [(FindingKind::Straggler, WALL_MS + 9), (FindingKind::PowerBrake, WALL_MS + 5)];
+    let items =
+        resolved(&[job(1, "n1")], &picture(found.into_iter().map(|(kind, at)| ended(kind, at)).collect()));
+    let kinds: Vec<_> = items.iter().map(|item| (item.kind, item.sources.len())).collect();
+    assert_eq!(kinds, [(FindingKind::Straggler, 2)]);
+}
+
+#[test]
 fn what_is_silenced_is_listed_apart_and_shown_again_whichever_silence_covers_it() {
     let hot = || finding(FindingKind::Thermal, 1, "n1");
     let silenced_hot = Finding { silenced_until_ms: Some(WALL_MS + 60_000), ..hot() };

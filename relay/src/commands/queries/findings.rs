@@ -12,7 +12,7 @@ use nodeglass_platform::local_time::{self, LocalTime};
 use nodeglass_platform::wrap;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::finding::{self, FindingKind, FindingSeverity};
-use nodeglass_rules::attention::{Folded, Since, fold};
+use nodeglass_rules::attention::{Folded, Since, fold, fold_run};
 use nodeglass_rules::{cost, text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -212,8 +212,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// Findings as the page lists them, the worst first: what is active and what is silenced is folded. What has ended
-    /// is not, as a GPU may stay slow after its clock was raised.
+    /// Findings as the page lists them, the worst first: what is active, silenced and resolved is each folded.
     fn folded<'f>(&'f self, found: &'f [finding::Finding]) -> Vec<Folded<'f>> {
         let names = || self.jobs.iter().map(|(id, job)| (*id, job.name.as_str(), job.user.as_str()));
         let (active, ended): (Vec<_>, Vec<_>) = found.iter().partition(|finding| finding.is_active());
@@ -221,7 +220,7 @@ impl<'a> Named<'a> {
             active.into_iter().partition(|finding| finding.silenced_until_ms.is_some());
         let mut entries = fold(active, names());
         entries.extend(fold(silenced, names()));
-        entries.extend(ended.into_iter().map(Folded::alone));
+        entries.extend(fold_run(ended));
         entries.sort_by(|a, b| finding::order(a.finding, b.finding));
         entries
     }
