@@ -88,6 +88,13 @@ pub fn unreadable(gpu: &GpuPicture) -> String {
     format!("{} cannot be read", gpu.facts.label())
 }
 
+/// Returns how severe it is that a GPU cannot be read: less if others of its node have jobs, and it has none, as in the
+/// finding `gpu_lost`.
+pub fn fault_severity(node: &NodePicture, gpu: &GpuPicture) -> Severity {
+    let is_unused = gpu.owners.is_empty() && node.gpus.iter().any(|other| !other.owners.is_empty());
+    if is_unused { Severity::Warning } else { Severity::Error }
+}
+
 /// Returns the flags of a GPU of a node, the most severe first. A reading that is missing raises none.
 pub fn for_gpu(node: &NodePicture, gpu: &GpuPicture) -> Vec<Flag> {
     let reasons = gpu.row.value(GpuField::Throttle).unwrap_or(0);

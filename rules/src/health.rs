@@ -121,8 +121,11 @@ fn for_live_node(node: &NodePicture, now_ms: u64) -> Health {
     if node.head.driver_stuck_ms.is_some() {
         return Health::new(Severity::Error, format!("{} hangs", node.head.vendor().library()));
     }
-    if let Some(lost) = node.gpus.iter().find(|gpu| gpu.fault.is_some()) {
-        return Health::new(Severity::Error, flags::unreadable(lost));
+    let lost = node.gpus.iter().filter(|gpu| gpu.fault.is_some());
+    let lost = lost.map(|gpu| Health::new(flags::fault_severity(node, gpu), flags::unreadable(gpu)));
+    let lost = lost.reduce(|a, b| if b.severity > a.severity { b } else { a });
+    if let Some(lost) = lost.clone().filter(|lost| lost.severity == Severity::Error) {
+        return lost;
     }
     match freshness(node, now_ms) {
         Freshness::Never => return Health::new(Severity::Pending, "waiting for the first sample"),
@@ -132,8 +135,11 @@ fn for_live_node(node: &NodePicture, now_ms: u64) -> Health {
         }
         Freshness::Fresh | Freshness::Last => {}
     }
-    if let Some(health) = worst_flag(node) {
-        return health;
+    let flag = worst_flag(node);
+    if let Some(worst) =
+        lost.into_iter().chain(flag).reduce(|a, b| if b.severity > a.severity { b } else { a })
+    {
+        return worst;
     }
     if node.head.no_gpu.is_some() {
         return Health::new(Severity::Pending, "no GPU to show");
@@ -183,8 +189,8 @@ pub fn state_label(job: &Job) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_protocol::picture::GpuPicture;
-    use nodeglass_protocol::{Cell, GpuField, NodeName, Reading};
+    use nodeglass_protocol::picture::{Evidence, GpuPicture, Owner};
+    use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading};
 
     fn node(link: Link, sampled_at_ms: Option<u64>) -> NodePicture {
         let mut node = NodePicture::new(NodeName::new("n1").unwrap());
@@ -252,6 +258,14 @@ mod tests {
         assert_eq!(for_node(&hung, 10_100).label, "GPU driver hangs");
         let mut lost = node(Link::Live, Some(10_000));
         lost.gpus[0].fault = Some("GPU is lost".into());
+        assert_eq!(for_node(&lost, 10_100).severity, Severity::Error);
+        // The job on the node does not have it.
+        lost.gpus.push(GpuPicture {
+            owners: vec![Owner { job: JobId(1), by: Evidence::GresIndex }],
+            ..GpuPicture::default()
+        });
+        assert_eq!(for_node(&lost, 10_100).severity, Severity::Warning);
+        lost.gpus[1].fault = Some("GPU is lost".into());
         assert_eq!(for_node(&lost, 10_100).severity, Severity::Error);
     }
 

@@ -7,7 +7,7 @@ use crate::domain::throttle::ThrottleSummary;
 use crate::domain::{flags, ownership};
 use nodeglass_protocol::field::{Field as _, Group, Unit, Vendors, Wording};
 use nodeglass_protocol::gpu::{GpuFacts, Section, VgpuLicense};
-use nodeglass_protocol::picture::{GpuPicture, NodeFacts};
+use nodeglass_protocol::picture::{GpuPicture, NodeFacts, NodePicture};
 use nodeglass_protocol::{GpuField as F, Reading, Text, Vendor};
 
 /// Context of the details besides the GPU itself.
@@ -35,13 +35,14 @@ pub fn groups(gpu: &GpuPicture) -> Vec<FactGroup> {
 /// Returns what matters most about a GPU in one line: that it cannot be read, an error, why its clocks are lowered
 /// now, a warning among `groups`, or that it is healthy. `throttle` is what applied up to `now_ms`.
 pub fn status(
+    node: &NodePicture,
     gpu: &GpuPicture,
     groups: &[FactGroup],
     throttle: &[ThrottleSummary],
     now_ms: u64,
 ) -> (Severity, String) {
     if let Some(why) = &gpu.fault {
-        return (Severity::Error, format!("Cannot be read: {why}"));
+        return (flags::fault_severity(node, gpu), format!("Cannot be read: {why}"));
     }
     let worst = |emphasis| {
         let facts = groups.iter().flat_map(|group| group.facts.iter().map(move |fact| (group.title, fact)));
@@ -479,7 +480,13 @@ mod tests {
         let mut trace = nodeglass_protocol::trace::Trace::default();
         throttle.iter().for_each(|(second, bits)| trace.push(second * 1_000, Cell::steps(*bits), 0));
         let throttle = crate::domain::throttle::summarize(&trace, 0, 600_000);
-        status(gpu, &groups(gpu), &throttle, 552_000)
+        status(
+            &NodePicture::new(nodeglass_protocol::NodeName::new("n1").unwrap()),
+            gpu,
+            &groups(gpu),
+            &throttle,
+            552_000,
+        )
     }
 
     #[test]

@@ -211,7 +211,7 @@ fn details(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Details {
     let readings = gpu::groups(gpu);
     let health = [gpu_health::vgpus(gpu), Some(gpu_health::errors(gpu)), gpu_health::nvlinks(gpu)];
     let judged: Vec<FactGroup> = health.iter().flatten().chain(&readings).cloned().collect();
-    let own = gpu::status(gpu, &judged, throttling.as_deref().unwrap_or_default(), now_ms);
+    let own = gpu::status(node, gpu, &judged, throttling.as_deref().unwrap_or_default(), now_ms);
     let own = aged_status(page, node, own);
     // What the GPU itself states may be worse.
     let found = finding_about(page, gpu).filter(|item| item.severity >= own.0);

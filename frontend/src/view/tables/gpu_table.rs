@@ -99,11 +99,12 @@ impl Gpus {
     fn flags(&self, node: &NodePicture, gpu: &GpuPicture) -> Vec<Flag> {
         let mut flags: Vec<Flag> = Vec::new();
         if let Some(why) = &gpu.fault {
+            let severity = flags::fault_severity(node, gpu);
             flags.push(Flag {
                 kind: FlagKind::Other,
-                text: format!("▲ {}", gpus::short_fault(why.as_str())),
+                text: format!("{} {}", severity.symbol(), gpus::short_fault(why.as_str())),
                 why: "The card cannot be read.",
-                severity: Severity::Error,
+                severity,
             });
         } else {
             flags = flags::for_gpu(node, gpu);
