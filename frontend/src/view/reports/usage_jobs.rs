@@ -60,7 +60,7 @@ const COLUMNS: [Column; 10] = [
         pattern: "unknown",
         value: |job| Some(hours_of(job).unknown()),
         cell: |hours, formats| formats.allocated.write(hours),
-        ..column("Unknown", "gpu_hours_unknown")
+        ..column("No data", "gpu_hours_unknown")
     },
     Column {
         about: "A part of the used hours: lost to slow GPUs, for which others waited",
@@ -83,8 +83,8 @@ const COLUMNS: [Column; 10] = [
 ];
 /// The column that is a bar.
 const UTILISATION: usize = COLUMNS.len() - 1;
-/// Explains unknown hours.
-pub(super) const UNKNOWN: &str = "not observed, or the utilisation was not reported or not read";
+/// Explains hours without data.
+pub(super) const UNKNOWN: &str = "Not observed, or of unknown utilisation: it was not reported or not read";
 
 const fn column(title: &'static str, name: &'static str) -> Column {
     Column {

@@ -228,7 +228,7 @@ fn sums_table(first: &'static str, sums: &[(String, &UsageSums)]) -> AnyView {
 
 /// The columns of what became of the allocated hours, each with its pattern in the bars.
 fn parts_heads() -> AnyView {
-    let parts = [("used", "Used", ""), ("part", "Unused", ""), ("unknown", "Unknown", UNKNOWN)];
+    let parts = [("used", "Used", ""), ("part", "Unused", ""), ("unknown", "No data", UNKNOWN)];
     let head = |(class, label, help): (&str, &'static str, &'static str)| {
         let help = (!help.is_empty()).then_some(help);
         view! { <th scope="col" class="num" title=help><i class=format!("hours__key hours__{class}") aria-hidden="true"></i> {label}</th> }
