@@ -108,6 +108,11 @@ impl GpuUuid {
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
+
+    /// Returns whether it is that of a MIG instance, of which NVML reports no utilisation.
+    pub fn is_mig_instance(&self) -> bool {
+        self.as_str().starts_with("MIG-")
+    }
 }
 
 impl fmt::Display for GpuUuid {

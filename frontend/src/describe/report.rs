@@ -158,6 +158,11 @@ fn gpus(report: &Report) -> Vec<Figure> {
     }
     figures.extend(totals.util_pct.map(|util| Figure {
         bar: Some((util / 100.0, "hue-busy")),
+        note: if report.has_sm_activity() {
+            "SM activity of MIG instances".to_owned()
+        } else {
+            String::new()
+        },
         ..Figure::new("Mean utilisation", format!("{} %", precise(util)), Some(util))
     }));
     figures.extend(totals.gpu_mem_peak_bytes.map(|peak| {

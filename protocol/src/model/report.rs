@@ -134,6 +134,13 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
+impl Report {
+    /// Returns whether its utilisation is, of some GPUs, the SM activity of MIG instances.
+    pub fn has_sm_activity(&self) -> bool {
+        self.gpus.iter().any(|gpu| gpu.util_pct.is_some() && gpu.uuid.is_mig_instance())
+    }
+}
+
 /// Maximum number of findings of a report; the oldest ones are left out.
 pub const MAX_FINDINGS: usize = 64;
 
@@ -158,7 +165,7 @@ pub struct Totals {
     /// Observed time with a known utilisation that was not used, in h: `gpu_hours_idle`, `gpu_hours_hung`, and what busy GPUs
     /// had left.
     pub gpu_hours_unused: f64,
-    /// Mean utilisation in %.
+    /// Mean utilisation in %; of MIG instances, SM activity.
     pub util_pct: Option<f64>,
     /// Share of the time in each tenth of the scale of utilisation, in %.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<f64>>))]
@@ -274,7 +281,7 @@ pub struct GpuReport {
     pub model: Option<Text>,
     /// Observed time in s.
     pub observed_s: f64,
-    /// Mean utilisation in %.
+    /// Mean utilisation in %; of a MIG instance, SM activity.
     pub util_pct: Option<f64>,
     /// Share of the time in each tenth of the scale of utilisation, in %.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<f64>>))]

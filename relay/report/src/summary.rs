@@ -96,7 +96,7 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
         observed: hours(|gpu| gpu.observed_ms),
         used: used_h,
         slowed: lost.slowed.min(used_h),
-        // MIG instances report no utilisation, which is not the same as none.
+        // MIG instances without GPM report neither utilisation nor SM activity, which is not the same as none.
         unused: (hours(|gpu| gpu.util.known_ms) - used_h).max(0.0),
         idle: hours(|gpu| gpu.idle_ms),
         hung: hung_h,

@@ -113,6 +113,24 @@ fn hours_of_a_mig_instance_without_utilisation_are_not_waste() {
 }
 
 #[test]
+fn the_sm_activity_of_a_mig_instance_is_its_utilisation() {
+    let mut reports = reports(1);
+    for second in 0..=3_600u64 {
+        let mut picture = node(second * 1_000, &[(0, 100)]);
+        let gpu = &mut picture.gpus[0];
+        gpu.facts.uuid = GpuUuid::new("MIG-4f2a7f0e");
+        gpu.row.set(GpuField::Util, Cell::UNSUPPORTED);
+        gpu.row.set(GpuField::SmActive, Cell::quantize(GpuField::SmActive, &Reading::Value(2)));
+        reports.record(&picture);
+    }
+    let report = ended(&mut reports, 1, 1_000 + 3_600);
+    assert_eq!((report.totals.gpu_hours_used, report.totals.gpu_hours_idle), (0.02, 1.0));
+    assert_eq!((report.gpus[0].util_pct, report.gpus[0].idle_s), (Some(2.0), Some(3_600.0)));
+    let text = text(&report, None, &time);
+    assert!(text.contains("  2 % on average (SM activity of MIG instances)\n"), "{text}");
+}
+
+#[test]
 fn t09_a_guest_sees_energy_but_neither_its_price_nor_its_emissions() {
     let mut reports = reports(1);
     let gpu_hour = Some(Cost { amount: 3.6, currency: "EUR".into() });

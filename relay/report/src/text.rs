@@ -179,7 +179,8 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     } else {
         add("GPUs", Some(totals.gpus.to_string()));
         add("GPU hours", Some(gpu_hours(report)));
-        add("Utilisation", totals.util_pct.map(|util| format!("{} on average", percent(util))));
+        let measure = if report.has_sm_activity() { " (SM activity of MIG instances)" } else { "" };
+        add("Utilisation", totals.util_pct.map(|util| format!("{} on average{measure}", percent(util))));
         add("Distribution", totals.util_distribution_pct.as_ref().map(distribution));
         let mem = totals.gpu_mem_peak_bytes.map(|peak| of(peak as f64, totals.gpu_mem_total_bytes));
         add("GPU memory", mem.map(|mem| format!("at most {mem} of one GPU")));

@@ -82,7 +82,7 @@ pub struct GpuTotals {
     pub model: Option<String>,
     /// Time that samples stand for, in ms.
     pub observed_ms: u64,
-    /// Utilisation in %.
+    /// Utilisation in %; of a MIG instance, which has none, SM activity, by which findings judge it as well.
     pub util: Integral,
     /// Time in each tenth of the scale of utilisation, in ms.
     pub util_bins_ms: [u64; UTIL_BINS],
@@ -151,7 +151,7 @@ impl GpuTotals {
             self.fault_ms += span_ms;
             return;
         }
-        let util = row.value(GpuField::Util);
+        let util = row.value(if self.uuid.is_mig_instance() { GpuField::SmActive } else { GpuField::Util });
         self.util.add(util, span_ms);
         if let Some(util) = util {
             let bin = usize::try_from(util / 10).unwrap_or(UTIL_BINS).min(UTIL_BINS - 1);

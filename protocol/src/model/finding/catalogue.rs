@@ -345,11 +345,11 @@ kinds! {
         advice: "Load the key or renew the ticket; the relay then tries again by itself" }
     MostlyIdle { name: "mostly_idle", label: "mostly idle GPUs", severity: Warning, is: [OfWork],
         confirm_s: 0, clear_s: 600, found_within_s: 3720,
-        condition: "utilisation of at most 10 % on average over an hour, and over the last ten minutes, of all GPUs of the \
-            job together, while none of `idle_gpus`, `unused_gpus`, `no_process` and `collective_hang` is found",
+        condition: "utilisation (of MIG instances, SM activity) of at most 10 % on average over an hour, of which four \
+            fifths are known, and over the last ten minutes, of all GPUs of the job together, while none of `idle_gpus`, `unused_gpus`, `no_process` and `collective_hang` is found",
         meaning: "The GPUs work in short bursts: a notebook, debugging, a server with few requests, or a program that \
             computes on the CPUs.",
-        advice: "Use a smaller GPU, a MIG instance or a shared one for interactive work, submit batch jobs that end, or end \
+        advice: "Use a smaller GPU or MIG instance, or a shared one, for interactive work, submit batch jobs that end, or end \
             the job with scancel in pauses" }
 }
 

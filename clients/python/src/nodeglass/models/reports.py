@@ -297,7 +297,7 @@ class GpuReport:
     """Share of the time in each tenth of the scale of utilisation, in %."""
 
     util_pct: Optional[float] = None
-    """Mean utilisation in %."""
+    """Mean utilisation in %; of a MIG instance, SM activity."""
 
 
 @dataclass(frozen=True)
@@ -453,7 +453,7 @@ class Totals:
     """Share of the time in each tenth of the scale of utilisation, in %."""
 
     util_pct: Optional[float] = None
-    """Mean utilisation in %."""
+    """Mean utilisation in %; of MIG instances, SM activity."""
 
 
 @dataclass(frozen=True)
