@@ -2,7 +2,7 @@
 
 use super::query::WhichRelay;
 use super::value::duration;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use nodeglass_api::JobSelector;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::note::NoteId;
@@ -10,15 +10,15 @@ use nodeglass_protocol::note::NoteId;
 /// `relay note`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
+// Outside of a job, a note without a place would be one of the whole cluster.
+#[command(group = ArgGroup::new("place").args(["job", "node", "cluster", "list", "edit", "delete"]).required(true).multiple(true))]
 pub struct NoteArgs {
     /// Text of the note
     #[arg(value_parser = text, required_unless_present_any = ["list", "delete"], conflicts_with_all = ["list", "delete"])]
     pub text: Option<String>,
 
     /// The job [default: the job that this command runs in, SLURM_JOB_ID]
-    // Outside of a job, a note without a place would be one of the whole cluster.
-    #[arg(long, env = "SLURM_JOB_ID", hide_env = true, value_name = "JOBID",
-          required_unless_present_any = ["cluster", "node", "list", "edit", "delete"])]
+    #[arg(long, env = "SLURM_JOB_ID", hide_env = true, value_name = "JOBID")]
     pub job: Option<JobSelector>,
 
     /// The whole cluster instead of a job
@@ -120,7 +120,11 @@ mod tests {
     #[test]
     fn a_note_needs_a_job_a_node_or_the_cluster() {
         let is_outside = std::env::var_os("SLURM_JOB_ID").is_none();
-        assert_eq!(parse(&["x"]).is_err(), is_outside);
+        let error = parse(&["x"]).err();
+        assert_eq!(error.is_some(), is_outside);
+        let named =
+            |error: &String| ["--job", "--node", "--cluster"].iter().all(|option| error.contains(option));
+        assert!(error.as_ref().is_none_or(named), "{error:?}");
         for place in [&["--job", "17"][..], &["--node", "gpu-01"], &["--cluster"]] {
             assert!(parse(&[&["x"], place].concat()).is_ok(), "{place:?}");
         }

@@ -24,9 +24,8 @@ pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> Strin
     let unused = ColumnFormat::of(reports.iter().map(|report| report.totals.gpu_hours_unused));
     let row = |report: &Report| {
         let state = match (report.is_final, report.state.as_str()) {
-            (false, _) => "not ended",
             (true, "") => "ended",
-            (true, state) => state,
+            (_, state) => state,
         };
         let start_s = report.start_s.and_then(|start_s| u64::try_from(start_s).ok());
         vec![
@@ -251,6 +250,12 @@ mod tests {
             line.starts_with("1,1,\"'=a,\"\"b\"\"\",alice,,,COMPLETED,,,true,2024-01-01T00:00:00Z,2024-01-01T01:00:00Z,3600,,"),
             "{line}"
         );
+    }
+
+    #[test]
+    fn a_job_that_runs_has_its_state() {
+        let running = Report { is_final: false, state: "RUNNING".into(), ..report(1, "train", None, 0) };
+        assert!(list(&[running], LocalTime::utc).contains(" RUNNING "));
     }
 
     #[test]
