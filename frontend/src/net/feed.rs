@@ -5,6 +5,7 @@ use super::disconnect::DisconnectReason;
 use super::pending_requests::{PendingRequests, messages};
 use crate::fleet::{FleetStore, LogCell};
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures_channel::oneshot::Receiver;
 use futures_util::future::{Either, select};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
@@ -114,6 +115,16 @@ impl Feed {
         }
     }
 
+    /// Sends a request that may take any time and awaits its response, however long.
+    pub async fn long_request(&self, request: Request) -> Response {
+        let message = |number| ClientMessage::Request { number, request };
+        let response = match self.send(&self.pending, message) {
+            Ok((_, response)) => response.await.map_err(|_| messages::LINK_LOST),
+            Err(why) => Err(why),
+        };
+        response.unwrap_or_else(|why| Response::Refused(why.into()))
+    }
+
     /// Queries long-term history; `None` if there is no response.
     pub async fn range(&self, query: RangeQuery) -> Option<RangeHistory> {
         self.ask(&self.pending_ranges, |number| ClientMessage::Range { number, query }).await.ok()
@@ -122,6 +133,23 @@ impl Feed {
     /// Queries reports; `None` if there is no response.
     pub async fn report(&self, query: ReportQuery) -> Option<ReportAnswer> {
         self.ask(&self.pending_reports, |number| ClientMessage::Report { number, query }).await.ok()
+    }
+
+    /// Sends a message with the number of a pending request, and returns both.
+    ///
+    /// # Errors
+    /// There is no connection.
+    fn send<T>(
+        &self,
+        pending: &PendingRequests<T>,
+        message: impl FnOnce(u32) -> ClientMessage,
+    ) -> Result<(u32, Receiver<T>), &'static str> {
+        if self.link.get_untracked() != LinkState::Live {
+            return Err(messages::NO_LINK);
+        }
+        let (number, response) = pending.register();
+        let _ = self.commands.unbounded_send(FeedCommand::Send(message(number)));
+        Ok((number, response))
     }
 
     /// Sends a message with the number of a pending request, and awaits its response.
@@ -133,11 +161,7 @@ impl Feed {
         pending: &PendingRequests<T>,
         message: impl FnOnce(u32) -> ClientMessage,
     ) -> Result<T, &'static str> {
-        if self.link.get_untracked() != LinkState::Live {
-            return Err(messages::NO_LINK);
-        }
-        let (number, response) = pending.register();
-        let _ = self.commands.unbounded_send(FeedCommand::Send(message(number)));
+        let (number, response) = self.send(pending, message)?;
         match select(response, TimeoutFuture::new(ANSWER_MS)).await {
             Either::Left((response, _)) => response.map_err(|_| messages::LINK_LOST),
             Either::Right(_) => {

@@ -214,6 +214,11 @@ impl Page {
         self.feed.request(request).await
     }
 
+    /// Sends a request that may take any time, and awaits its response.
+    pub async fn long_request(&self, request: Request) -> Response {
+        self.feed.long_request(request).await
+    }
+
     /// Follows these logs from now on, and no others.
     pub fn follow_logs(&self, wanted: &[LogRef]) -> Vec<LogCell> {
         self.feed.follow_logs(&self.fleet, wanted)

@@ -10,6 +10,8 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::replay::{MAX_SPEED_PCT, REAL_TIME_PCT, ReplayCommand, ReplayStatus};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
@@ -25,6 +27,10 @@ const MAX_QUIET_MS: u64 = 600_000;
 const MAX_LATE_MS: u64 = 500;
 /// Interval of checks whether the event loop has received everything.
 const POLL: Duration = Duration::from_millis(1);
+/// Interval at which pages learn where a seek is.
+const PROGRESS: Duration = Duration::from_secs(1);
+/// Reply to a seek that another command ended.
+const SUPERSEDED: &str = "another command ended the seek";
 
 /// Lets pages control a recording. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -122,11 +128,7 @@ impl Player {
             let done = tokio::select! {
                 // A page changes the speed or the position.
                 command = self.commands.recv() => match command {
-                    Some((command, reply)) => {
-                        let result = self.command(command, &outputs).await;
-                        let _ = reply.send(result);
-                        self.report(&outputs).await
-                    }
+                    Some(command) => self.perform(command, &outputs).await,
                     None => return,
                 },
                 // The next event is due.
@@ -188,7 +190,23 @@ impl Player {
         Ok(())
     }
 
-    async fn command(&mut self, command: ReplayCommand, outputs: &Outputs) -> Result<(), Text> {
+    /// Performs a command, and those that arrive during a seek, which the first of them ends.
+    async fn perform(&mut self, command: Command, outputs: &Outputs) -> Result<(), Gone> {
+        let mut next = Some(command);
+        while let Some((command, reply)) = next.take() {
+            let result = self.command(command, outputs, &mut next).await;
+            let _ = reply.send(result);
+            self.report(outputs).await?;
+        }
+        Ok(())
+    }
+
+    async fn command(
+        &mut self,
+        command: ReplayCommand,
+        outputs: &Outputs,
+        next: &mut Option<Command>,
+    ) -> Result<(), Text> {
         match command {
             ReplayCommand::Speed(speed_pct) if speed_pct > MAX_SPEED_PCT => {
                 Err(Text::new(format!("a recording plays at most {} times as fast", MAX_SPEED_PCT / 100)))
@@ -196,27 +214,44 @@ impl Player {
             ReplayCommand::Speed(speed_pct) => {
                 // At the end, from the beginning.
                 if speed_pct > 0 && self.pending.is_none() && self.playback.now_ms() >= self.status.to_ms {
-                    self.seek(self.status.from_ms, outputs).await?;
+                    self.seek(self.status.from_ms, outputs, next).await?;
                 }
                 self.playback.set_speed(speed_pct);
                 Ok(())
             }
             ReplayCommand::Seek(at_ms) => {
-                self.seek(at_ms.clamp(self.status.from_ms, self.status.to_ms), outputs).await
+                self.seek(at_ms.clamp(self.status.from_ms, self.status.to_ms), outputs, next).await
             }
         }
     }
 
-    /// Continues at a time: everything up to it is applied to a new fleet.
-    async fn seek(&mut self, at_ms: u64, outputs: &Outputs) -> Result<(), Text> {
+    /// Continues at a time: everything up to it is applied to a new fleet. A command that arrives meanwhile ends that, and is
+    /// `next`.
+    async fn seek(&mut self, at_ms: u64, outputs: &Outputs, next: &mut Option<Command>) -> Result<(), Text> {
         let speed_pct = self.playback.speed_pct();
         self.playback.set_speed(0);
-        let (path, settings) = (self.path.clone(), self.settings.clone());
-        let loaded = tokio::task::spawn_blocking(move || load(&path, at_ms, settings)).await;
+        let seek = Arc::new(Seek { at_ms: self.status.from_ms.into(), is_ended: false.into() });
+        let (path, settings, of_thread) = (self.path.clone(), self.settings.clone(), Arc::clone(&seek));
+        let mut loading = tokio::task::spawn_blocking(move || load(&path, at_ms, settings, &of_thread));
+        let loaded = loop {
+            tokio::select! {
+                loaded = &mut loading => break loaded,
+                Some(command) = self.commands.recv(), if next.is_none() => {
+                    *next = Some(command);
+                    seek.is_ended.store(true, Ordering::Relaxed);
+                }
+                () = sleep(PROGRESS) => {
+                    let at_ms = seek.at_ms.load(Ordering::Relaxed);
+                    let status = ReplayStatus { at_ms, speed_pct, ..self.status.clone() };
+                    // An event loop that is busy learns it later.
+                    let _ = outputs.events.try_send(Event::Replay(status));
+                }
+            }
+        };
         self.playback.set_speed(speed_pct);
         let failed = |error: &dyn std::fmt::Display| Text::new(format!("cannot seek: {error}"));
-        let (fleet, reader, pending) =
-            loaded.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+        let loaded = loaded.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+        let (fleet, reader, pending) = loaded.ok_or_else(|| Text::new(SUPERSEDED))?;
         (self.reader, self.pending) = (reader, pending);
         self.playback.set_now_ms(at_ms);
         self.pass_to_next();
@@ -267,14 +302,31 @@ fn is_empty<T>(sender: &mpsc::Sender<T>) -> bool {
 /// A fleet as of a time, and the event after it.
 type Loaded = (Fleet, Reader, Option<(u64, Event)>);
 
-/// Applies the events up to a time to a new fleet.
-fn load(path: &Path, until_ms: u64, settings: FleetSettings) -> Result<Loaded, RecordingError> {
+/// A seek, as its thread and the player see it.
+struct Seek {
+    /// The time up to which the events are applied.
+    at_ms: AtomicU64,
+    /// Whether another command ended it.
+    is_ended: AtomicBool,
+}
+
+/// Applies the events up to a time to a new fleet; `None` if the seek was ended.
+fn load(
+    path: &Path,
+    until_ms: u64,
+    settings: FleetSettings,
+    seek: &Seek,
+) -> Result<Option<Loaded>, RecordingError> {
     let mut reader = Reader::open(path)?;
     let mut fleet = reader.info().fleet(settings);
     let mut tick_ms = reader.info().at_ms;
     let failed = |error: io::Error| RecordingError::new(path, error);
     let pending = loop {
+        if seek.is_ended.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let Some((at_ms, event)) = reader.next_event().map_err(failed)? else { break None };
+        seek.at_ms.store(at_ms.min(until_ms), Ordering::Relaxed);
         advance(&mut fleet, &mut tick_ms, at_ms.min(until_ms));
         if at_ms > until_ms {
             break Some((at_ms, event));
@@ -284,7 +336,7 @@ fn load(path: &Path, until_ms: u64, settings: FleetSettings) -> Result<Loaded, R
     advance(&mut fleet, &mut tick_ms, until_ms);
     // Every viewer gets a snapshot.
     drop(fleet.take_changes());
-    Ok((fleet, reader, pending))
+    Ok(Some((fleet, reader, pending)))
 }
 
 /// Lets the seconds pass.

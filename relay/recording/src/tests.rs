@@ -441,6 +441,28 @@ async fn events_before_a_seek_reach_the_fleet_that_it_replaces() {
     drain.await.unwrap();
 }
 
+#[tokio::test]
+async fn a_command_ends_a_seek_that_goes_on_and_is_performed() {
+    use tokio::sync::mpsc;
+    let (_folder, path) = scratch();
+    record(&path, &events(3_000));
+    let (player, control) = Player::open(&path, FleetSettings::default()).unwrap();
+    let clock = player.clock();
+    let (hub, mut requests, _departures) = nodeglass_live::Hub::channel();
+    let ((nodes, mut from_nodes), (to_fleet, mut to_fleet_rx)) = (mpsc::channel(64), mpsc::channel(64));
+    let playing = tokio::spawn(player.run(Outputs { nodes, events: to_fleet, hub }));
+    let lines = tokio::spawn(async move { while from_nodes.recv().await.is_some() {} });
+    let other_events = tokio::spawn(async move { while to_fleet_rx.recv().await.is_some() {} });
+    let replaced = tokio::spawn(async move { requests.recv().await.is_some() });
+    let seek = ReplayCommand::Seek(BEGIN_MS + 3_000_000);
+    let (sought, paused) = tokio::join!(control.apply(seek), control.apply(ReplayCommand::Speed(0)));
+    assert_eq!((sought.unwrap_err().as_str(), paused), ("another command ended the seek", Ok(())));
+    assert!(clock.now_ms() < BEGIN_MS + 60_000, "it stays where it was: {}", clock.now_ms() - BEGIN_MS);
+    assert!(!replaced.is_finished());
+    [playing, lines, other_events].iter().for_each(tokio::task::JoinHandle::abort);
+    replaced.abort();
+}
+
 /// A machine may be so busy that the event loop does not run for seconds.
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_recording_waits_for_an_event_loop_that_does_not_run() {

@@ -49,13 +49,32 @@ impl Player {
     /// Returns the position as a time of day, and as a part of the whole.
     fn position_text(&self) -> String {
         let (at_ms, ReplayStatus { from_ms, to_ms, .. }) = (self.at_ms(), self.status());
-        let ahead_s = (at_ms.cast_signed() - self.page.now_ms().cast_signed()) / 1_000;
-        let day = platform::format_time_s(self.page.wall_s() + ahead_s);
-        let going = if self.sought.get().is_some() { "going to " } else { "" };
-        format!(
-            "{going}{day} · {}",
-            position_text(at_ms.saturating_sub(from_ms), to_ms.saturating_sub(from_ms))
-        )
+        let day = |at_ms: u64| {
+            let ahead_s = (at_ms.cast_signed() - self.page.now_ms().cast_signed()) / 1_000;
+            platform::format_time_s(self.page.wall_s() + ahead_s)
+        };
+        let position = position_text(at_ms.saturating_sub(from_ms), to_ms.saturating_sub(from_ms));
+        match self.sought.get() {
+            Some(_) => format!("going to {}, at {} · {position}", day(at_ms), day(self.status().at_ms)),
+            None => format!("{} · {position}", day(at_ms)),
+        }
+    }
+
+    /// The button that ends a seek: the relay stays where it was.
+    fn cancel(&self) -> impl Fn() -> Option<AnyView> + use<> {
+        let player = self.clone();
+        move || {
+            let player = player.clone();
+            player.sought.with(Option::is_some).then(|| {
+                let cancel = move |_| {
+                    player.sought.set(None);
+                    player.send(ReplayCommand::Speed(
+                        player.status.get_untracked().unwrap_or_default().speed_pct,
+                    ));
+                };
+                view! { <button class="btn btn--small" on:click=cancel>"Cancel"</button> }.into_any()
+            })
+        }
     }
 
     /// The button that pauses, and the choice of the speed.
@@ -102,19 +121,29 @@ impl Player {
         .into_any()
     }
 
-    /// Goes to a time. Until its readings are here, what the page shows is of another time, and is dimmed.
+    /// Goes to a time, which takes as long as it takes. Until its readings are here, what the page shows is of another time,
+    /// and is dimmed.
     fn seek(&self, at_ms: u64) {
         self.sought.set(Some(at_ms));
-        self.send(ReplayCommand::Seek(at_ms));
+        let (page, sought) = (self.page.clone(), self.sought);
+        leptos::task::spawn_local(async move {
+            let response = page.long_request(Request::Replay(ReplayCommand::Seek(at_ms))).await;
+            // This page may have cancelled it, or gone elsewhere.
+            if let Response::Refused(why) = response
+                && sought.get_untracked() == Some(at_ms)
+            {
+                actions::show_toast(page, why.to_string(), false);
+                sought.set(None);
+            }
+        });
     }
 
     /// Sends a command, and shows why it was refused.
     fn send(&self, command: ReplayCommand) {
-        let (page, sought) = (self.page.clone(), self.sought);
+        let page = self.page.clone();
         leptos::task::spawn_local(async move {
             if let Response::Refused(why) = page.request(Request::Replay(command)).await {
                 actions::show_toast(page, why.to_string(), false);
-                sought.set(None);
             }
         });
     }
@@ -138,7 +167,7 @@ fn controls(page: &Page, status: Memo<Option<ReplayStatus>>) -> AnyView {
         }
     });
     let is_owner = page.is_owner();
-    let buttons = is_owner.then(|| player.buttons());
+    let (buttons, cancel) = (is_owner.then(|| player.buttons()), is_owner.then(|| player.cancel()));
     let slider = player.slider(is_owner);
     let cut_short = move || {
         status.with(|status| status.as_ref().is_some_and(|status| status.is_cut_short)).then(|| {
@@ -147,7 +176,7 @@ fn controls(page: &Page, status: Memo<Option<ReplayStatus>>) -> AnyView {
     };
     view! {
         <span class="transport" role="group" aria-label="Recording">
-            {buttons} {slider} <span class="num-prose">{move || player.position_text()}</span> {cut_short}
+            {buttons} {slider} <span class="num-prose">{move || player.position_text()}</span> {cancel} {cut_short}
         </span>
     }
     .into_any()
