@@ -297,6 +297,21 @@ fn jobs_that_need_attention_come_first_and_their_state_is_whole_on_80_columns() 
 }
 
 #[test]
+fn jobs_of_one_severity_are_in_the_order_of_the_pages_list() {
+    let found = |job: u32, wasted_gpus| Finding {
+        jobs: vec![id(job)],
+        wasted_gpus,
+        ..finding(FindingKind::CollectiveHang, "looks hung", "GPU-5")
+    };
+    let jobs = vec![job(17, "minor", &[]), job(18, "major", &[])];
+    let findings = vec![found(17, 1), found(18, 16)];
+    let picture = Picture { jobs, findings, nodes: Vec::new(), ..overview() };
+    let screen = Shown::new(welcome(), picture).screen(120, 40);
+    let row = |text: &str| screen.lines().position(|line| line.contains(text)).unwrap();
+    assert!(row(" major ") < row(" minor "), "{screen}");
+}
+
+#[test]
 fn gpus_of_jobs_are_named_as_such_where_the_nodes_have_more() {
     let head = |nodes: Vec<NodePicture>| {
         let screen = Shown::new(welcome(), Picture { nodes, ..overview() }).screen(120, 40);

@@ -8,12 +8,11 @@ use nodeglass_protocol::JobId;
 use nodeglass_protocol::finding::{self, FindingKind};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{GpuPicture, JobsHealth, Link, NodePicture};
-use nodeglass_rules::attention::{fold, names, needs_attention};
+use nodeglass_rules::attention::{Folded, fold, names, needs_attention};
 use nodeglass_rules::health;
 use nodeglass_rules::severity::Severity;
 use nodeglass_rules::totals::Totals;
 use nodeglass_rules::{flags, outcome, ownership, run, text};
-use std::cmp::Reverse;
 use std::slice;
 use unicode_width::UnicodeWidthStr;
 
@@ -103,10 +102,20 @@ pub fn lines<'a>(world: &World<'a>, hides_ended: bool, filter: &str) -> Vec<Line
             [job.label.as_str(), job.name.as_str(), job.user.as_str(), job.partition.as_str(), &state],
         )
     });
-    let mut kept: Vec<&Job> = kept.collect();
-    // A job that ended needs no more attention than the head gives it.
-    kept.sort_by_key(|job| Reverse(if has_ended(job) { Severity::Ok } else { need(job, world) }));
-    [Line::All].into_iter().chain(kept.into_iter().map(Line::Job)).collect()
+    let rank = |job: &'a Job| match has_ended(job) {
+        // It needs no more attention than the head gives it.
+        true => (Severity::Ok, None),
+        false => (need(job, world), worst(&findings(job, world)).map(|worst| worst.finding)),
+    };
+    let mut kept: Vec<_> = kept.map(|job| (rank(job), job)).collect();
+    // Of equal severity as in the page's list of what needs attention.
+    kept.sort_by(|((need_a, a), _), ((need_b, b), _)| {
+        need_b.cmp(need_a).then_with(|| match (a, b) {
+            (Some(a), Some(b)) => finding::order(a, b),
+            _ => b.is_some().cmp(&a.is_some()),
+        })
+    });
+    [Line::All].into_iter().chain(kept.into_iter().map(|(_, job)| Line::Job(job))).collect()
 }
 
 /// Returns how much attention a job needs: none unless there is a warning or an error.
@@ -131,16 +140,24 @@ fn state(job: &Job, world: &World<'_>) -> (Severity, String) {
     worst.reduce(|a, b| if b.0 > a.0 { b } else { a }).unwrap_or(own)
 }
 
-/// The worst finding about a job that is not silenced, and the number of others: `GPU 3 too hot +1`. What explains another
-/// one is folded into it, as in the page.
+/// The worst finding about a job that is not silenced, and the number of others: `GPU 3 too hot +1`.
 fn finding(job: &Job, world: &World<'_>) -> Option<(Severity, String)> {
+    let folded = findings(job, world);
+    let worst = worst(&folded)?;
+    Some((worst.finding.severity.into(), format!("{}{}", worst.reason(), others(folded.len()))))
+}
+
+/// The findings about a job that are not silenced. What explains another one is folded into it, as in the page.
+fn findings<'a>(job: &'a Job, world: &World<'a>) -> Vec<Folded<'a>> {
     let found =
         world.overview.findings.iter().filter(|finding| {
             finding.is_active() && needs_attention(finding) && finding.jobs.contains(&job.id)
         });
-    let folded = fold(found.collect(), names(slice::from_ref(job)));
-    let worst = folded.iter().min_by(|a, b| finding::order(a.finding, b.finding))?;
-    Some((worst.finding.severity.into(), format!("{}{}", worst.reason(), others(folded.len()))))
+    fold(found.collect(), names(slice::from_ref(job)))
+}
+
+fn worst<'a, 'f>(findings: &'a [Folded<'f>]) -> Option<&'a Folded<'f>> {
+    findings.iter().min_by(|a, b| finding::order(a.finding, b.finding))
 }
 
 /// The latest job that failed within the last hour, and the number of others: `train ended: out of memory +1`. As in the
