@@ -4,6 +4,13 @@ use super::value::CellUnit;
 use nodeglass_protocol::Vendor;
 use nodeglass_protocol::field::{Aggregate, Field, FullScale, ValueKind, VendorWording, Vendors};
 
+/// Width of a letter of a title, of a cell's padding, and of the sign of a sorted column, in px.
+const LETTER_PX: u32 = 7;
+const PADDING_PX: u32 = 16;
+const SIGN_PX: u32 = 18;
+/// Share of the spare width that a text gets, compared with a graphic.
+const TEXT_WEIGHT: u32 = 3;
+
 /// One column of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
@@ -166,6 +173,12 @@ impl Column {
         self.style != CellStyle::Graphic
     }
 
+    /// Returns the width in px that its title needs with its unit and the sign of a sorted column.
+    fn title_width(&self) -> u32 {
+        let sign = if self.has_value() { SIGN_PX } else { 0 };
+        PADDING_PX + sign + self.full_title().chars().count() as u32 * LETTER_PX
+    }
+
     /// Returns the title with its unit, for use outside the table: `SM %`.
     pub fn full_title(&self) -> String {
         match self.unit.head() {
@@ -207,14 +220,22 @@ pub fn fitting(columns: &[Column], without_values: &[usize], room: u32) -> Vec<u
     shown
 }
 
-/// Returns the widths of shown columns in px: growing columns share the rest of the room in proportion to their own
-/// width.
+/// Returns the widths of shown columns in px. Of the rest of the room, each gets what its title needs if there is enough for
+/// all; growing columns share what is left in proportion to their own width, of which texts count more than graphics.
 pub fn widths(columns: &[Column], shown: &[usize], room: u32) -> Vec<u32> {
-    let width = |at: &usize| u32::from(columns[*at].width);
-    let growing = shown.iter().filter(|at| columns[**at].grows).map(width).sum::<u32>().max(1);
-    let spare = room.saturating_sub(shown.iter().map(width).sum());
-    let share = |at: &usize| if columns[*at].grows { spare * width(at) / growing } else { 0 };
-    shown.iter().map(|at| width(at) + share(at)).collect()
+    let own = |at: &usize| u32::from(columns[*at].width);
+    let titled = |at: &usize| own(at).max(columns[*at].title_width());
+    let sum = |width: &dyn Fn(&usize) -> u32| shown.iter().map(width).sum::<u32>();
+    let width: &dyn Fn(&usize) -> u32 = if sum(&titled) <= room { &titled } else { &own };
+    let weight = |at: &usize| match columns[*at] {
+        Column { grows: false, .. } => 0,
+        Column { unit: CellUnit::Text, style: CellStyle::Plain | CellStyle::Custom, width, .. } => {
+            TEXT_WEIGHT * u32::from(width)
+        }
+        Column { width, .. } => u32::from(width),
+    };
+    let (spare, weights) = (room.saturating_sub(sum(width)), sum(&weight).max(1));
+    shown.iter().map(|at| width(at) + spare * weight(at) / weights).collect()
 }
 
 #[cfg(test)]
@@ -228,9 +249,18 @@ mod tests {
             Column::new("gpus", "GPUs", CellUnit::Count, 50, ""),
             Column::new("state", "State", CellUnit::Text, 200, "").grows(),
         ];
-        assert_eq!(widths(&columns, &[0, 1, 2], 500), [150, 50, 300]);
+        assert_eq!(widths(&columns, &[0, 1, 2], 500), [146, 62, 292]);
         assert_eq!(widths(&columns, &[0, 1, 2], 200), [100, 50, 200], "none is narrower than it needs");
-        assert_eq!(widths(&columns, &[1], 500), [50]);
+        assert_eq!(widths(&columns, &[1], 500), [62], "its title and the sign of its order");
+    }
+
+    #[test]
+    fn texts_get_more_of_the_room_than_graphics() {
+        let columns = [
+            Column::new("spark", "S", CellUnit::Text, 100, "").grows().style(CellStyle::Graphic),
+            Column::new("flags", "Flags", CellUnit::Text, 100, "").grows(),
+        ];
+        assert_eq!(widths(&columns, &[0, 1], 400), [150, 250]);
     }
 
     const COLUMNS: [Column; 5] = [

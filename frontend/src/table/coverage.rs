@@ -1,6 +1,6 @@
 //! Coverage of a table: the columns that have values on its devices, and those that have none.
 
-use super::value::{NO_GPU, NO_INSTANCE, NO_START, NOT_PENDING, Value};
+use super::value::{NO_GPU, NO_INSTANCE, NO_START, NOT_PENDING, TOO_FEW_PEERS, Value};
 
 /// Coverage of the columns of a table: a column has no values once a row states that it is unsupported and no row has
 /// had one. A late, stale or failed value decides nothing, because columns must not come and go.
@@ -51,7 +51,7 @@ impl Coverage {
 
 /// Returns whether a row states that it will have no value.
 fn states_absence(value: &Value) -> bool {
-    [Value::UNSUPPORTED, NO_GPU, NO_INSTANCE, NO_START, NOT_PENDING].contains(value)
+    [Value::UNSUPPORTED, NO_GPU, NO_INSTANCE, NO_START, NOT_PENDING, TOO_FEW_PEERS].contains(value)
 }
 
 #[cfg(test)]

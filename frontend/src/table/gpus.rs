@@ -2,7 +2,7 @@
 
 use super::column::{CellStyle, Column, Sum};
 use super::definition::{self, ColumnDef, metric, styled, with_catalogue};
-use super::value::{CellUnit, NO_INSTANCE, Value};
+use super::value::{CellUnit, NO_INSTANCE, TOO_FEW_PEERS, Value};
 use crate::domain::deviation::Deviation;
 use crate::domain::text;
 use crate::domain::throttle::REASONS;
@@ -38,7 +38,7 @@ impl Peers<'_> {
         match self {
             Self::Known(deviation) => value(deviation),
             Self::Unknown => Value::Absent("no data of the last two minutes, or the job is hardly active"),
-            Self::TooFew => Value::Absent("fewer than 4 GPUs of this model in its job"),
+            Self::TooFew => TOO_FEW_PEERS,
         }
     }
 }

@@ -42,7 +42,7 @@ static COLUMNS: &[Def] = &[
     computed(text_column("name", "Name", 160, "its name").rank(0).grows().style(CellStyle::Custom), |row| {
         Value::text(row.job.name.as_str())
     }),
-    computed(text_column("job", "Job", 82, "its number").rank(2).aliases(&["id"]), |row| {
+    computed(text_column("job", "Job", 82, "its number").rank(2).grows().aliases(&["id"]), |row| {
         Value::text(row.job.label.as_str())
     }),
     computed(

@@ -25,6 +25,9 @@ pub const NO_INSTANCE: Value = Value::Absent("a whole GPU");
 /// The value of a column about GPUs for a node that has none.
 pub const NO_GPU: Value = Value::Absent("the node has no GPU");
 
+/// The deviation of a GPU whose job has too few for a comparison.
+pub const TOO_FEW_PEERS: Value = Value::Absent("fewer than 4 GPUs of this model in its job");
+
 /// The value of a column about pending jobs for one that is not.
 pub const NOT_PENDING: Value = Value::Absent("it does not wait");
 
