@@ -20,7 +20,7 @@ pub use intervals::{interval_path, intervals};
 pub use line::{Frame, area, line};
 pub use note_marks::{NoteMark, Side, note_marks, notes_near, shown_times};
 pub use range::{Limit, Range, RangeStep};
-pub use scale::{time_ticks, value_ticks};
+pub use scale::{round_top, time_ticks, value_ticks};
 pub use strips::Strips;
 pub use timeline::{Extreme, Point, Series, Sums, Window, WindowCache, share};
 pub use tooltip::Placement;

@@ -18,6 +18,13 @@ pub fn value_ticks(top: f32) -> Vec<f32> {
     (0..=4).map(|index| index as f32 * step).take_while(|tick| *tick <= top * 1.001).collect()
 }
 
+/// Returns the smallest of 1, 2, 5, 10, 20, … that is not below a value.
+pub fn round_top(value: f32) -> f32 {
+    let decades = std::iter::successors(Some(1.0f32), |decade| Some(decade * 10.0)).take(30);
+    let mut round = decades.flat_map(|decade| [decade, 2.0 * decade, 5.0 * decade]);
+    round.find(|round| *round >= value).unwrap_or(value)
+}
+
 /// Returns label positions on a time axis of `span_s` seconds: seconds before its end, round values, at most
 /// `most`.
 pub fn time_ticks(span_s: u64, most: usize) -> Vec<u64> {
@@ -51,6 +58,15 @@ pub fn time_ticks(span_s: u64, most: usize) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scale_ends_at_a_round_number() {
+        assert_eq!(
+            [0.0, 1.0, 5.7, 74.7, 110.0, 2_000.0].map(round_top),
+            [1.0, 1.0, 10.0, 100.0, 200.0, 2_000.0]
+        );
+        assert!(round_top(f32::INFINITY).is_infinite());
+    }
 
     #[test]
     fn values_are_labelled_at_round_numbers() {

@@ -63,6 +63,8 @@ impl Fact {
         let cell = row.get(field);
         let Some(value) = row.value(field) else {
             let unsupported = cell == Cell::UNSUPPORTED;
+            // In the list of those that are not supported, the title of the group says too little about it.
+            let label = if unsupported { field.metric().title } else { label };
             return Self {
                 field: Some(field.name()),
                 unsupported,

@@ -1,6 +1,6 @@
 //! The sheet with all details of one process, which the URL names; some are requested from the node.
 
-use crate::chart::Series;
+use crate::chart::{Series, round_top};
 use crate::describe::{Emphasis, bytes, commands as shell_commands, process};
 use crate::domain::pending_action;
 use crate::domain::query::PROCESS;
@@ -224,10 +224,18 @@ fn bytes_text(value: f32) -> String {
     bytes(value as u64)
 }
 
-/// Returns the top of a chart's scale: 100 % or a tenth above its own maximum.
+/// Returns the top of a chart's scale: 100 %, or the round number above its own maximum, so that it does not read like one.
 fn top(samples: &[[Option<f32>; SPARK_FIELDS.len()]], index: usize, field: ProcessField) -> f32 {
     let largest = samples.iter().filter_map(|row| row[index]).fold(0.0f32, f32::max);
-    if field == ProcessField::Sm { 100.0 } else { (largest * 1.1).max(1.0) }
+    match field {
+        ProcessField::Sm => 100.0,
+        ProcessField::Cpu => round_top(largest.max(100.0)),
+        _ => {
+            let units = [1 << 30, 1 << 20, 1 << 10].map(|unit: u32| unit as f32);
+            let unit = units.into_iter().find(|unit| largest >= *unit).unwrap_or(1.0);
+            unit * round_top(largest / unit)
+        }
+    }
 }
 
 /// Returns one recorded field up to now, as fractions of the top of its scale.
