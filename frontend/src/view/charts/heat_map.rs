@@ -282,11 +282,14 @@ fn name(row: Row) -> AnyView {
     view! { <a href=href style:height=height>{move || unwell()} <span>{name_text}</span></a> }.into_any()
 }
 
-/// Formats the mean of the values of GPUs; of deviations and throttling the worst, which matters.
-fn mean_text(metric: GraphMetric, values: &[f32]) -> String {
+/// Formats the mean of the values of GPUs; of deviations and throttling the worst, which matters, and of the memory of MIG
+/// instances, which differ in size, the sum.
+fn row_text(metric: GraphMetric, values: &[f32], are_instances: bool) -> String {
+    let sum = || values.iter().sum::<f32>();
     let shown = match metric {
         GraphMetric::DEVIATION | GraphMetric::THROTTLE => values.iter().copied().fold(0.0, f32::max),
-        _ => values.iter().sum::<f32>() / values.len() as f32,
+        GraphMetric::MEMORY if are_instances => sum(),
+        _ => sum() / values.len() as f32,
     };
     text::or_absent((!values.is_empty()).then(|| metric.format(shown)))
 }
@@ -296,6 +299,7 @@ fn mean_text(metric: GraphMetric, values: &[f32]) -> String {
 fn state(row: Row) -> AnyView {
     let (health, time) = (row.health(), Time::from_context());
     let Row { page, scope, group, metric, pitch } = row;
+    let are_instances = group.gpus.iter().all(|gpu| gpu.is_instance);
     let shown = Memo::new(move |_| {
         let (metric, range) = (metric.get(), time.range());
         if !range.is_live() {
@@ -303,7 +307,8 @@ fn state(row: Row) -> AnyView {
             page.second.track();
             let end_ms = range.end_ms(time.now_ms()).saturating_sub(1);
             let at_end = |gpu| group.value_at(&scope.store, gpu, metric, end_ms);
-            return (false, mean_text(metric, &group.gpus.iter().filter_map(at_end).collect::<Vec<_>>()));
+            let values: Vec<f32> = group.gpus.iter().filter_map(at_end).collect();
+            return (false, row_text(metric, &values, are_instances));
         }
         page.second.track();
         let health = health.get();
@@ -314,7 +319,7 @@ fn state(row: Row) -> AnyView {
         if (is_unwell && values.is_empty()) || is_stale(&page, &scope.store, &group.node) {
             return (true, health.label.clone());
         }
-        (false, mean_text(metric, &values))
+        (false, row_text(metric, &values, are_instances))
     });
     let label = move || shown.with(|(_, label)| label.clone());
     view! {
