@@ -440,6 +440,6 @@ mod tests {
         same.push(visitor(Some(&id), Some("alice"), 8_000));
         assert_eq!(label(&same, Some(&id))[2], "alice (your account) since 8 s");
         assert_eq!(viewers(&visitors, None).len(), 1);
-        assert_eq!(guests(&Sharing { shares: vec![share], visitors }), 2);
+        assert_eq!(guests(&Sharing { shares: vec![share], visitors, ..Sharing::default() }), 2);
     }
 }

@@ -234,6 +234,19 @@ pub struct Sharing {
     pub shares: Vec<Share>,
     /// Connected pages in order of connection.
     pub visitors: Vec<Visitor>,
+    /// Stored shares of relays that watched something else, which open at those only.
+    #[serde(default)]
+    pub closed: Vec<ClosedShare>,
+}
+
+/// A stored share that stays closed at this relay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ClosedShare {
+    /// The share.
+    pub share: Share,
+    /// The jobs and machines that the relay watched which made it.
+    pub watches: Text,
 }
 
 /// A share with its link, which contains the key.

@@ -27,7 +27,7 @@ use nodeglass_protocol::replay::ReplayStatus;
 use nodeglass_protocol::report::NodeFault;
 use nodeglass_protocol::request::{AuditEntry, ProcessRef};
 use nodeglass_protocol::share::{
-    HiddenParts, Scope, Share, ShareId, ShareLink, ShareTerms, Sharing, Visitor,
+    ClosedShare, HiddenParts, Scope, Share, ShareId, ShareLink, ShareTerms, Sharing, Visitor,
 };
 use nodeglass_protocol::{
     Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Reading, Vendor,
@@ -369,7 +369,8 @@ pub fn share_link() -> ShareLink {
 
 pub fn sharing() -> Sharing {
     let visitor = Visitor { share: Some(share_id()), user: Some("bob".into()), since_ms: 1_700_000_100_000 };
-    Sharing { shares: vec![share()], visitors: vec![visitor] }
+    let closed = vec![ClosedShare { share: share(), watches: "jobs of all users".into() }];
+    Sharing { shares: vec![share()], visitors: vec![visitor], closed }
 }
 
 pub fn reference() -> ProcessRef {

@@ -45,7 +45,7 @@ pub use readings::{Absence, Absences, GpuReadings, HostReadings, JobReadings, Pr
 pub use select::{Fields, UnknownField};
 use serde::{Deserialize, Serialize};
 pub use series::{History, Series};
-pub use share::{ClosedShare, ShareList};
+pub use share::ShareList;
 pub use silence::{Silence, SilenceChange, silenced_jobs};
 use std::collections::HashMap;
 pub use timestamp::Timestamp;

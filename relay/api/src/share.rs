@@ -1,7 +1,6 @@
 //! Shares, as the owner's programs read them.
 
-use nodeglass_protocol::Text;
-use nodeglass_protocol::share::{Share, Visitor};
+use nodeglass_protocol::share::{ClosedShare, Share, Visitor};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -15,13 +14,4 @@ pub struct ShareList {
     /// Stored shares of relays that watched something else, which open at those only.
     #[serde(default)]
     pub closed: Vec<ClosedShare>,
-}
-
-/// A stored share that stays closed at this relay.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ClosedShare {
-    /// The share.
-    pub share: Share,
-    /// The jobs and machines that the relay watched which made it.
-    pub watches: Text,
 }

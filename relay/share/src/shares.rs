@@ -11,7 +11,7 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::ticket::Ticket;
 use nodeglass_protocol::share::{
-    Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Visitor,
+    ClosedShare, Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Visitor,
 };
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -181,7 +181,7 @@ impl Shares {
         // In memory first: viewers are disconnected even if the disk fails.
         if !self.end(id, EndReason::Revoked) {
             let pending = self.pending();
-            if !pending.undeleted.contains(id) && !self.closed().iter().any(|(closed, _)| closed.id == *id) {
+            if !pending.undeleted.contains(id) && !self.closed().iter().any(|closed| closed.share.id == *id) {
                 let unread = self.problem.borrow().clone().filter(|_| !pending.is_loaded);
                 return Err(unread.map_or_else(|| ShareError::Unknown(id.clone()), ShareError::Failed));
             }
@@ -206,7 +206,7 @@ impl Shares {
         match store.delete(id) {
             Ok(()) => {
                 pending.undeleted.remove(id);
-                self.table().closed.retain(|closed| closed.share.id != *id);
+                self.change(|table| table.closed.retain(|closed| closed.share.id != *id));
                 Ok(())
             }
             Err(error) => {
@@ -253,7 +253,7 @@ impl Shares {
             pending.unstored.pop_first();
         }
         let closed = store.closed()?;
-        self.table().closed = closed;
+        self.change(|table| table.closed = closed);
         let stored = store.ids()?;
         let open: Vec<ShareId> = self.table().ids().cloned().collect();
         for id in open.iter().filter(|id| !stored.contains(id.as_str())) {
@@ -292,11 +292,11 @@ impl Shares {
 
     /// Returns the stored shares of relays that watched other jobs or machines, with a description of these. They stay
     /// closed here.
-    pub fn closed(&self) -> Vec<(Share, Text)> {
+    pub fn closed(&self) -> Vec<ClosedShare> {
         let now_ms = Clock::wall_ms();
-        let table = self.table();
-        let lasting = table.closed.iter().filter(|closed| closed.share.terms.expires_ms > now_ms);
-        lasting.map(|closed| (closed.share.clone(), Text::new(&closed.watches))).collect()
+        let mut closed = self.table().sharing().closed;
+        closed.retain(|closed| closed.share.terms.expires_ms > now_ms);
+        closed
     }
 
     /// The state of a share, by the id that a client names.
@@ -553,14 +553,15 @@ mod tests {
         let made = stored_shares(&folder).create(request(Scope::All)).unwrap().share;
         let wider = stored_shares_of(&folder, "all users' jobs");
         assert!(wider.state(&made.id).is_none());
-        assert_eq!(wider.closed(), [(made.clone(), "your jobs".into())]);
+        let closed = || wider.watch().borrow().closed.clone();
+        assert_eq!(closed(), [ClosedShare { share: made.clone(), watches: "your jobs".into() }]);
         let again = stored_shares(&folder);
         assert!(again.state(&made.id).is_some_and(|state| state.status.is_ok()), "it stays stored");
-        assert_eq!(again.closed(), []);
+        assert_eq!(again.watch().borrow().closed, []);
         wider.revoke(&made.id).unwrap();
         again.follow_store();
         assert_eq!(again.state(&made.id).unwrap().status.unwrap_err(), EndReason::Revoked);
-        assert_eq!(wider.closed(), []);
+        assert_eq!(closed(), []);
         assert_eq!(wider.revoke(&made.id), Err(ShareError::Unknown(made.id)));
     }
 

@@ -5,7 +5,8 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::{Key, Verifier};
 use nodeglass_protocol::live::ticket::Ticket;
 use nodeglass_protocol::share::{
-    LoginNameError, Scope, Share, ShareId, ShareRequest, ShareTerms, Sharing, Visitor, login_name,
+    ClosedShare, LoginNameError, Scope, Share, ShareId, ShareRequest, ShareTerms, Sharing, Visitor,
+    login_name,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -199,7 +200,11 @@ impl Table {
     pub fn sharing(&self) -> Sharing {
         let mut shares: Vec<_> = self.open.values().map(|open| open.share.clone()).collect();
         shares.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
-        Sharing { shares, visitors: self.visitors.values().cloned().collect() }
+        let closed = self
+            .closed
+            .iter()
+            .map(|closed| ClosedShare { share: closed.share.clone(), watches: Text::new(&closed.watches) });
+        Sharing { shares, visitors: self.visitors.values().cloned().collect(), closed: closed.collect() }
     }
 }
 

@@ -108,8 +108,8 @@ fn viewers_text<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_api::ClosedShare;
     use nodeglass_protocol::JobId;
+    use nodeglass_protocol::share::ClosedShare;
     use nodeglass_protocol::share::Scope;
 
     fn share(scope: Scope) -> Share {

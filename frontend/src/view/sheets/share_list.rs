@@ -8,7 +8,7 @@ use crate::state::page::Page;
 use leptos::html::H2;
 use leptos::prelude::*;
 use nodeglass_protocol::request::{Request, Response};
-use nodeglass_protocol::share::{Share, ShareId, ShareLink, Sharing};
+use nodeglass_protocol::share::{ClosedShare, Share, ShareId, ShareLink, Sharing};
 
 /// Returns the shares and visitors as last received.
 pub fn sharing(page: &Page) -> Memo<Sharing> {
@@ -46,6 +46,19 @@ pub fn ShareList(
         focus();
     };
     let (audit, sheet) = (page.href(&Route::Audit), page.sharing);
+    let closed = {
+        let page = page.clone();
+        Memo::new(move |_| {
+            let lasts = |closed: &ClosedShare| closed.share.terms.expires_ms > page.wall_ms();
+            sharing.with(|sharing| {
+                sharing.closed.iter().filter(|closed| lasts(closed)).cloned().collect::<Vec<_>>()
+            })
+        })
+    };
+    let closed_entry = {
+        let page = page.clone();
+        move |closed| closed_entry(&page, closed, gone)
+    };
     let entry = move |share| entry(&page, share, sharing, gone);
     let none = move || shares.with(Vec::is_empty).then_some("Nothing is shared.");
     let own = move || {
@@ -58,6 +71,7 @@ pub fn ShareList(
             <p class="facts__note" role="status">{status}</p>
             <p class="facts__note">{move || none()}</p>
             <ul><For each=move || shares.get() key=|share| share.id.clone() children=entry/></ul>
+            <ul><For each=move || closed.get() key=|closed| closed.share.id.clone() children=closed_entry/></ul>
             <p class="facts__note">{own}</p>
             <p><a class="btn btn--small" href=audit on:click=move |_| sheet.set(None)>"Audit log"</a></p>
         </section>
@@ -126,6 +140,35 @@ fn entry(
                 {revoke(page, id, what, state, gone)}
             </div>
             {move || below()}
+        </li>
+    }
+    .into_any()
+}
+
+/// A share that opens only at a relay that watches what was watched when it was made.
+fn closed_entry(
+    page: &Page,
+    closed: ClosedShare,
+    gone: impl Fn(String) + Copy + Send + Sync + 'static,
+) -> AnyView {
+    let ClosedShare { share, watches } = closed;
+    let (what, state) = (share.terms.scope.to_string(), RwSignal::new(EntryState::default()));
+    let title =
+        if share.terms.label.as_str().is_empty() { what.clone() } else { share.terms.label.to_string() };
+    let refused = move || match state.get() {
+        EntryState::Refused(why) => view! { <p class="gate__wrong" role="alert">{why}</p> }.into_any(),
+        _ => ().into_any(),
+    };
+    view! {
+        <li class="share-entry">
+            <div class="share-entry__head">
+                <div>
+                    <b>{title}</b>
+                    <p class="facts__note">{format!("Closed here: made while the relay watched {watches}.")}</p>
+                </div>
+                {revoke(page, share.id, what, state, gone)}
+            </div>
+            {refused}
         </li>
     }
     .into_any()

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use nodeglass_api::{ClosedShare, ShareList};
+use nodeglass_api::ShareList;
 use nodeglass_protocol::request::Request;
 use nodeglass_protocol::share::{Scope, ShareId, ShareLink, ShareRequest, Sharing};
 use nodeglass_share::ShareError;
@@ -15,9 +15,8 @@ use nodeglass_share::ShareError;
 #[utoipa::path(get, path = "/api/v1/shares", tag = "owner", operation_id = "shares",
     responses((status = 200, body = ShareList)))]
 pub async fn shares(State(web): State<WebState>, _: Reader) -> Json<ShareList> {
-    let Sharing { shares, visitors } = web.actions.sharing();
-    let closed = web.shares.closed().into_iter().map(|(share, watches)| ClosedShare { share, watches });
-    Json(ShareList { shares, visitors, closed: closed.collect() })
+    let Sharing { shares, visitors, .. } = web.actions.sharing();
+    Json(ShareList { shares, visitors, closed: web.shares.closed() })
 }
 
 /// Responds that there is no such job or node if the relay does not watch all of a scope.
@@ -70,7 +69,7 @@ pub async fn revoke(
 fn existing_share(web: &WebState, id: String, or_closed: bool) -> Result<ShareId, Problem> {
     let id = ShareId::new(id).map_err(|error| Problem::bad_request(format!("failed to {error}")))?;
     let is_open = web.actions.sharing().shares.iter().any(|share| share.id == id);
-    match is_open || or_closed && web.shares.closed().iter().any(|(share, _)| share.id == id) {
+    match is_open || or_closed && web.shares.closed().iter().any(|closed| closed.share.id == id) {
         true => Ok(id),
         false => Err(Problem::not_found(ShareError::Unknown(id).to_string())),
     }

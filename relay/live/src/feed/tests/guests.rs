@@ -92,7 +92,7 @@ fn perform_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Action, othe
                 created_ms: *now_ms,
                 terms: terms(Scope::All, HiddenParts::default()),
             };
-            fleet.handle(Event::Sharing(Sharing { shares: vec![share], visitors: Vec::new() }), *now_ms);
+            fleet.handle(Event::Sharing(Sharing { shares: vec![share], ..Sharing::default() }), *now_ms);
         }
         Action::Process(node, gpu, job) => {
             *now_ms += 137;
