@@ -214,9 +214,9 @@ async fn unsupported_readings_of_each_card_are_named_and_never_zero() -> Result<
             "Used\\s+2 GiB",
             "reports only whether a kernel was running",
             "Not supported\\s+.*SM active",
-            "Not supported\\s+.*Current limit",
+            "Not supported\\s+.*Power limit",
             "Not supported\\s+.*NVLink received",
-            "Not supported\\s+.*Uncorrected, since driver load",
+            "Not supported\\s+.*Uncorrected ECC errors",
         ],
     )
     .await?;
