@@ -484,7 +484,7 @@ pub mod tests {
         use crate::domain::deviation::fleets;
         let toml = fleets::fleet(1, 1, "training", &[("idle_gpu", 1, 3)]);
         let (fleet, now_ms) = fleets::played(&toml, 10, |_, _, _| {});
-        let report = fleet.job_record(JobId(17), now_ms).unwrap().report();
+        let report = fleet.job_record(JobId(17), nodeglass_report::Until::Now, now_ms).unwrap().report();
         let stated = nodeglass_report::text(&report, None, &|at_s| at_s.to_string());
         let line = |name: &str| {
             let line = stated.lines().find_map(|line| line.trim_start().strip_prefix(name));
