@@ -339,13 +339,16 @@ impl Deviation {
 /// Returns the median, of an even number of values the mean of the two in the middle: between two clusters of equal size, it
 /// is as far from the one as from the other. `None` of none.
 pub fn median(values: impl Iterator<Item = f32>) -> Option<f32> {
-    let mut values: Vec<f32> = values.collect();
-    let middle = values.len() / 2;
+    median_of(&mut values.collect::<Vec<_>>())
+}
+
+/// Returns the same as [`median`]; reorders the values.
+pub fn median_of(values: &mut [f32]) -> Option<f32> {
     if values.is_empty() {
         return None;
     }
     let is_even = values.len().is_multiple_of(2);
-    let (below, upper, _) = values.select_nth_unstable_by(middle, f32::total_cmp);
+    let (below, upper, _) = values.select_nth_unstable_by(values.len() / 2, f32::total_cmp);
     let upper = *upper;
     Some(if is_even { (upper + below.iter().copied().fold(f32::MIN, f32::max)) / 2.0 } else { upper })
 }

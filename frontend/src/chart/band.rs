@@ -2,13 +2,14 @@
 
 use super::Series;
 use super::timeline::advance;
+use nodeglass_rules::peers::median_of;
 
 /// Minimum, median and maximum of many series in each step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Band {
     /// Minimum.
     pub low: Series,
-    /// Median; of an even number of values the lower of the two in the middle.
+    /// Median.
     pub mid: Series,
     /// Maximum.
     pub high: Series,
@@ -59,11 +60,9 @@ impl Band {
 
 /// Returns minimum, median and maximum of some values, if there are any; reorders them.
 pub fn spread(values: &mut [f32]) -> Option<(f32, f32, f32)> {
-    let middle = values.len().checked_sub(1)? / 2;
     let (low, high) =
         values.iter().fold((f32::MAX, f32::MIN), |(low, high), value| (low.min(*value), high.max(*value)));
-    let (_, mid, _) = values.select_nth_unstable_by(middle, f32::total_cmp);
-    Some((low, *mid, high))
+    Some((low, median_of(values)?, high))
 }
 
 #[cfg(test)]
