@@ -90,17 +90,15 @@ impl Export {
         .into_any()
     }
 
+    /// A picture's title. Somebody may look at it weeks later.
     fn title(&self, what: &str) -> String {
         let now_ms = self.time.now_ms();
         let range = untrack(|| self.time.range());
-        let name = untrack(|| self.page.route.get().job().map(|id| self.page.job_name(id)));
-        let day = platform::format_time_or_date(self.time.wall_s(range.end_ms(now_ms)));
-        format!(
-            "{}{what} · {}–{} ({day})",
-            name.map(|name| format!("{name} · ")).unwrap_or_default(),
-            self.time.clock(range.start_ms(now_ms)),
-            self.time.clock(range.end_ms(now_ms)),
-        )
+        let name = untrack(|| self.page.route.get().job().map(|id| self.page.job_name_and_label(id)));
+        let name = name.map(|name| format!("{name} · ")).unwrap_or_default();
+        let [from, to] = [range.start_ms(now_ms), range.end_ms(now_ms)]
+            .map(|at_ms| platform::local_datetime(self.time.wall_s(at_ms)));
+        format!("{name}{what} · {from} – {to} {}", platform::utc_text(platform::utc_offset_min()))
     }
 
     /// The file's name: of files of two jobs, none replaces the other.
