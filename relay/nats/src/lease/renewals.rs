@@ -1,4 +1,4 @@
-//! How long leases are valid after a renewal, and when they are after an outage.
+//! Validity of leases: for how long after a renewal, and from when on after an outage.
 
 use std::time::Duration;
 use tokio::time::Instant;
