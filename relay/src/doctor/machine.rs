@@ -20,6 +20,8 @@ use tokio::net::{TcpListener, UnixStream};
 const SECTION: &str = "This machine";
 /// Free space in bytes below which a history or a database may fill the file system.
 const LITTLE_SPACE: u64 = 64 << 20;
+/// Number of files that can still be created below which a history may use all that are left.
+const FEW_FILES: u64 = 256;
 /// Open files that a relay of 64 nodes with some viewers needs.
 const FILES: u64 = 512;
 /// Processes and threads of the user; the system's `ssh` needs one or two for each node.
@@ -51,7 +53,10 @@ fn state_dir() -> Vec<CheckResult> {
         }
     };
     let path = dir.path().display();
-    let free = rustix::fs::statvfs(dir.path()).map(|found| found.f_bavail.saturating_mul(found.f_frsize));
+    let found = rustix::fs::statvfs(dir.path());
+    // Some file systems do not limit the number of files, and state none.
+    let files = found.as_ref().ok().filter(|found| found.f_files > 0).map(|found| found.f_favail);
+    let free = found.map(|found| found.f_bavail.saturating_mul(found.f_frsize));
     let shared =
         if nodeglass_store::is_on_shared_file_system(dir.path()) { ", on a shared file system" } else { "" };
     vec![match free {
@@ -60,6 +65,12 @@ fn state_dir() -> Vec<CheckResult> {
             CHECK,
             format!("{path} has only {} MiB free{shared}", free >> 20),
             "free space there, or set XDG_STATE_HOME; without it the history is not stored",
+        ),
+        Ok(_) if files.is_some_and(|files| files < FEW_FILES) => CheckResult::warn(
+            SECTION,
+            CHECK,
+            format!("{path} has room for only {} more files (inodes){shared}", files.unwrap_or_default()),
+            "delete files there, or set XDG_STATE_HOME; without it the history is not stored",
         ),
         Ok(free) => CheckResult::ok(SECTION, CHECK, format!("{path}, {} MiB free{shared}", free >> 20)),
         Err(error) => CheckResult::warn(
