@@ -392,7 +392,8 @@ mod tests {
         let path = folder.path().join("spool");
         let dir = nodeglass_platform::state_dir::StateDir::at(&path).unwrap();
         let spool = Spool::open(dir, 1 << 20).unwrap();
-        std::fs::remove_dir_all(path).unwrap();
+        std::fs::remove_dir_all(&path).unwrap();
+        std::fs::write(&path, "in its place").unwrap();
         let failed = Way::Answer("HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n");
         let (url, _bodies) = server(&[failed]).await;
         let (sender, _sending) = Sender::start(url, None, spool);

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 /// Format of a file: each frame is the number of samples, four bytes little-endian, and the request.
 const FORMAT: Format = Format { kind: *b"ngrw", name: "spool", version: 1 };
 const SUFFIX: &str = "rw";
+const LOCK: &str = "lock";
 /// Maximum size of rounds in memory, in bytes. More go to the folder; without one that can be written, the oldest are
 /// dropped.
 const MAX_MEMORY: u64 = 16 << 20;
@@ -30,7 +31,7 @@ const MAX_UNREADABLE: usize = 8;
 pub struct Spool {
     dir: Option<StateDir>,
     /// Locked while the folder is used.
-    _lock: Option<File>,
+    lock: Option<File>,
     max_bytes: u64,
     waiting: VecDeque<Waiting>,
     /// Requests of the current round that have not been sent.
@@ -81,8 +82,7 @@ impl Spool {
     /// # Errors
     /// The folder cannot be read, or another relay uses it.
     pub fn open(dir: StateDir, max_bytes: u64) -> io::Result<Self> {
-        let lock = regular_file::create(&dir.path().join("lock"))?;
-        lock.try_lock().map_err(|_| io::Error::other("another relay of yours writes to it"))?;
+        let lock = lock(&dir)?;
         let (mut found, mut next_number) = (Vec::new(), 0);
         for entry in fs::read_dir(dir.path())? {
             let entry = entry?;
@@ -103,7 +103,7 @@ impl Spool {
         });
         let mut spool = Self {
             dir: Some(dir),
-            _lock: Some(lock),
+            lock: Some(lock),
             max_bytes,
             waiting: waiting.collect(),
             next_number,
@@ -146,6 +146,11 @@ impl Spool {
 
     fn store(&mut self) -> io::Result<()> {
         let Some(dir) = &self.dir else { return Ok(()) };
+        if !self.lock.as_ref().is_some_and(|lock| regular_file::is_at(lock, &dir.path().join(LOCK))) {
+            // Somebody has deleted the folder, or put another in its place.
+            dir.prepare().map_err(io::Error::other)?;
+            self.lock = Some(lock(dir)?);
+        }
         if self.current_file.is_none() && !self.current.is_empty() {
             let round = Round { requests: self.current.iter().cloned().collect() };
             let path = dir.path().join(name(self.current_number, round.samples()));
@@ -277,6 +282,12 @@ impl Waiting {
     }
 }
 
+fn lock(dir: &StateDir) -> io::Result<File> {
+    let lock = regular_file::create(&dir.path().join(LOCK))?;
+    lock.try_lock().map_err(|_| io::Error::other("another relay of yours writes to it"))?;
+    Ok(lock)
+}
+
 fn name(number: u64, samples: u64) -> String {
     format!("{number:016}-{samples}.{SUFFIX}")
 }
@@ -368,12 +379,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut spool = Spool::open(dir(&folder), 1 << 30).unwrap();
         fs::remove_dir_all(folder.path().join("spool")).unwrap();
+        fs::write(folder.path().join("spool"), "in its place").unwrap();
         for number in 0..4 {
             spool.push(Round { requests: vec![Request { samples: 1, body: vec![number; 6 << 20].into() }] });
             assert!(spool.persist().is_err());
         }
         assert_eq!((spool.pending().0, spool.take_dropped()), (2, 2));
         assert_eq!(spool.front().unwrap().body[0], 2, "the oldest are dropped");
+    }
+
+    #[test]
+    fn f24_a_folder_that_was_deleted_is_created_and_locked_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(dir(&folder), 1 << 20).unwrap();
+        spool.push(round("first", 1));
+        spool.persist().unwrap();
+        fs::remove_dir_all(folder.path().join("spool")).unwrap();
+        spool.push(round("second", 1));
+        spool.persist().unwrap();
+        assert!(Spool::open(dir(&folder), 1 << 20).is_err(), "another relay must not write to it");
+        drop(spool);
+        assert_eq!(drain(&mut Spool::open(dir(&folder), 1 << 20).unwrap()), ["second"]);
     }
 
     #[test]
