@@ -42,6 +42,9 @@ const MAX_GPUS: usize = 128;
 /// end of all that have sums, and of others.
 const MAX_FINISHED: usize = 2 * MAX_JOBS;
 
+/// Time after the end of a job in which a list may have it as running again, in s.
+const REOPEN_S: i64 = 3_600;
+
 /// SLURM's state of a run that was requeued.
 const REQUEUED: &str = "REQUEUED";
 
@@ -54,6 +57,9 @@ pub struct JobReports {
     finished: VecDeque<JobRecord>,
     /// Number of finished records that were dropped.
     lost: usize,
+    /// Final records of the last hour, as the jobs ran: a controller that has fallen back to an older state may have called
+    /// a running job ended.
+    closed: BTreeMap<JobId, JobRecord>,
     /// Ended jobs of the list whose records were finished.
     observed: BTreeSet<JobId>,
     /// Ended jobs of the list that no earlier list had as active, as last recorded.
@@ -215,6 +221,7 @@ impl JobReports {
                 self.observed.remove(&id);
             }
         }
+        self.closed.retain(|_, record| wall_s.saturating_sub(record.at_s) < REOPEN_S);
         for job in jobs.iter().filter(|job| job.is_active()) {
             if self.jobs.len() >= MAX_JOBS && !self.jobs.contains_key(&job.id) {
                 continue;
@@ -227,6 +234,9 @@ impl JobReports {
                 }
             }
             let tracked = self.jobs.entry(job.id).or_insert_with(|| Tracked::new(job));
+            if let Some(closed) = self.closed.remove(&job.id) {
+                self.restored.push(closed);
+            }
             if tracked.job.nodes != job.nodes {
                 let on_nodes = self.nodes.iter_mut().flat_map(|(name, node)| {
                     node.jobs.iter_mut().filter(|known| known.job == job.id).map(move |known| (name, known))
@@ -446,9 +456,10 @@ impl JobReports {
                 self.push_finished(ended.map(|job| record.ended(job)));
                 continue;
             };
-            if record.is_final || tracked.job.start != record.job.start {
+            if tracked.job.start.is_none() || tracked.job.start != record.job.start {
                 continue;
             }
+            tracked.false_end_s = if record.is_final { Some(record.at_s) } else { record.false_end_s };
             let known = record.application.as_deref().and_then(application::known);
             tracked.application = tracked.application.or(known);
             let known_until_ms = ms_of(record.at_s);
@@ -518,6 +529,7 @@ impl JobReports {
             findings: tracked.findings.clone(),
             observed_from_s: tracked.observed_from_s,
             resized: tracked.resized,
+            false_end_s: tracked.false_end_s,
             factors: self.factors.clone(),
             ..JobRecord::of(tracked.job.clone(), wall_s)
         }
@@ -531,6 +543,9 @@ impl JobReports {
         self.observed.insert(id);
         self.nodes.values_mut().for_each(|node| node.jobs.retain(|job| job.job != id));
         self.nodes.retain(|_, node| !node.jobs.is_empty());
+        if self.closed.len() < MAX_JOBS {
+            self.closed.insert(id, JobRecord { is_final: true, ..record.clone() });
+        }
         self.push_finished([record.ended(job)]);
     }
 }

@@ -37,6 +37,9 @@ pub struct JobRecord {
     /// The last change of its size.
     #[serde(default)]
     pub resized: Resized,
+    /// [`JobRecord::at_s`] of the last record of the run that was final although the job ran on.
+    #[serde(default)]
+    pub false_end_s: Option<i64>,
 }
 
 /// The last change of a running job's size, as by `scontrol update NumNodes=`; zero if there was none.
@@ -104,6 +107,7 @@ impl JobRecord {
             findings: Vec::new(),
             observed_from_s: None,
             resized: Resized::default(),
+            false_end_s: None,
         }
     }
 

@@ -483,6 +483,24 @@ fn a_restart_of_the_relay_continues_the_sums() {
 }
 
 #[test]
+fn a_job_that_slurm_lists_as_active_again_continues_its_sums() {
+    let mut reports = reports(1);
+    (0..=100).for_each(|second| reports.record(&node(second * 1_000, &[(100, 360)])));
+    let false_end = ended(&mut reports, 1, 1_100);
+    assert!(false_end.is_final);
+    reports.set_jobs(&[job(1)], 1_115, relay_ms, |_| None);
+    (116..=200).for_each(|second| reports.record(&node(second * 1_000, &[(100, 360)])));
+    let running = reports.of(JobId(7), 1_200, Until::Now).unwrap();
+    assert_eq!((running.is_final, running.false_end_s), (false, Some(1_100)));
+    let report = ended(&mut reports, 1, 1_200);
+    assert_eq!((report.elapsed_s, report.totals.energy_kwh), (200, Some(0.0184)), "184 s of 360 W");
+    // A later run of the job is another one.
+    reports.set_jobs(&[Job { start: Some(1_300), ..job(1) }], 1_310, relay_ms, |_| None);
+    let requeued = reports.of(JobId(7), 1_310, Until::Now).unwrap();
+    assert_eq!((requeued.false_end_s, requeued.nodes[0].gpus.len()), (None, 0));
+}
+
+#[test]
 fn what_is_sampled_after_a_jobs_end_is_not_the_jobs() {
     let mut reports = reports(1);
     let mut history = History::default();

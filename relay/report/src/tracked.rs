@@ -16,6 +16,8 @@ pub(super) struct Tracked {
     pub(super) observed_from_s: Option<i64>,
     /// See [`JobRecord::resized`].
     pub(super) resized: Resized,
+    /// See [`JobRecord::false_end_s`].
+    pub(super) false_end_s: Option<i64>,
 }
 
 impl Tracked {
@@ -26,6 +28,7 @@ impl Tracked {
             findings: Vec::new(),
             observed_from_s: None,
             resized: Resized::default(),
+            false_end_s: None,
         }
     }
 

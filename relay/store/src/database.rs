@@ -183,13 +183,14 @@ impl Database {
     pub fn save(&mut self, origin: &Origin, records: &[JobRecord]) -> Result<(), StoreError> {
         let transaction = self.connection.transaction()?;
         {
-            // The record of a job that ended is never replaced by one of its run, nor a record with sums by one of a relay
-            // that has not observed the run.
+            // The record of a job that ended is never replaced by one of its run, unless SLURM listed the job as running again,
+            // which voids the record; nor a record with sums by one of a relay that has not observed the run.
             let mut insert = transaction.prepare_cached(
                 "INSERT INTO jobs (cluster, host, job, start_s, is_final, at_s, record) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
                  ON CONFLICT DO UPDATE SET is_final = excluded.is_final, at_s = excluded.at_s, record = excluded.record \
-                 WHERE excluded.is_final >= is_final \
+                 WHERE (excluded.is_final >= is_final OR json_extract(excluded.record, '$.false_end_s') >= at_s) \
+                 AND excluded.at_s > ifnull(json_extract(record, '$.false_end_s'), excluded.at_s - 1) \
                  AND (json_array_length(excluded.record, '$.nodes') > 0 OR json_array_length(record, '$.nodes') = 0)",
             )?;
             for record in records {

@@ -74,6 +74,22 @@ fn the_record_of_an_ended_job_is_never_replaced_by_one_of_its_run() {
 }
 
 #[test]
+fn a_job_that_runs_on_after_a_false_end_has_a_record_of_its_run_again() {
+    let mut database = Database::in_memory().unwrap();
+    let mut save = |record: &JobRecord| {
+        database.save(&origin("a"), std::slice::from_ref(record)).unwrap();
+        database.job(JobId(7)).unwrap().unwrap()
+    };
+    let of = |at_s, is_final| JobRecord { false_end_s: Some(170), ..record(7, 100, at_s, is_final) };
+    let (false_end, running, ended) = (record(7, 100, 170, true), of(230, false), of(290, true));
+    assert_eq!(save(&false_end), false_end);
+    assert_eq!(save(&running), running);
+    assert_eq!(save(&false_end), running, "accounting may join it late");
+    assert_eq!(save(&ended), ended);
+    assert_eq!(save(&running), ended);
+}
+
+#[test]
 fn jobs_that_ended_while_no_relay_ran_are_added_and_what_was_observed_of_them_stays() {
     let (_folder, dir) = dir();
     let mut database = open(&dir);
