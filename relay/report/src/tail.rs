@@ -18,8 +18,15 @@ impl JobRecord {
         for finding in &mut self.findings {
             finding.ended_ms = finding.ended_ms.or(Some(ended_ms.max(finding.since_ms)));
         }
+        let mut accounting = stated.accounting.clone();
+        if let Some(accounting) = &mut accounting
+            && self.job.start.zip(stated.job.start).is_some_and(|(own, stated)| own.abs_diff(stated) > 1)
+        {
+            // That of the part since the job was resized.
+            accounting.elapsed_s = None;
+        }
         let job = Job { state, ended, exit, ..self.job };
-        Self { job, is_final: true, accounting: stated.accounting.clone(), ..self }
+        Self { job, is_final: true, accounting, ..self }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::report::Accounting;
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _};
 use std::process::{Command, Stdio};
@@ -116,6 +117,55 @@ fn jobs_that_ended_while_no_relay_ran_are_added_and_what_was_observed_of_them_st
     assert_eq!(database.job(JobId(3)).unwrap(), Some(seen_to_end));
     assert_eq!(database.add_ended(&origin("a"), listed()).unwrap(), 0, "once");
     assert_eq!(ids(&database), [3, 2, 1]);
+}
+
+#[test]
+fn a_job_that_was_resized_is_one_run_although_accounting_counts_it_from_then_on() {
+    let mut database = Database::in_memory().unwrap();
+    let observed = |id, at_s, ended: Option<i64>| {
+        let mut record = record(id, 100, at_s, ended.is_some());
+        record.job.ended = ended;
+        record.nodes.push(nodeglass_report::NodeTotals::new("n1".parse().unwrap()));
+        record
+    };
+    let (ended, lost) = (observed(7, 401, Some(400)), observed(8, 290, None));
+    database.save(&origin("a"), &[ended.clone(), lost]).unwrap();
+    let stated = |id: u32, start: i64, end: i64| {
+        let mut job = record(id, start, end, true).job;
+        (job.ended, job.state) = (Some(end), JobState::Ended("CANCELLED".into()));
+        let accounting = Accounting {
+            state: "CANCELLED".into(),
+            exit_code: 0,
+            signal: None,
+            step_exit_code: None,
+            max_rss_bytes: None,
+            ended_s: end,
+            elapsed_s: Some((end - start).cast_unsigned()),
+            reason: None,
+        };
+        JobRecord { is_final: true, accounting: Some(accounting), ..JobRecord::of(job, end) }
+    };
+    // An earlier build has added it.
+    database.save(&origin("b"), &[stated(7, 140, 400)]).unwrap();
+    let resized = || vec![stated(8, 140, 400), stated(7, 140, 400)];
+    assert_eq!(database.add_ended(&origin("b"), resized()).unwrap(), 1);
+    assert_eq!(database.job(JobId(7)).unwrap(), Some(ended));
+    let report = database.job(JobId(8)).unwrap().unwrap().report();
+    assert_eq!((report.is_final, report.state.as_str(), report.elapsed_s), (true, "CANCELLED", 300));
+    assert_eq!(ids(&database), [8, 7]);
+    // Two runs of a requeued job stay two, also where a relay learnt late that the first had ended.
+    let runs = || vec![stated(9, 405, 500), stated(9, 300, 400)];
+    database
+        .save(
+            &origin("a"),
+            &[JobRecord {
+                job: Job { start: Some(300), ..observed(9, 410, None).job },
+                ..observed(9, 410, None)
+            }],
+        )
+        .unwrap();
+    assert_eq!(database.add_ended(&origin("b"), runs()).unwrap(), 2);
+    assert_eq!(ids(&database), [9, 9, 8, 7]);
 }
 
 #[test]
