@@ -4,6 +4,7 @@ mod apply;
 mod confined;
 mod connection_counts;
 mod merge;
+mod missing;
 
 use super::bounds;
 use super::changes::NodeChanges;
@@ -74,6 +75,8 @@ pub struct Node {
     unattributed: Unattributed,
     /// Devices that the processes of the user's jobs may see by their environments.
     job_devices: Vec<JobDevices>,
+    /// The GPUs of the driver when it was last unloaded.
+    unloaded: Vec<GpuFacts>,
     /// When a job was first seen on a GPU that it has according to its processes only.
     used_since: HashMap<(GpuUuid, JobId), u64>,
     /// Set while the probe sees the GPUs of one job only.
@@ -109,6 +112,7 @@ impl Node {
             list_ns: 0,
             unattributed: Unattributed::default(),
             job_devices: Vec::new(),
+            unloaded: Vec::new(),
             used_since: HashMap::new(),
             confined: None,
             spool_problems: Vec::new(),
@@ -239,6 +243,7 @@ impl Node {
 
     /// Updates the owners of the GPUs from the job list.
     pub fn settle_owners(&mut self, jobs: &[Job], changes: &mut NodeChanges) {
+        self.add_missing_gpus(jobs, changes);
         let node = &self.picture;
         let owners = ownership::owners(&self.view(), &node.gpus, &node.processes, jobs);
         let node = &mut self.picture;
@@ -370,6 +375,9 @@ impl Node {
         // Where cgroups hide GPUs, the jobs of the probe decide which it sees.
         let sees_all = self.confined.is_none() && !gpus.is_empty();
         let mut old = std::mem::take(&mut node.gpus);
+        if gpus.is_empty() && !old.is_empty() {
+            self.unloaded = old.iter().map(|gpu| gpu.facts.clone()).collect();
+        }
         let mut old_history =
             node.history.as_mut().map(|history| std::mem::take(&mut history.gpus)).unwrap_or_default();
         old_history.resize_with(old.len(), Default::default);

@@ -322,6 +322,51 @@ fn f28_a_gpu_of_a_job_that_the_driver_no_longer_lists_is_lost_until_it_is_listed
 }
 
 #[test]
+fn f28_a_gpu_of_a_job_that_was_lost_before_the_relay_saw_it_is_stated() {
+    let faulty = |fleet: &Fleet| {
+        let gpus = node(fleet, "n1").gpus.iter().filter(|gpu| gpu.fault.is_some());
+        gpus.map(|gpu| (gpu.facts.uuid.to_string(), gpu.facts.index)).collect::<Vec<_>>()
+    };
+    let processes = |on: Option<u32>| match process("n1", on.unwrap_or(0), 77, on.map(|_| 1)) {
+        ProbeLine::Processes(list) => ProbeLine::Processes(ProcessList { mono_ns: 1, ..list }),
+        other => other,
+    };
+    let seen = |minors: &[u32], indices: &[u32], list: ProbeLine| {
+        let mut fleet = Fleet::new();
+        line(&mut fleet, "n1", hello("n1", minors), 100);
+        jobs(&mut fleet, vec![job(1, &[("n1", indices)])], 0);
+        line(&mut fleet, "n1", hello("n1", minors), 100);
+        assert_eq!(faulty(&fleet), [], "a process may contradict");
+        line(&mut fleet, "n1", list, 200);
+        fleet
+    };
+    let mut fleet = seen(&[1, 2, 3], &[0, 1], processes(Some(0)));
+    assert_eq!(faulty(&fleet), [("LOST-0".to_owned(), 0)]);
+    line(&mut fleet, "n1", sample(50, &[90, 80, 0]), 1_000);
+    fleet.handle(Event::Tick, 30_000);
+    let lost = fleet.findings().iter().find(|finding| finding.kind == FindingKind::GpuLost).unwrap();
+    assert_eq!(lost.jobs, [JobId(1)]);
+    // It stays with the next probe, and is replaced by the GPU itself.
+    line(&mut fleet, "n1", hello("n1", &[1, 2, 3]), 31_000);
+    assert_eq!(faulty(&fleet).len(), 1);
+    line(&mut fleet, "n1", hello("n1", &[0, 1, 2, 3]), 32_000);
+    assert_eq!((faulty(&fleet).len(), node(&fleet, "n1").gpus.len()), (0, 4));
+    // Indices that are not minor numbers, or may not be.
+    assert_eq!(faulty(&seen(&[1, 2, 3], &[0, 1], processes(Some(1)))), []);
+    assert_eq!(faulty(&seen(&[1, 2, 3], &[0], processes(None))), []);
+    assert_eq!(faulty(&seen(&[1, 2, 3], &[1, 2], processes(None))), []);
+    // A driver that is reloaded while the GPU is gone.
+    let mut fleet = seen(&[0, 1], &[0, 1], processes(Some(0)));
+    line(&mut fleet, "n1", hello("n1", &[0]), 1_000);
+    assert_eq!(faulty(&fleet), [("GPU-n1-1".to_owned(), 1)]);
+    let ProbeLine::Hello(mut unloaded) = hello("n1", &[]) else { unreachable!("it is one") };
+    unloaded.sources = vec![SourceState::absent(Vendor::Nvidia, "the NVIDIA driver is not loaded")];
+    line(&mut fleet, "n1", ProbeLine::Hello(unloaded), 2_000);
+    line(&mut fleet, "n1", hello("n1", &[0]), 3_000);
+    assert_eq!(faulty(&fleet), [("GPU-n1-1".to_owned(), 1)]);
+}
+
+#[test]
 fn backfilled_samples_whose_gpus_are_not_known_are_lost() {
     let mut fleet = Fleet::new();
     jobs(&mut fleet, vec![job(1, &[("n1", &[0])])], 0);
