@@ -51,6 +51,11 @@ pub fn outside_text(job: &Job, at_ms: u64, clock: impl Fn(u64) -> String) -> Opt
     (!run.includes(at_ms)).then(when)
 }
 
+/// Returns what happened to a note that is edited, given its text and time now.
+pub fn changed_text(text: &str, at: &str) -> String {
+    format!("This note was changed in the meantime: “{text}”, {at}. What you save replaces that.")
+}
+
 /// Returns where a note comes from.
 pub fn source_text(source: NoteSource) -> &'static str {
     match source {

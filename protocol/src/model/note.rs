@@ -183,6 +183,11 @@ pub struct NoteEdit {
     pub text: Option<Text>,
     /// See [`Note::at_ms`].
     pub at_ms: Option<u64>,
+    /// The text that the note has to the knowledge of who edits it: if somebody has changed it, the edit is refused.
+    #[serde(deserialize_with = "whole_text_if_any")]
+    pub if_text: Option<Text>,
+    /// The time that the note has, likewise.
+    pub if_at_ms: Option<u64>,
 }
 
 /// A note that was added or changed.

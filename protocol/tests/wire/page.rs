@@ -75,7 +75,12 @@ fn messages_of_the_page() {
         })),
         Request::Note(NoteRequest::Edit {
             id: NoteId::from_bits(4_711),
-            edit: NoteEdit { text: Some("epoch 4".into()), at_ms: None },
+            edit: NoteEdit {
+                text: Some("epoch 4".into()),
+                at_ms: None,
+                if_text: Some("epoch 3".into()),
+                if_at_ms: Some(7),
+            },
         }),
         Request::Note(NoteRequest::Delete(NoteId::from_bits(4_711))),
         Request::Silence(SilenceRequest {

@@ -571,7 +571,7 @@ async fn a_note_of_another_relay_can_be_changed_and_deleted_and_appears_by_itsel
     let both = TwoRelays::start().await;
     let add = |text: &str| NoteRequest::Add(NewNote { text: text.into(), ..NewNote::default() });
     let edit = |id, text: &str| {
-        let edit = NoteEdit { text: Some(text.into()), at_ms: None };
+        let edit = NoteEdit { text: Some(text.into()), ..NoteEdit::default() };
         NoteRequest::Edit { id, edit }
     };
     let (NoteChange::Put(note), true) = both.request(0, add("epoch 1")).await.unwrap() else { panic!() };

@@ -56,6 +56,9 @@ pub enum NoteError {
     /// The note does not exist.
     #[error("there is no note {0}; it was probably deleted, so add it again")]
     NoSuchNote(NoteId),
+    /// Somebody has changed the note meanwhile.
+    #[error("note {0} was changed in the meantime; read it again before you change it")]
+    Changed(NoteId),
     /// The job has too many.
     #[error("job {0} has {MAX_PER_JOB} notes, the most that a job can have; delete some first")]
     JobIsFull(JobId),
@@ -126,8 +129,13 @@ impl Notes {
         let known = |id| self.get(id).ok_or(NoteError::NoSuchNote(id));
         let note = match request {
             NoteRequest::Delete(id) => return known(id).map(|note| NoteChange::Delete(note.id)),
-            NoteRequest::Edit { id, edit: NoteEdit { text, at_ms } } => {
+            NoteRequest::Edit { id, edit: NoteEdit { text, at_ms, if_text, if_at_ms } } => {
                 let note = known(id)?.clone();
+                if if_text.is_some_and(|text| text != note.text)
+                    || if_at_ms.is_some_and(|at_ms| at_ms != note.at_ms)
+                {
+                    return Err(NoteError::Changed(id));
+                }
                 Note { text: text.unwrap_or(note.text), at_ms: at_ms.unwrap_or(note.at_ms), ..note }
             }
             NoteRequest::Add(NewNote { job, node, at_ms, text, source }) => {
@@ -376,7 +384,7 @@ mod tests {
         let id = notes.iter().next().unwrap().id;
         assert_eq!(notes.get(id).unwrap().at_ms, NOW_MS);
         assert_eq!((notes.get(id).unwrap().rank, notes.get(id).unwrap().node.clone()), (Some(3), None));
-        let edit = NoteEdit { text: Some("first epoch".into()), at_ms: None };
+        let edit = NoteEdit { text: Some("first epoch".into()), ..NoteEdit::default() };
         request(&mut notes, 0, NoteRequest::Edit { id, edit }, &jobs).unwrap();
         assert_eq!(notes.add_line(line(17, "3", 0, "epoch 1"), NOW_MS, &jobs), Ok(false));
         assert_eq!(texts(&notes, 17), ["first epoch"]);
@@ -415,13 +423,29 @@ mod tests {
         for id in 0..MAX_PER_JOB as u64 {
             request(&mut notes, id, new(Some(17), &id.to_string()), &jobs).unwrap();
         }
-        let edit = NoteEdit { text: None, at_ms: Some(NOW_MS + 1) };
+        let edit = NoteEdit { at_ms: Some(NOW_MS + 1), ..NoteEdit::default() };
         request(&mut notes, 0, NoteRequest::Edit { id: NoteId::from_bits(0), edit }, &jobs).unwrap();
         assert_eq!(texts(&notes, 17).len(), MAX_PER_JOB);
         assert_eq!(texts(&notes, 17).last().unwrap(), "0");
         assert_eq!(notes.of_job(JobId(17), NOW_MS + 1).len(), 1);
         request(&mut notes, 0, NoteRequest::Delete(NoteId::from_bits(7)), &jobs).unwrap();
         assert_eq!(request(&mut notes, 9_999, new(Some(17), "y"), &jobs), Ok(()));
+    }
+
+    #[test]
+    fn an_edit_of_a_note_that_somebody_changed_meanwhile_is_refused() {
+        let mut notes = Notes::default();
+        request(&mut notes, 1, new(None, "first"), &[]).unwrap();
+        let id = NoteId::from_bits(1);
+        let mut edit = |text: &str, if_text: &str, if_at_ms| {
+            let (text, if_text) = (Some(text.into()), Some(if_text.into()));
+            let edit = NoteEdit { text, at_ms: None, if_text, if_at_ms: Some(if_at_ms) };
+            request(&mut notes, 0, NoteRequest::Edit { id, edit }, &[])
+        };
+        assert_eq!(edit("second", "first", NOW_MS), Ok(()));
+        assert_eq!(edit("third", "first", NOW_MS), Err(NoteError::Changed(id)));
+        assert_eq!(edit("third", "second", NOW_MS + 1), Err(NoteError::Changed(id)));
+        assert_eq!(notes.get(id).unwrap().text.as_str(), "second");
     }
 
     #[test]

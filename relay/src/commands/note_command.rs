@@ -45,7 +45,7 @@ pub async fn note(args: NoteArgs) -> anyhow::Result<String> {
     let at_ms = args.at.map(|at| at.wall_ms(Clock::wall_ms()));
     let saved: SavedNote = match args.edit {
         Some(id) => {
-            let edit = serde_json::to_string(&NoteEdit { text: Some(text), at_ms })?;
+            let edit = serde_json::to_string(&NoteEdit { text: Some(text), at_ms, ..NoteEdit::default() })?;
             relay.json(Method::PATCH, &format!("{NOTES}/{id}"), edit).await?
         }
         None => {

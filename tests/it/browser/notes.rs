@@ -140,15 +140,19 @@ ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}` })()";
     let oldest = "document.querySelector('.notes li:last-child')";
     browser.until("the moved note", &format!("{oldest}.innerText.includes('checkpoint reached')")).await?;
 
-    // A note that is deleted elsewhere while it is edited: what was typed can be added anew.
+    // A note that is changed or deleted elsewhere while it is edited: what was typed can be added anew.
     browser.eval(&format!("({}.click(), true)", button("Edit note of job 48213: checkpoint"))).await?;
     browser.until("the form", "document.activeElement?.matches('.note-form input')").await?;
     browser.write(" twice").await?;
     let listed = relay.run(&["note", "--list", "--job", "48213"])?;
     let line = listed.lines().find(|line| line.contains("checkpoint reached")).unwrap_or_default();
     let id = line.split_whitespace().find(|word| word.len() > 9 && word.parse::<u64>().is_ok());
-    relay.run(&["note", "--delete", id.unwrap_or_default()])?;
-    browser.until("what happened", &contains(".note-form__deleted", "was deleted in the meantime")).await?;
+    let id = id.unwrap_or_default();
+    relay.run(&["note", "--edit", id, "checkpoint lost"])?;
+    browser.until("the other text", &contains(".note-form__meanwhile", "“checkpoint lost”")).await?;
+    browser.until("what saving does", &contains(".note-form [type=submit]", "Replace note")).await?;
+    relay.run(&["note", "--delete", id])?;
+    browser.until("what happened", &contains(".note-form__meanwhile", "was deleted in the meantime")).await?;
     browser.until("the offer", &contains(".note-form [type=submit]", "Add as new note")).await?;
     browser.photograph("note-deleted").await?;
     browser.click(".note-form button[type=submit]").await?;

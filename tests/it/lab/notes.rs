@@ -61,7 +61,7 @@ async fn notes_of_a_jobs_script_are_shown_once_also_after_a_restart_of_the_relay
     ensure!((1..600_000).contains(&(now_ms - of_job.at_ms)), "{of_job:?} is not of the last minutes");
 
     // One is edited, another deleted; a killed relay has lost neither, and its successor's probe reads all again.
-    let edit = NoteEdit { text: Some("first epoch".into()), at_ms: None };
+    let edit = NoteEdit { text: Some("first epoch".into()), ..NoteEdit::default() };
     let answer = page.request(Request::Note(NoteRequest::Edit { id: of_job.id, edit })).await?;
     ensure!(matches!(&answer, Response::Note(saved) if saved.is_stored), "{answer:?}");
     let ready = notes.iter().find(|note| note.rank == Some(1)).context("the note of a rank")?;

@@ -1,6 +1,6 @@
 //! The form for a note: what it says, and when; the moment that was pointed at can be changed.
 
-use crate::describe::note::{outside_text, subject_text, too_long_text};
+use crate::describe::note::{changed_text, outside_text, subject_text, too_long_text};
 use crate::domain::text;
 use crate::platform;
 use crate::state::page::{NoteDraft, Page};
@@ -33,7 +33,7 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
     let of = untrack(|| subject_text(draft.job, draft.node.as_ref(), label_of));
     let known = draft.text.clone();
     let form = NoteForm::new(page, draft);
-    let NoteForm { field, at_field, typed_at, waits, is_deleted, .. } = form;
+    let NoteForm { field, at_field, typed_at, waits, is_deleted, changed, .. } = form;
     // What is typed continues the text; browsers begin at its start.
     platform::effect(move || {
         field.get().into_iter().for_each(|field| drop(field.set_selection_range(u32::MAX, u32::MAX)));
@@ -44,13 +44,21 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
     };
     let wrong = form.wrong;
     let complaint = move || wrong.with(|wrong| wrong.text(is_deleted.get()));
-    let deleted = move || {
-        is_deleted.get().then(|| {
-            let text = "This note was deleted in the meantime. You can add this text as a new note.";
-            view! { <p class="note-form__deleted">{text}</p> }.into_any()
-        })
+    let meanwhile = move || {
+        let text = match (is_deleted.get(), changed.get()) {
+            (true, _) => {
+                "This note was deleted in the meantime. You can add this text as a new note.".to_owned()
+            }
+            (false, Some((text, at_ms))) => changed_text(text.as_str(), &local_clock(at_ms)),
+            (false, None) => return None,
+        };
+        Some(view! { <p class="note-form__meanwhile">{text}</p> }.into_any())
     };
-    let save = move || if is_deleted.get() { "Add as new note" } else { "Save note" };
+    let save = move || match (is_deleted.get(), changed.with(Option::is_some)) {
+        (true, _) => "Add as new note",
+        (false, true) => "Replace note",
+        (false, false) => "Save note",
+    };
     let submit = move |event: web_sys::SubmitEvent| {
         event.prevent_default();
         form.submit();
@@ -67,7 +75,7 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
                     spellcheck="false" on:input=move |event| typed_at.set(event_target_value(&event))/>
                 <span>{age}</span>
             </label>
-            <div role="alert">{deleted} <p class="gate__wrong">{complaint}</p></div>
+            <div role="alert">{meanwhile} <p class="gate__wrong">{complaint}</p></div>
             <div class="ask__ways">
                 <button class="btn" type="button" on:click=move |_| draft.set(None)>"Cancel" <kbd>"Esc"</kbd></button>
                 <button class="btn btn--primary" type="submit" disabled=waits>{save}</button>
@@ -105,6 +113,8 @@ struct NoteForm {
     typed_at: RwSignal<String>,
     /// Whether the note that is edited was deleted in the meantime.
     is_deleted: Memo<bool>,
+    /// Text and time of the note that is edited, if somebody changed it in the meantime.
+    changed: Memo<Option<(Text, u64)>>,
     /// Whether it is being saved.
     waits: RwSignal<bool>,
     wrong: RwSignal<Mistake>,
@@ -117,11 +127,20 @@ impl NoteForm {
         let is_deleted = Memo::new(move |_| {
             edited.is_some_and(|id| notes.with(|notes| notes.iter().all(|note| note.id != id)))
         });
+        let (text, at_ms) = (draft.text.clone(), draft.at_ms);
+        let changed = Memo::new(move |_| {
+            let now = notes.with(|notes| {
+                let note = notes.iter().find(|note| edited == Some(note.id))?;
+                Some((note.text.clone(), note.at_ms))
+            });
+            now.filter(|(now, now_at_ms)| now.as_str() != text || *now_at_ms != at_ms)
+        });
         Self {
             field: NodeRef::new(),
             at_field: NodeRef::new(),
             typed_at: RwSignal::new(local_clock(draft.at_ms)),
             is_deleted,
+            changed,
             waits: RwSignal::new(false),
             wrong: RwSignal::new(Mistake::default()),
             page: page.clone(),
@@ -175,7 +194,10 @@ impl NoteForm {
     /// Sends the note to the relay, and closes the form once it is saved.
     fn save(&self, at_ms: u64, text: Text) {
         let id = self.draft.id.filter(|_| !self.is_deleted.get_untracked());
-        let request = request(&self.draft, id, at_ms, text);
+        // What the form shows is replaced, and nothing newer.
+        let known = self.changed.get_untracked();
+        let known = known.unwrap_or_else(|| (self.draft.text.as_str().into(), self.draft.at_ms));
+        let request = request(&self.draft, id.map(|id| (id, known)), at_ms, text);
         let (page, waits, wrong) = (self.page.clone(), self.waits, self.wrong);
         waits.set(true);
         leptos::task::spawn_local(async move {
@@ -229,9 +251,16 @@ fn age_text(at_s: i64, now_s: i64) -> Option<String> {
     Some(if age_s < 0 { format!("in {span}") } else { format!("{span} ago") })
 }
 
-fn request(draft: &NoteDraft, id: Option<NoteId>, at_ms: u64, text: Text) -> NoteRequest {
-    match id {
-        Some(id) => NoteRequest::Edit { id, edit: NoteEdit { text: Some(text), at_ms: Some(at_ms) } },
+/// The request to save a note; `edited` is the known one, with its text and time.
+fn request(draft: &NoteDraft, edited: Option<(NoteId, (Text, u64))>, at_ms: u64, text: Text) -> NoteRequest {
+    match edited {
+        Some((id, (known, known_ms))) => {
+            let (if_text, if_at_ms) = (Some(known), Some(known_ms));
+            NoteRequest::Edit {
+                id,
+                edit: NoteEdit { text: Some(text), at_ms: Some(at_ms), if_text, if_at_ms },
+            }
+        }
         None => NoteRequest::Add(NewNote {
             job: draft.job,
             node: draft.node.clone(),

@@ -5,6 +5,7 @@ use crate::WebState;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use nodeglass_api::JobSelector;
 use nodeglass_fleet::NoteError;
@@ -75,7 +76,8 @@ pub async fn add(
     Ok(send(&web, NoteRequest::Add(note)).await)
 }
 
-/// Changes the text or the time of a note; responds with the note.
+/// Changes the text or the time of a note; responds with the note. With `if_text` or `if_at_ms`, an edit of a note that
+/// is not so is refused with 409.
 #[utoipa::path(patch, path = "/api/v1/notes/{id}", tag = "notes", operation_id = "edit_note", request_body = NoteEdit,
     params(("id" = inline(NoteId), Path, description = "Id of the note")), responses((status = 200, body = SavedNote)))]
 pub async fn edit(
@@ -106,6 +108,10 @@ fn note_id(id: &str) -> Result<NoteId, Problem> {
 }
 
 async fn send(web: &WebState, request: NoteRequest) -> Response {
+    let changed = match &request {
+        NoteRequest::Edit { id, .. } => Some(NoteError::Changed(*id).to_string()),
+        NoteRequest::Add(_) | NoteRequest::Delete(_) => None,
+    };
     let missing = match &request {
         NoteRequest::Edit { id, .. } | NoteRequest::Delete(id) => {
             vec![NoteError::NoSuchNote(*id).to_string()]
@@ -119,6 +125,9 @@ async fn send(web: &WebState, request: NoteRequest) -> Response {
     match web.actions.request(Request::Note(request)).await {
         request::Response::Refused(why) if missing.iter().any(|missing| missing == why.as_str()) => {
             Problem::not_found(why.to_string()).into_response()
+        }
+        request::Response::Refused(why) if changed.is_some_and(|changed| changed == why.as_str()) => {
+            Problem::new(StatusCode::CONFLICT, why.to_string()).into_response()
         }
         response => respond(response),
     }

@@ -66,6 +66,9 @@ async fn a_note_is_added_stored_changed_listed_and_deleted_over_http() {
     let path = format!("/api/v1/notes/{}", note.id);
     let changed = saved(&send(&relay, &format!("PATCH {path}"), &owner, r#"{"text":"epoch 4"}"#).await);
     assert_eq!(changed.note, Note { text: "epoch 4".into(), ..note });
+    let stale =
+        send(&relay, &format!("PATCH {path}"), &owner, r#"{"text":"epoch 5","if_text":"epoch 3"}"#).await;
+    assert_eq!((stale.status, stale.detail().contains("changed in the meantime")), (409, true));
     let report = send(&relay, "GET /api/v1/jobs/17/report", &owner, "").await;
     assert!(report.body.contains("\"text\":\"epoch 4\""), "{}", report.body);
     assert_eq!(send(&relay, &format!("DELETE {path}"), &owner, "").await.body, "the note was deleted\n");
