@@ -1,6 +1,6 @@
 //! `relay gpu`: everything about one GPU.
 
-use super::list::{command, gpu_mem, holders, model};
+use super::list::{command, gpu_mem, holders, model, unlisted};
 use super::{Answer, or_dash, table};
 use anyhow::bail;
 use nodeglass_api::{Absence, Gpu, Link, Snapshot};
@@ -120,13 +120,17 @@ fn text(snapshot: &Snapshot, gpu: &Gpu) -> String {
         }
     }
     let processes: Vec<_> = holders(gpu, snapshot).collect();
-    if !processes.is_empty() {
+    let unlisted = unlisted(gpu, snapshot);
+    if !processes.is_empty() || unlisted.is_some() {
         out += "Processes\n";
     }
     for process in processes {
         let user = process.user.as_deref().unwrap_or("?");
         out +=
             &format!("  {:<8} {user:<12} {:>8} GiB  {}\n", process.pid, gpu_mem(process), command(process));
+    }
+    if let Some(unlisted) = unlisted {
+        out += &format!("  {unlisted}\n");
     }
     out
 }

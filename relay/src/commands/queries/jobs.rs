@@ -25,6 +25,8 @@ const COLUMNS: [(&str, u8); 14] = [
 ];
 /// Number of columns of text at the beginning.
 const TEXTS: usize = 5;
+/// Mark of a sum that is not of all GPUs of the job.
+const PARTIAL: &str = "*";
 /// Longest name that is shown, in characters.
 const MAX_NAME: usize = 28;
 
@@ -56,8 +58,9 @@ pub fn answer(
     if jobs.is_empty() {
         return Ok(Answer { notice: Some("no jobs".to_owned()), ..Answer::default() });
     }
+    let notice = partial_sums(&jobs);
     let rows = jobs.into_iter().map(|job| row(job, now_s)).collect();
-    Ok(fitted(rows, width.unwrap_or(usize::MAX)))
+    Ok(fitted(rows, width.unwrap_or(usize::MAX)).with_notice(notice))
 }
 
 /// The table, without the columns for which there is no room.
@@ -84,7 +87,24 @@ fn fitted(rows: Vec<Vec<String>>, width: usize) -> Answer {
     }
 }
 
+/// Number of the GPUs in the sums of a job, and of all its GPUs, unless the sums are of all.
+fn partial(job: &Job) -> Option<(u32, u32)> {
+    let read = job.totals.gpus;
+    job.gpu_count.filter(|all| (1..*all).contains(&read)).map(|all| (read, all))
+}
+
+/// Explains the mark of sums that are not of all GPUs.
+fn partial_sums(jobs: &[&Job]) -> Option<String> {
+    let partial: Vec<_> = jobs.iter().filter_map(|job| Some((&job.label, partial(job)?))).collect();
+    match partial.as_slice() {
+        [] => None,
+        [(label, (read, all))] => Some(format!("{PARTIAL} of {read} of the {all} GPUs of job {label}")),
+        several => Some(format!("{PARTIAL} of a part of the GPUs of {} jobs", several.len())),
+    }
+}
+
 fn row(job: &Job, now_s: u64) -> Vec<String> {
+    let mark = if partial(job).is_some() { PARTIAL } else { "" };
     let elapsed = job.run_time_s(now_s);
     let left = elapsed.zip(job.time_limit_s).filter(|_| job.is_active);
     let totals = &job.totals;
@@ -104,9 +124,9 @@ fn row(job: &Job, now_s: u64) -> Vec<String> {
         job.progress.as_ref().map_or_else(String::new, |progress| progress_text(progress, now_s)),
         job.node_count.to_string(),
         or_dash(job.gpu_count),
-        totals.util_pct.map_or_else(String::new, |pct| format!("{pct:.0} %")),
-        memory.map_or_else(String::new, |(used, total)| format!("{}/{}", gib(used), gib(total))),
-        or_dash(totals.power_w.map(grouped)),
+        totals.util_pct.map_or_else(String::new, |pct| format!("{pct:.0} %{mark}")),
+        memory.map_or_else(String::new, |(used, total)| format!("{}/{}{mark}", gib(used), gib(total))),
+        or_dash(totals.power_w.map(|watts| format!("{}{mark}", grouped(watts)))),
         place,
     ]
 }

@@ -4,7 +4,7 @@ use super::{Answer, age, ago, or_dash, table, unknown_in_list};
 use nodeglass_api::{Gpu, Job, Node, Process, Snapshot, Timestamp};
 use nodeglass_config::ListArgs;
 use nodeglass_protocol::{GpuField, ProcessField};
-use nodeglass_rules::text::{gib, process_name};
+use nodeglass_rules::text::{count, gib, process_name};
 use std::collections::BTreeSet;
 
 const HEADER: [&str; 10] =
@@ -56,6 +56,16 @@ pub(super) fn holders<'a>(gpu: &'a Gpu, snapshot: &'a Snapshot) -> impl Iterator
     snapshot.processes.iter().filter(|process| process.gpu == gpu.uuid && process.node == gpu.node)
 }
 
+/// Returns how many processes of a GPU are not listed, as a sentence; `None` if all are.
+pub(super) fn unlisted(gpu: &Gpu, snapshot: &Snapshot) -> Option<String> {
+    let listed = holders(gpu, snapshot).count();
+    let more = (gpu.processes? as usize).checked_sub(listed).filter(|more| *more > 0)?;
+    Some(match listed {
+        0 => count(more, "process is not listed", "processes are not listed"),
+        _ => count(more, "more process is not listed", "more processes are not listed"),
+    })
+}
+
 fn text(snapshot: &Snapshot, gpus: &[&Gpu], args: &ListArgs, now_ms: u64) -> Answer {
     let mut out = String::new();
     let nodes: Vec<&Node> = snapshot.nodes.iter().collect();
@@ -105,11 +115,15 @@ fn row(gpu: &Gpu, snapshot: &Snapshot, now_ms: u64) -> Vec<String> {
     let pids: Vec<String> = processes.iter().map(|process| process.pid.to_string()).collect();
     let commands: BTreeSet<String> = processes.iter().map(|process| command(process)).collect();
     let mut held = format!("{}  {}", pids.join(","), commands.into_iter().collect::<Vec<_>>().join(","));
-    if processes.is_empty() && !gpu.jobs.is_empty() {
+    let unlisted = unlisted(gpu, snapshot);
+    if processes.is_empty() && unlisted.is_none() && !gpu.jobs.is_empty() {
         let jobs = snapshot.jobs.iter().filter(|job| gpu.jobs.iter().any(|own| own.job == job.id));
         users.extend(jobs.map(|job| job.user.as_str()));
         let ids: Vec<_> = gpu.jobs.iter().map(|own| own.job.to_string()).collect();
         held = format!("no process of job {}", ids.join(","));
+    }
+    if let Some(unlisted) = unlisted {
+        held += &format!("  ({unlisted})");
     }
     let used = value(GpuField::MemUsed).zip(value(GpuField::MemTotal));
     vec![
@@ -137,9 +151,7 @@ fn status(gpu: &Gpu, processes: &[&Process]) -> &'static str {
     match () {
         () if !is_read || is_unknown || gpu.has_unknown_holder() => "[!]",
         () if gpu.is_free() => "[ ]",
-        () if !gpu.jobs.is_empty() || gpu.is_divided() || gpu.processes.is_some_and(|count| count > 0) => {
-            "[~]"
-        }
+        () if !gpu.jobs.is_empty() || gpu.is_divided() || gpu.processes.is_some_and(|held| held > 0) => "[~]",
         () => "[!]",
     }
 }

@@ -1,8 +1,8 @@
 //! `relay ps`: processes on GPUs.
 
-use super::list::{command, gpu_mem, seconds_since};
+use super::list::{command, gpu_mem, seconds_since, unlisted};
 use super::{Answer, age, clock, or_dash, table, unknown_in_list};
-use nodeglass_api::{Process, RunState, Snapshot};
+use nodeglass_api::{Gpu, Process, RunState, Snapshot};
 use nodeglass_config::ListArgs;
 use nodeglass_protocol::ProcessField;
 use nodeglass_rules::text::gib;
@@ -28,11 +28,22 @@ pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
     if args.json {
         return Answer::json(&processes);
     }
+    let is_shown = |gpu: &&Gpu| {
+        args.node.as_ref().is_none_or(|node| gpu.node == node.as_str())
+            && jobs.as_ref().is_none_or(|ids| gpu.jobs.iter().any(|job| ids.contains(&job.job)))
+    };
+    let gpus = snapshot.gpus.iter().filter(is_shown);
+    let unlisted =
+        gpus.filter_map(|gpu| Some(format!("{}:{}: {}", gpu.node, gpu.index, unlisted(gpu, snapshot)?)));
+    let unlisted: Vec<String> = unlisted.collect();
+    let unlisted = (!unlisted.is_empty()).then(|| unlisted.join("\n"));
     if processes.is_empty() {
-        return Ok(Answer { notice: Some("no processes on GPUs".to_owned()), ..Answer::default() });
+        let none = "no processes on GPUs".to_owned();
+        return Ok(Answer { notice: Some(unlisted.unwrap_or(none)), ..Answer::default() });
     }
     let now_ms = age::now_ms(snapshot);
-    Ok(Answer::text(table(&HEADER, processes.into_iter().map(|process| row(process, now_ms)).collect(), 1)))
+    let rows = processes.into_iter().map(|process| row(process, now_ms)).collect();
+    Ok(Answer::text(table(&HEADER, rows, 1)).with_notice(unlisted))
 }
 
 fn row(process: &Process, now_ms: u64) -> Vec<String> {

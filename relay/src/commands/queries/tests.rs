@@ -108,6 +108,33 @@ fn notices_are_of_what_was_asked_for() {
 }
 
 #[test]
+fn processes_that_are_not_listed_are_counted() {
+    let mut snapshot = snapshot();
+    (snapshot.gpus[0].processes, snapshot.gpus[1].processes) = (Some(4), Some(1));
+    let list = list::answer(&snapshot, &Default::default()).unwrap().text;
+    let lines: Vec<_> = list.lines().collect();
+    assert!(lines[2].ends_with("4711  train.py  (3 more processes are not listed)"), "{list}");
+    assert!(lines[3].ends_with("(1 process is not listed)"), "{list}");
+    let notice = processes::answer(&snapshot, &Default::default()).unwrap().notice.unwrap();
+    assert_eq!(notice, "n1:0: 3 more processes are not listed\nn1:1: 1 process is not listed");
+    let args = nodeglass_config::GpuArgs { gpu: "n1:1".to_owned(), json: false, which: Default::default() };
+    let text = gpu::answer(&snapshot, &args).unwrap().text;
+    assert!(text.ends_with("Processes\n  1 process is not listed\n"), "{text}");
+}
+
+#[test]
+fn sums_that_are_not_of_all_gpus_of_a_job_are_marked() {
+    let mut snapshot = snapshot();
+    let args = all(&ListArgs::default());
+    let complete = jobs::answer(&snapshot, &args, 0, None).unwrap();
+    assert!(!complete.text.contains('*') && complete.notice.is_none(), "{complete:?}");
+    snapshot.jobs[0].totals.gpus = 1;
+    let partial = jobs::answer(&snapshot, &args, 0, None).unwrap();
+    assert!(partial.text.contains(" %*"), "{}", partial.text);
+    assert_eq!(partial.notice.as_deref(), Some("* of 1 of the 2 GPUs of job 17"));
+}
+
+#[test]
 fn lists_are_filtered() {
     let of = |user: &str| nodeglass_config::ListArgs { login: Some(user.to_owned()), ..Default::default() };
     let text = list::answer(&snapshot(), &of("alice")).unwrap().text;
