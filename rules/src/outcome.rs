@@ -127,7 +127,7 @@ pub fn finding(job: &Job) -> Option<Finding> {
         title: LongText::new(format!("{} ended: {label}", job_names::first(job))),
         reason: Text::new(label),
         evidence: Some(why).filter(|why| !why.is_empty()).into_iter().chain(exit).map(Text::new).collect(),
-        advice: LongText::new(FindingKind::Failed.advice()),
+        advice: LongText::new(advice(&job.state)),
         since_ms: ended_ms,
         or_earlier: false,
         found_ms: ended_ms,
@@ -137,6 +137,15 @@ pub fn finding(job: &Job) -> Option<Finding> {
         capture: None,
         wasted_before: None,
     })
+}
+
+fn advice(state: &JobState) -> &'static str {
+    match state {
+        JobState::Ended(state) if state.as_str() == "PREEMPTED" => {
+            "Unless SLURM requeues it, submit it again, from its last checkpoint"
+        }
+        _ => FindingKind::Failed.advice(),
+    }
 }
 
 #[cfg(test)]
@@ -159,6 +168,13 @@ mod tests {
         assert_eq!(label("OUT_OF_MEMORY", "0:125").as_deref(), Some("out of host memory"));
         assert_eq!(label("FAILED", "0:125").as_deref(), Some("out of host memory"));
         assert!(failure(&ended("OUT_OF_MEMORY", "")).unwrap().why.contains("--mem"));
+    }
+
+    #[test]
+    fn the_log_of_a_preempted_job_explains_nothing() {
+        let advice = |how| finding(&Job { ended: Some(9), ..ended(how, "0:15") }).unwrap().advice;
+        assert!(advice("PREEMPTED").as_str().contains("submit it again"));
+        assert_eq!(advice("TIMEOUT").as_str(), FindingKind::Failed.advice());
     }
 
     #[test]

@@ -171,7 +171,14 @@ impl Node {
         }
         self.counter.observe(&event, now_ms);
         match event {
-            SessionEvent::Connecting { failures } => self.set_link(Link::Connecting { failures }, changes),
+            SessionEvent::Connecting { failures } => {
+                // What the login printed is of the former connection.
+                let notes = &mut self.picture.head.notes;
+                let before = notes.len();
+                notes.retain(|note| !note.as_str().starts_with(NOISE));
+                changes.head |= notes.len() != before;
+                self.set_link(Link::Connecting { failures }, changes);
+            }
             SessionEvent::Down { why, retry_at_ms } => {
                 self.set_link(Link::Down { reason: why, retry_at_ms }, changes)
             }
@@ -180,9 +187,7 @@ impl Node {
                 self.set_link(Link::Refused { reason: why, advice }, changes)
             }
             SessionEvent::Ending => self.set_link(Link::Ended, changes),
-            SessionEvent::Noise(text) => {
-                self.note(Text::new(format!("skipped before the probe's first line: {text}")), changes)
-            }
+            SessionEvent::Noise(text) => self.note(Text::new(format!("{NOISE}{text}")), changes),
             SessionEvent::Lost { lines, sample } => {
                 self.picture.head.notes.retain(|note| !note.as_str().ends_with(LOST));
                 // Short enough for the note to end as above.
@@ -621,6 +626,8 @@ impl Node {
 
 /// Maximum number of characters that a note cites of a line, of up to four bytes each.
 const MAX_LOST_CHARS: usize = 40;
+/// Begin of a note about output before a probe's first line.
+const NOISE: &str = "skipped before the probe's first line: ";
 const LOST: &str = "(lines that could not be read were skipped)";
 
 /// Returns why a node has no GPUs: its available drivers list none, or no driver is available.
@@ -646,6 +653,19 @@ fn no_gpu_reason(sources: &[SourceState]) -> Text {
 mod tests {
     use super::*;
     use crate::scene::name;
+
+    #[test]
+    fn what_a_login_printed_is_not_stated_of_the_next_connection() {
+        let (mut node, mut changes) = (Node::new(name("n1")), NodeChanges::default());
+        let connecting = || SessionEvent::Connecting { failures: 0 };
+        for event in [connecting(), SessionEvent::Noise("*** WELCOME".into())] {
+            node.handle(event, 1_000, &mut changes);
+        }
+        assert_eq!(node.picture().head.notes.len(), 1);
+        changes = NodeChanges::default();
+        node.handle(connecting(), 2_000, &mut changes);
+        assert!(node.picture().head.notes.is_empty() && changes.head);
+    }
 
     #[test]
     fn f06_one_note_counts_lost_lines_however_long_they_are() {

@@ -206,27 +206,51 @@ pub enum LaunchError {
     },
 }
 
-/// The end of a probe's stderr, at most 4 KiB.
+/// The end of a probe's stderr, at most 4 KiB, and the beginning of its first panic, which a backtrace follows.
 #[derive(Clone, Debug, Default)]
-pub struct Tail(Vec<u8>);
+pub struct Tail {
+    end: Vec<u8>,
+    panic: Vec<u8>,
+}
 
 impl Tail {
     const MAX: usize = 4 * 1024;
+    /// Maximum length of the message of a panic, in bytes.
+    const MAX_PANIC: usize = 512;
 
     /// Appends bytes, dropping the oldest.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(&bytes[bytes.len().saturating_sub(Self::MAX)..]);
-        let over = self.0.len().saturating_sub(Self::MAX);
-        self.0.drain(..over);
+        for part in bytes.chunks(Self::MAX) {
+            self.push_part(part);
+        }
+    }
+
+    fn push_part(&mut self, bytes: &[u8]) {
+        self.end.extend_from_slice(bytes);
+        let begun = match self.panic.is_empty() {
+            true => panic_begin(&self.end).map_or(&[][..], |begin| &self.end[begin..]),
+            false => bytes,
+        };
+        let room = Self::MAX_PANIC.saturating_sub(self.panic.len());
+        self.panic.extend_from_slice(&begun[..begun.len().min(room)]);
+        let over = self.end.len().saturating_sub(Self::MAX);
+        self.end.drain(..over);
     }
 
     /// Returns the whole text.
     pub fn as_str(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(&self.0)
+        String::from_utf8_lossy(&self.end)
     }
 
-    /// The last lines that fit into a [`Text`].
+    /// The message of its panic, else the last lines that fit into a [`Text`].
     pub fn text(&self) -> Text {
+        if !self.panic.is_empty() {
+            let text = String::from_utf8_lossy(&self.panic);
+            let is_backtrace =
+                |line: &&str| line.starts_with("stack backtrace:") || line.starts_with("note: ");
+            let message: Vec<&str> = text.lines().take_while(|line| !is_backtrace(line)).collect();
+            return Text::new(message.join("\n").trim_end());
+        }
         let text = self.as_str();
         let text = text.trim_end();
         let mut from = text.len().saturating_sub(Text::MAX_BYTES - 8);
@@ -239,9 +263,29 @@ impl Tail {
     }
 }
 
+/// Returns the position at which the first panic begins: `thread 'driver' panicked at src/lib.rs:5:9:`.
+fn panic_begin(text: &[u8]) -> Option<usize> {
+    let at = text.windows(PANICKED.len()).position(|part| part == PANICKED)?;
+    Some(text[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1))
+}
+
+const PANICKED: &[u8] = b" panicked at ";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_is_stated_by_its_message_and_not_by_its_backtrace() {
+        let mut tail = Tail::default();
+        tail.push(b"warming up\nthread 'driver' pani");
+        tail.push(b"cked at src/source.rs:7:5:\nno such symbol\nstack backtrace:\n");
+        for frame in 0..100 {
+            tail.push(format!("  {frame}: 0x7f74 - clone3 at ./misc/../sysdeps/clone3.S:81\n").as_bytes());
+        }
+        tail.push(b"thread 'driver' panicked at core/src/panicking.rs:225:5:\nthread caused non-unwinding panic. aborting.\n");
+        assert_eq!(tail.text(), Text::new("thread 'driver' panicked at src/source.rs:7:5:\nno such symbol"));
+    }
 
     #[test]
     fn the_last_lines_of_stderr_are_kept() {
@@ -249,10 +293,10 @@ mod tests {
         for n in 0..10_000 {
             tail.push(format!("line {n} ü\n").as_bytes());
         }
-        assert!(tail.0.len() <= Tail::MAX);
+        assert!(tail.end.len() <= Tail::MAX);
         assert!(tail.text().as_str().starts_with("line 99") && tail.text().as_str().ends_with("line 9999 ü"));
         tail.push(&[b'x'; 3 * Tail::MAX]);
-        assert_eq!(tail.0.len(), Tail::MAX);
+        assert_eq!(tail.end.len(), Tail::MAX);
     }
 
     #[test]

@@ -164,6 +164,7 @@ fn failed(input: &DetectorInput<'_>, job: &Job, wall_s: u64) -> Option<Detection
     (_, detection.subject) = failure.key.as_str().split_once('/').map(|(kind, of)| (kind, of.to_owned()))?;
     detection.confidence_pct = failure.confidence_pct;
     detection.reason = failure.reason.to_string();
+    detection.advice = Some(failure.advice.to_string());
     detection.evidence.extend(failure.evidence.iter().map(ToString::to_string));
     detection.evidence.extend(input.logs.get(&job.id).map(logs::explanation).unwrap_or_default());
     detection.since = Some((input.now.to_relay_ms(ended_s.cast_signed()), false));
