@@ -55,7 +55,7 @@ pub enum CutError {
         /// The job.
         job: JobId,
         /// The jobs that run in it.
-        known: Vec<(JobId, Text)>,
+        known: NamedJobs,
     },
     /// Its label is not in the recording, or means several jobs.
     #[error("{0} of this recording")]
@@ -66,6 +66,9 @@ fn listed(known: &[(JobId, Text)]) -> String {
     let jobs: Vec<_> = known.iter().map(|(id, name)| format!("{id} ({name})")).collect();
     if jobs.is_empty() { "no job does".to_owned() } else { format!("it has {}", jobs.join(", ")) }
 }
+
+/// Jobs with their names.
+type NamedJobs = Vec<(JobId, Text)>;
 
 /// Identifies a probe: the node's own, or the one in a job there.
 type ProbeKey = (NodeName, Option<JobId>);
@@ -78,6 +81,8 @@ struct Cut {
     hidden: HiddenParts,
     /// Every GPU that was the job's at any time.
     gpus: GpusByNode,
+    /// Until when its use of nodes is certain.
+    certain: CertainUse,
     /// The recorded fleet, which knows who owns what.
     fleet: Fleet,
     probes: BTreeMap<ProbeKey, Probe>,
@@ -109,13 +114,13 @@ struct Probe {
 /// # Errors
 /// [`CutError`].
 pub fn cut(from: &Path, to: &Path, job: JobId) -> Result<CutSummary, CutError> {
-    let (gpus, known) = gpus_of(from, job)?;
+    let (gpus, certain, known) = gpus_of(from, job)?;
     if !known.iter().any(|(id, _)| *id == job) {
         return Err(CutError::NoSuchJob { job, known });
     }
     let mut reader = Reader::open(from)?;
     let info = reader.info().clone();
-    let mut cut = Cut::new(job, gpus, &info);
+    let mut cut = Cut { certain, ..Cut::new(job, gpus, &info) };
     let failed = |source| CutError::Write { path: to.to_owned(), source };
     let mut writer = None;
     let (mut first_ms, mut last_ms) = (0, 0);
@@ -149,6 +154,35 @@ pub fn cut(from: &Path, to: &Path, job: JobId) -> Result<CutSummary, CutError> {
 /// GPUs by node.
 type GpusByNode = BTreeMap<NodeName, BTreeSet<GpuUuid>>;
 
+/// The last moment for which it is certain that a job used a node, in ms of the relay's clock, by the start of the run. Later
+/// readings may be another job's: SLURM's list was old, or the job had ended before the next one was read.
+#[derive(Debug, Default)]
+struct CertainUse(BTreeMap<(Option<i64>, NodeName), u64>);
+
+impl CertainUse {
+    /// Follows the job, as it is in the fleet's list.
+    fn observe(&mut self, job: &Job, gpus: &GpusByNode, visibility: &Visibility, fleet: &Fleet, now_ms: u64) {
+        if let Some(ended) = job.ended.filter(|_| !job.is_active()) {
+            let ended_ms = fleet.relay_ms(ended);
+            let of_run = self.0.iter_mut().filter(|((start, _), _)| *start == job.start);
+            of_run.for_each(|(_, until_ms)| *until_ms = ended_ms.min(*until_ms));
+        }
+        for name in job.nodes.iter().filter(|_| job.is_active()) {
+            let Some(node) = fleet.node(name) else { continue };
+            let until = |gpu| Visibility::confirmed_until(fleet, node, gpu, &[job]);
+            let gpus = gpus.get(name).into_iter().flatten();
+            let host = visibility.shows_host(name, fleet).then(|| until(None));
+            let until_ms = gpus.map(|gpu| until(Some(gpu))).chain(host).fold(now_ms, u64::min);
+            let known = self.0.entry((job.start, name.clone())).or_default();
+            *known = until_ms.max(*known);
+        }
+    }
+
+    fn includes(&self, job: &Job, node: &NodeName, at_ms: u64) -> bool {
+        self.0.get(&(job.start, node.clone())).is_some_and(|until_ms| at_ms <= *until_ms)
+    }
+}
+
 /// The raw id of the job that is named.
 ///
 /// # Errors
@@ -172,13 +206,15 @@ pub fn find_job(path: &Path, named: &JobSelector) -> Result<JobId, CutError> {
     found.map_err(CutError::NotOneJob)
 }
 
-/// The GPUs of a job, and all jobs that run.
-fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, Vec<(JobId, Text)>), RecordingError> {
+/// The GPUs of a job, until when its use of nodes is certain, and all jobs that run.
+fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, CertainUse, NamedJobs), RecordingError> {
     let mut reader = Reader::open(path)?;
     let mut fleet = reader.info().fleet(FleetSettings::default());
     let mut gpus = GpusByNode::new();
+    let mut certain = CertainUse::default();
+    let visibility = visibility(job, reader.info());
     let mut known = BTreeMap::new();
-    let mut read_ms = 0;
+    let (mut read_ms, mut last_ms) = (0, 0);
     loop {
         let next = reader.next_event().map_err(|error| RecordingError::new(path, error))?;
         let is_due =
@@ -192,33 +228,42 @@ fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, Vec<(JobId, Text)>), 
                 let owned = node.gpus.iter().filter(|gpu| gpu.owners.iter().any(|owner| owner.job == job));
                 gpus.entry(name.clone()).or_default().extend(owned.map(|gpu| gpu.facts.uuid.clone()));
             }
+            if let Some(job) = fleet.jobs().iter().find(|listed| listed.id == job) {
+                certain.observe(job, &gpus, &visibility, &fleet, last_ms);
+            }
             drop(fleet.take_changes());
         }
         let Some((at_ms, event)) = next else { break };
+        last_ms = at_ms;
         if is_due {
             read_ms = at_ms;
         }
         fleet.handle(event, at_ms);
     }
-    Ok((gpus, known.into_iter().collect()))
+    Ok((gpus, certain, known.into_iter().collect()))
+}
+
+/// Returns the visibility of a share of the job with the usual settings.
+fn visibility(job: JobId, info: &Info) -> Visibility {
+    let terms = ShareTerms {
+        label: Text::default(),
+        scope: Scope::Jobs(vec![job]),
+        hidden: HiddenParts::default(),
+        to: None,
+        expires_ms: u64::MAX,
+        ends_with_job: false,
+    };
+    Visibility::new(&terms, info.user.clone())
 }
 
 impl Cut {
     fn new(job: JobId, gpus: GpusByNode, info: &Info) -> Self {
-        let hidden = HiddenParts::default();
-        let terms = ShareTerms {
-            label: Text::default(),
-            scope: Scope::Jobs(vec![job]),
-            hidden,
-            to: None,
-            expires_ms: u64::MAX,
-            ends_with_job: false,
-        };
         Self {
             job,
-            visibility: Visibility::new(&terms, info.user.clone()),
-            hidden,
+            visibility: visibility(job, info),
+            hidden: HiddenParts::default(),
             gpus,
+            certain: CertainUse::default(),
             fleet: info.fleet(FleetSettings::default()),
             probes: BTreeMap::new(),
             early_notes: Vec::new(),
@@ -253,8 +298,8 @@ impl Cut {
                 let why = "SLURM does not respond to the relay".into();
                 vec![RecordedEvent::JobsFailed { why, retry_at_ms }]
             }
-            Some(RecordedEvent::Node(node, event)) => self.of_probe((node, None), event),
-            Some(RecordedEvent::JobProbe(node, job, event)) => self.of_probe((node, Some(job)), event),
+            Some(RecordedEvent::Node(node, event)) => self.of_probe((node, None), event, at_ms),
+            Some(RecordedEvent::JobProbe(node, job, event)) => self.of_probe((node, Some(job)), event, at_ms),
             Some(
                 RecordedEvent::NoSlurm
                 | RecordedEvent::Hosts { .. }
@@ -287,12 +332,13 @@ impl Cut {
         self.fleet.jobs().iter().any(|job| job.id == self.job && job.is_active())
     }
 
-    fn of_probe(&mut self, key: ProbeKey, event: RecordedNodeEvent) -> Vec<RecordedEvent> {
-        let runs_here = self
-            .fleet
-            .jobs()
-            .iter()
-            .any(|job| job.id == self.job && job.is_active() && job.nodes.contains(&key.0));
+    fn of_probe(&mut self, key: ProbeKey, event: RecordedNodeEvent, at_ms: u64) -> Vec<RecordedEvent> {
+        let runs_here = self.fleet.jobs().iter().any(|job| {
+            job.id == self.job
+                && job.is_active()
+                && job.nodes.contains(&key.0)
+                && self.certain.includes(job, &key.0, at_ms)
+        });
         let is_foreign = key.1.is_some_and(|job| job != self.job);
         let mut probe = self.probes.remove(&key).unwrap_or_default();
         let line = match event {

@@ -270,6 +270,44 @@ fn a_cut_has_the_job_alone_and_nothing_that_its_share_hides() {
 }
 
 #[test]
+fn t09_a_cut_ends_where_a_gpu_may_be_the_next_users() {
+    let (folder, path) = scratch();
+    let recorded = |answer: Option<Event>| {
+        let mut all = events(20);
+        let failed = Event::JobsFailed { why: "timeout".into(), retry_at_ms: BEGIN_MS };
+        all.push((BEGIN_MS + 20_500, failed));
+        // SLURM is silent. Another user's process appears on the GPU.
+        let mut next = process("n1", 0, 98_765, Some(2));
+        if let ProbeLine::Processes(list) = &mut next {
+            let facts = &mut list.processes[0].facts;
+            facts.user = nodeglass_protocol::Reading::Value("bob".into());
+            let started_ms = BEGIN_MS + WALL_AHEAD_MS.cast_unsigned() + 30_000;
+            facts.started_ms = nodeglass_protocol::Reading::Value(started_ms);
+        }
+        all.push((BEGIN_MS + 31_000, node_line(next)));
+        all.extend((32..60).map(|second| (BEGIN_MS + second * 1_000, node_line(sample(second, &[99, 99])))));
+        all.extend(answer.map(|answer| (BEGIN_MS + 60_000, answer)));
+        let _ = std::fs::remove_file(&path);
+        record(&path, &all);
+        let to = folder.path().join("cut.rec");
+        let _ = std::fs::remove_file(&to);
+        cut(&path, &to, JobId(1)).unwrap();
+        let of_node =
+            |(at_ms, event): (u64, Event)| matches!(event, Event::Node(..)).then_some(at_ms - BEGIN_MS);
+        played(&to).0.into_iter().filter_map(of_node).max().unwrap()
+    };
+    let listed = |state, ended| Event::Jobs {
+        jobs: vec![Job { state, ended, ..job(1, &[("n1", &[0, 1])]) }],
+        wall_ahead_ms: WALL_AHEAD_MS,
+    };
+    assert!(recorded(None) <= 31_000, "nothing confirms it");
+    let wall_s = (BEGIN_MS.cast_signed() + WALL_AHEAD_MS) / 1_000;
+    let ended = recorded(Some(listed(JobState::Ended("COMPLETED".into()), Some(wall_s + 10))));
+    assert!(ended <= 10_000, "{ended}");
+    assert_eq!(recorded(Some(listed(JobState::Running, None))), 59_000, "its own user's guest");
+}
+
+#[test]
 fn a_cut_is_as_long_as_the_job_and_not_as_the_recording() {
     let (folder, path) = scratch();
     let listed = |after_s: u64, state: JobState| {

@@ -33,12 +33,7 @@ impl Visibility {
     /// some of `jobs`, which are in scope; `u64::MAX` if they still run there. A job runs where the node lists its usage, which
     /// it reads from the job's cgroup. Otherwise SLURM's list states it, unless that is too old, or a job or user that it
     /// does not have there has appeared since.
-    pub(super) fn confirmed_until(
-        fleet: &Fleet,
-        raw: &NodePicture,
-        gpu: Option<&GpuUuid>,
-        jobs: &[&Job],
-    ) -> u64 {
+    pub fn confirmed_until(fleet: &Fleet, raw: &NodePicture, gpu: Option<&GpuUuid>, jobs: &[&Job]) -> u64 {
         let (listed_ms, max_age_ms) = match &fleet.status().jobs {
             // The interval of polls depends on the settings.
             JobsHealth::Fresh { at_ms } => (*at_ms, u64::MAX),
