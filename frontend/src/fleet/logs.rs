@@ -66,7 +66,7 @@ impl Log {
 
 /// One followed log. Clones share it.
 #[derive(Clone)]
-pub struct LogCell(Arc<Inner>);
+pub struct LogSignals(Arc<Inner>);
 
 struct Inner {
     log_ref: LogRef,
@@ -81,7 +81,7 @@ struct State {
     changed: bool,
 }
 
-impl LogCell {
+impl LogSignals {
     fn new(log_ref: LogRef) -> Self {
         Self(Arc::new(Inner { log_ref, changed: ArcTrigger::new(), state: Mutex::default() }))
     }
@@ -99,15 +99,17 @@ impl LogCell {
 
 /// The followed logs.
 #[derive(Default)]
-pub struct Logs(RwLock<Vec<LogCell>>);
+pub struct Logs(RwLock<Vec<LogSignals>>);
 
 impl Logs {
     /// Follows these logs from now on; logs that were followed already keep their lines.
-    pub fn follow(&self, wanted: &[LogRef]) -> Vec<LogCell> {
+    pub fn follow(&self, wanted: &[LogRef]) -> Vec<LogSignals> {
         let mut logs = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let known = |log_ref: &LogRef| logs.iter().find(|cell| cell.0.log_ref == *log_ref).cloned();
-        let cells: Vec<LogCell> =
-            wanted.iter().map(|log_ref| known(log_ref).unwrap_or_else(|| LogCell::new(*log_ref))).collect();
+        let cells: Vec<LogSignals> = wanted
+            .iter()
+            .map(|log_ref| known(log_ref).unwrap_or_else(|| LogSignals::new(*log_ref)))
+            .collect();
         logs.clone_from(&cells);
         cells
     }
@@ -147,7 +149,7 @@ impl Logs {
         }
     }
 
-    fn cells(&self) -> Vec<LogCell> {
+    fn cells(&self) -> Vec<LogSignals> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -1,14 +1,14 @@
 //! The page's state of the fleet: a summary of everything, the selected topic in full, and the relay's clock.
 
-mod cells;
 mod clock;
 mod logs;
 pub mod long_history;
+mod signals;
 mod topic_store;
 
-pub use cells::{GpuCell, NodeCell};
 pub use clock::Clock;
-pub use logs::{Log, LogCell};
+pub use logs::{Log, LogSignals};
+pub use signals::{GpuSignals, NodeSignals};
 pub use topic_store::{Phase, TopicStore};
 
 use leptos::prelude::*;
@@ -148,7 +148,7 @@ impl FleetStore {
     }
 
     /// Follows these logs from now on.
-    pub fn follow(&self, wanted: &[LogRef]) -> Vec<LogCell> {
+    pub fn follow(&self, wanted: &[LogRef]) -> Vec<LogSignals> {
         self.0.logs.follow(wanted)
     }
 

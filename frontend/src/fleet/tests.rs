@@ -45,7 +45,7 @@ fn fleet() -> FleetStore {
     fleet
 }
 
-fn gpu_cell(store: &TopicStore, name: &str, index: usize) -> (NodeCell, GpuCell) {
+fn gpu_cell(store: &TopicStore, name: &str, index: usize) -> (NodeSignals, GpuSignals) {
     let node = store.cell(&NodeName::new(name).unwrap()).unwrap();
     let gpu = node.gpus().get_untracked()[index].clone();
     (node, gpu)

@@ -1,7 +1,7 @@
 //! One topic's picture, kept outside the reactive graph, with the signals that its changes notify.
 
-use super::cells::{GpuCell, NodeCell};
 use super::long_history::LongHistory;
+use super::signals::{GpuSignals, NodeSignals};
 use crate::domain::deviation::Comparison;
 use crate::domain::health::{Health, freshness};
 use leptos::prelude::*;
@@ -35,7 +35,7 @@ struct Inner {
     notes: ArcTrigger,
     insights: ArcTrigger,
     changed: ArcTrigger,
-    nodes: ArcRwSignal<Vec<NodeCell>>,
+    nodes: ArcRwSignal<Vec<NodeSignals>>,
     comparison: Mutex<Comparison>,
     long_history: LongHistory,
 }
@@ -161,12 +161,12 @@ impl TopicStore {
     }
 
     /// Its nodes; notifies of changes of the set of nodes.
-    pub fn nodes(&self) -> &ArcRwSignal<Vec<NodeCell>> {
+    pub fn nodes(&self) -> &ArcRwSignal<Vec<NodeSignals>> {
         &self.0.nodes
     }
 
     /// Returns the cell of a node, and subscribes to the set of nodes.
-    pub fn cell(&self, name: &NodeName) -> Option<NodeCell> {
+    pub fn cell(&self, name: &NodeName) -> Option<NodeSignals> {
         self.0.nodes.with(|cells| cells.iter().find(|cell| cell.name() == name).cloned())
     }
 
@@ -176,7 +176,7 @@ impl TopicStore {
     }
 
     /// Reads a node, if it still exists.
-    pub fn node<R>(&self, cell: &NodeCell, read: impl FnOnce(&NodePicture) -> R) -> Option<R> {
+    pub fn node<R>(&self, cell: &NodeSignals, read: impl FnOnce(&NodePicture) -> R) -> Option<R> {
         self.read(|picture| {
             let here = picture.nodes.get(cell.position()).filter(|node| node.name == *cell.name());
             here.or_else(|| picture.node(cell.name())).map(read)
@@ -184,7 +184,7 @@ impl TopicStore {
     }
 
     /// Returns the current health of a node; does not subscribe.
-    pub fn health(&self, cell: &NodeCell, now_ms: u64) -> Option<Arc<Health>> {
+    pub fn health(&self, cell: &NodeSignals, now_ms: u64) -> Option<Arc<Health>> {
         self.node(cell, |node| cell.health(node, now_ms))
     }
 
@@ -229,7 +229,12 @@ impl TopicStore {
     }
 
     /// Reads a GPU, if it still exists, and subscribes to its changes.
-    pub fn gpu<R>(&self, node: &NodeCell, gpu: &GpuCell, read: impl FnOnce(&GpuPicture) -> R) -> Option<R> {
+    pub fn gpu<R>(
+        &self,
+        node: &NodeSignals,
+        gpu: &GpuSignals,
+        read: impl FnOnce(&GpuPicture) -> R,
+    ) -> Option<R> {
         gpu.row().track();
         self.node(node, |node| {
             let here = node.gpus.get(gpu.position()).filter(|here| here.facts.uuid == *gpu.uuid());
@@ -293,7 +298,7 @@ impl TopicStore {
     /// second would wake every row of every table.
     pub fn update_freshness(&self, now_ms: u64) {
         let cells = self.0.nodes.get_untracked();
-        let trust = |cell: &NodeCell| self.node(cell, |node| freshness(node, now_ms));
+        let trust = |cell: &NodeSignals| self.node(cell, |node| freshness(node, now_ms));
         let trust: Vec<_> = cells.iter().map(trust).collect();
         let mut is_new = false;
         cells
@@ -337,8 +342,8 @@ impl TopicStore {
         self.0.changed.notify();
     }
 
-    fn notify(&self, cells: &[NodeCell], touched: ChangedPart) {
-        let at = |node: usize, notify: &dyn Fn(&NodeCell)| cells.get(node).into_iter().for_each(notify);
+    fn notify(&self, cells: &[NodeSignals], touched: ChangedPart) {
+        let at = |node: usize, notify: &dyn Fn(&NodeSignals)| cells.get(node).into_iter().for_each(notify);
         match touched {
             ChangedPart::Jobs => self.0.jobs.notify(),
             ChangedPart::Relay => self.0.relay.notify(),
@@ -380,10 +385,10 @@ impl TopicStore {
     /// Rebuilds the cells from the picture, keeping the cells of known nodes, and notifies all subscribers.
     fn rebuild(&self) {
         let old = self.0.nodes.get_untracked();
-        let cells: Vec<NodeCell> = self.read(|picture| {
+        let cells: Vec<NodeSignals> = self.read(|picture| {
             let cell = |(position, node): (usize, &NodePicture)| {
                 let Some(known) = old.iter().find(|cell| *cell.name() == node.name) else {
-                    return NodeCell::new(position, node);
+                    return NodeSignals::new(position, node);
                 };
                 known.move_to(position);
                 known.update_gpus(node);
@@ -399,7 +404,7 @@ impl TopicStore {
         self.0.sharing.notify();
         self.0.notes.notify();
         self.0.insights.notify();
-        cells.iter().for_each(NodeCell::notify_all);
+        cells.iter().for_each(NodeSignals::notify_all);
         self.0.changed.notify();
     }
 

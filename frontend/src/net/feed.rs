@@ -3,7 +3,7 @@
 use super::credential::Credential;
 use super::disconnect::DisconnectReason;
 use super::pending_requests::{PendingRequests, messages};
-use crate::fleet::{FleetStore, LogCell};
+use crate::fleet::{FleetStore, LogSignals};
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_channel::oneshot::Receiver;
 use futures_util::future::{Either, select};
@@ -100,7 +100,7 @@ impl Feed {
     }
 
     /// Follows these logs from now on, and no others.
-    pub fn follow_logs(&self, fleet: &FleetStore, wanted: &[LogRef]) -> Vec<LogCell> {
+    pub fn follow_logs(&self, fleet: &FleetStore, wanted: &[LogRef]) -> Vec<LogSignals> {
         let cells = fleet.follow(wanted);
         let _ = self.commands.unbounded_send(FeedCommand::Send(ClientMessage::Follow(wanted.to_vec())));
         cells

@@ -8,7 +8,7 @@ use crate::domain::other_users;
 use crate::domain::pending_action::PendingAction;
 use crate::domain::route::Route;
 use crate::domain::severity::Severity;
-use crate::fleet::{FleetStore, LogCell, NodeCell, TopicStore};
+use crate::fleet::{FleetStore, LogSignals, NodeSignals, TopicStore};
 use crate::net::Feed;
 use crate::platform::{self, FrameQueue};
 use crate::state::address::Address;
@@ -220,7 +220,7 @@ impl Page {
     }
 
     /// Follows these logs from now on, and no others.
-    pub fn follow_logs(&self, wanted: &[LogRef]) -> Vec<LogCell> {
+    pub fn follow_logs(&self, wanted: &[LogRef]) -> Vec<LogSignals> {
         self.feed.follow_logs(&self.fleet, wanted)
     }
 
@@ -372,14 +372,14 @@ impl Page {
     }
 
     /// Returns the cells of a job's nodes in a store, in SLURM's order.
-    pub fn job_nodes(&self, store: &TopicStore, id: JobId) -> Memo<Vec<NodeCell>> {
+    pub fn job_nodes(&self, store: &TopicStore, id: JobId) -> Memo<Vec<NodeSignals>> {
         let (page, store) = (self.clone(), store.clone());
         let names = Memo::new(move |_| page.job(id).map(|job| job.nodes).unwrap_or_default());
         Memo::new(move |_| names.with(|names| names.iter().filter_map(|name| store.cell(name)).collect()))
     }
 
     /// Returns whether a node's values are stale and must not look current.
-    pub fn is_stale(&self, store: &TopicStore, node: &NodeCell) -> Memo<bool> {
+    pub fn is_stale(&self, store: &TopicStore, node: &NodeSignals) -> Memo<bool> {
         let (page, store, node) = (self.clone(), store.clone(), node.clone());
         Memo::new(move |_| {
             node.head().track();
@@ -471,7 +471,7 @@ fn end_of_job(fleet: &FleetStore, route: Memo<Route>, jobs: Memo<Arc<Vec<Job>>>)
             matches!(job.state, JobState::Ended(_)).then_some(job.ended)
         })?;
         let last_ms = fleet.detail().and_then(|store| {
-            let last_ms = |node: NodeCell| {
+            let last_ms = |node: NodeSignals| {
                 node.head().track();
                 let last_ms =
                     |node: &NodePicture| (node.head.link == Link::Ended).then_some(node.sampled_at_ms);
@@ -513,7 +513,7 @@ fn run_time(route: Memo<Route>, jobs: Memo<Arc<Vec<Job>>>) -> Memo<Option<u64>> 
 }
 
 /// Like [`Page::is_stale`], without subscribing the caller.
-pub fn is_stale(page: &Page, store: &TopicStore, node: &NodeCell) -> bool {
+pub fn is_stale(page: &Page, store: &TopicStore, node: &NodeSignals) -> bool {
     let now_ms = page.fleet.shown_ms();
     let fresh = store.node(node, |node| {
         node.head.driver_stuck_ms.is_none() && freshness(node, now_ms) == Freshness::Fresh
@@ -522,7 +522,7 @@ pub fn is_stale(page: &Page, store: &TopicStore, node: &NodeCell) -> bool {
 }
 
 /// Returns the current health of a node; does not subscribe.
-pub fn node_health(page: &Page, store: &TopicStore, node: &NodeCell) -> Arc<Health> {
+pub fn node_health(page: &Page, store: &TopicStore, node: &NodeSignals) -> Arc<Health> {
     let now_ms = page.fleet.shown_ms();
     let unknown = || Arc::new(Health { severity: Severity::Pending, label: "not known".to_owned() });
     let health = store.health(node, now_ms).unwrap_or_else(unknown);
@@ -535,13 +535,18 @@ pub fn node_health(page: &Page, store: &TopicStore, node: &NodeCell) -> Arc<Heal
 
 /// Returns the current health of a node, in the views of a job, if there is one: no node of a job that hangs is well.
 /// Does not subscribe.
-pub fn node_health_in(page: &Page, store: &TopicStore, job: Option<JobId>, node: &NodeCell) -> Arc<Health> {
+pub fn node_health_in(
+    page: &Page,
+    store: &TopicStore,
+    job: Option<JobId>,
+    node: &NodeSignals,
+) -> Arc<Health> {
     let entries = page.attention.entries().get_untracked();
     attention::node_health_in(node_health(page, store, node), &entries, job, node.name())
 }
 
 /// Returns whether no GPU can be read on a node where a job has some; does not subscribe.
-pub fn lacks_gpus(page: &Page, store: &TopicStore, node: &NodeCell) -> bool {
+pub fn lacks_gpus(page: &Page, store: &TopicStore, node: &NodeSignals) -> bool {
     store
         .node(node, |node| page.jobs.with_untracked(|jobs| attention::lacks_gpus(node, jobs)))
         .unwrap_or_default()

@@ -4,7 +4,7 @@ use crate::chart::{Point, Series, Sums, Window, share};
 use crate::domain::health::is_stale;
 use crate::domain::ownership::{self, ReadNodes};
 use crate::domain::totals::{HostTotals, Totals};
-use crate::fleet::{GpuCell, NodeCell, TopicStore};
+use crate::fleet::{GpuSignals, NodeSignals, TopicStore};
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::field::Vendors;
@@ -23,7 +23,7 @@ pub struct NodeScope {
     /// The store.
     pub store: TopicStore,
     /// The nodes.
-    pub nodes: Memo<Vec<NodeCell>>,
+    pub nodes: Memo<Vec<NodeSignals>>,
     /// The job whose GPUs count.
     pub job: Option<JobId>,
     /// Whether the nodes are all that are known of the job.
@@ -35,7 +35,7 @@ impl NodeScope {
     pub fn has_no_gpus(&self) -> Memo<bool> {
         let scope = self.clone();
         Memo::new(move |_| {
-            let has_none = |cell: &NodeCell| {
+            let has_none = |cell: &NodeSignals| {
                 cell.head().track();
                 scope.store.node(cell, |node| node.head.no_gpu.is_some()) == Some(true)
             };
@@ -150,12 +150,12 @@ impl NodeScope {
     }
 
     /// Returns the number of GPUs of a node that count; does not subscribe.
-    pub fn count(&self, node: &NodeCell) -> usize {
+    pub fn count(&self, node: &NodeSignals) -> usize {
         self.store.node(node, |node| self.gpus(node).count()).unwrap_or(0)
     }
 
     /// Returns the utilisation in % of each GPU of a node, in the steps from `first` on; does not subscribe.
-    pub fn utilisation(&self, node: &NodeCell, window: &Window, first: usize) -> Vec<Vec<Point>> {
+    pub fn utilisation(&self, node: &NodeSignals, window: &Window, first: usize) -> Vec<Vec<Point>> {
         let rows = self.store.node(node, |node| {
             let trace = |index| node.history.as_ref().and_then(|series| series.gpu(index, GpuField::Util));
             let row = |(index, _)| match trace(index) {
@@ -168,7 +168,7 @@ impl NodeScope {
     }
 
     /// Returns the cells of a node's GPUs that count.
-    pub fn job_gpus(&self, node: &NodeCell) -> Vec<GpuCell> {
+    pub fn job_gpus(&self, node: &NodeSignals) -> Vec<GpuSignals> {
         let cells = node.gpus().get();
         let indices =
             self.store.node(node, |node| self.gpus(node).map(|(index, _)| index).collect::<Vec<_>>());
@@ -197,7 +197,7 @@ pub fn is_left_out(node: &NodePicture, of: usize, now_ms: u64) -> bool {
 }
 
 /// Returns a list of one node.
-pub fn alone(node: NodeCell) -> Memo<Vec<NodeCell>> {
+pub fn alone(node: NodeSignals) -> Memo<Vec<NodeSignals>> {
     Memo::new(move |_| vec![node.clone()])
 }
 
@@ -205,8 +205,8 @@ pub fn alone(node: NodeCell) -> Memo<Vec<NodeCell>> {
 pub fn gpu_series(
     page: &Page,
     store: &TopicStore,
-    node: &NodeCell,
-    gpu: &GpuCell,
+    node: &NodeSignals,
+    gpu: &GpuSignals,
     field: GpuField,
 ) -> Series {
     let window = page.window();

@@ -55,16 +55,16 @@ impl EventLoop {
         let pauses = self.options.pauses && now_ms.saturating_sub(self.last_subscriber_ms) > PAUSE_AFTER_MS;
         let mut wanted = self.fleet.wanted();
         if pauses {
-            self.disconnect(&std::mem::take(&mut wanted), now_ms);
+            self.mark_disconnected(&std::mem::take(&mut wanted), now_ms);
         }
         let unwatched = match wanted.iter().nth(MAX_NODES).cloned() {
             Some(first) => wanted.split_off(&first),
             None => BTreeSet::new(),
         };
-        self.leave_unwatched(unwatched, now_ms);
+        self.refuse_excess_nodes(unwatched, now_ms);
         self.groups.set_nodes(&wanted);
         let on_nodes = self.fleet.jobs_on_nodes();
-        let ordered = |name: NodeName| {
+        let scheduled = |name: NodeName| {
             let phase_ms = self.groups.phase_ms(&name);
             let active = on_nodes.get(&name).map(Vec::as_slice).unwrap_or_default();
             let completes = |job: &&&Job| job.state == JobState::Completing;
@@ -86,7 +86,7 @@ impl EventLoop {
                 },
             )
         };
-        let mut schedules: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
+        let mut schedules: BTreeMap<_, _> = wanted.into_iter().map(scheduled).collect();
         // Every subscribed topic has a feed.
         for (topic, viewer) in self.feeds.keys().filter(|(topic, _)| *topic != Topic::Overview) {
             for node in viewer.nodes(&self.fleet, topic).unwrap_or_default() {
@@ -103,7 +103,7 @@ impl EventLoop {
     }
 
     /// States that nodes are not connected: nobody views them, so their silence does not mean that they failed.
-    fn disconnect(&mut self, nodes: &BTreeSet<NodeName>, now_ms: u64) {
+    fn mark_disconnected(&mut self, nodes: &BTreeSet<NodeName>, now_ms: u64) {
         for name in nodes {
             let is_connected =
                 |node: &NodePicture| matches!(node.head.link, Link::Live | Link::Late | Link::Silent);
@@ -115,7 +115,7 @@ impl EventLoop {
     }
 
     /// States for nodes beyond the maximum number that they are not watched, and for the owner how many.
-    fn leave_unwatched(&mut self, unwatched: BTreeSet<NodeName>, now_ms: u64) {
+    fn refuse_excess_nodes(&mut self, unwatched: BTreeSet<NodeName>, now_ms: u64) {
         let notice = (!unwatched.is_empty()).then(|| {
             let (all, limit) = (MAX_NODES + unwatched.len(), grouped(MAX_NODES as u64));
             let all = grouped(all as u64);

@@ -44,7 +44,7 @@ impl Fleet {
             }
             Event::JobLogs(logs) => {
                 self.findings.set_logs(logs);
-                self.settle_insights();
+                self.update_insights();
             }
             Event::Restored(records) => {
                 self.findings.restore(records.iter().flat_map(|record| &record.findings));
@@ -92,8 +92,8 @@ impl Fleet {
         if changed {
             self.changes.jobs = true;
             self.notes.set_listed(self.jobs.list());
-            self.settle_membership(now_ms);
-            self.settle_insights();
+            self.update_membership(now_ms);
+            self.update_insights();
         }
         self.update_status(|status| status.jobs = JobsHealth::Fresh { at_ms: now_ms });
     }
@@ -141,15 +141,15 @@ impl Fleet {
         if self.findings.evaluate(user, jobs, nodes, is_due, now) {
             self.findings_changed();
         }
-        self.settle_insights();
+        self.update_insights();
     }
 
     fn set_hosts(&mut self, hosts: BTreeMap<NodeName, Host>, notices: Vec<Text>, now_ms: u64) {
         self.findings.set_hosts(hosts.keys().cloned().collect());
         self.hosts = hosts;
-        self.settle_membership(now_ms);
+        self.update_membership(now_ms);
         self.host_notices = notices;
-        self.settle_notices();
+        self.update_notices();
     }
 
     fn set_sharing(&mut self, sharing: Sharing) {
@@ -178,13 +178,13 @@ impl Fleet {
     fn set_storage(&mut self, part: StoredPart, problem: Option<Text>) {
         self.storage_problems.remove(&part);
         self.storage_problems.extend(problem.map(|problem| (part, problem)));
-        self.settle_notices();
+        self.update_notices();
     }
 
     fn set_limit(&mut self, of: Limit, notice: Option<Text>) {
         self.limits.remove(&of);
         self.limits.extend(notice.map(|notice| (of, notice)));
-        self.settle_notices();
+        self.update_notices();
     }
 
     /// Updates a node, unless it is gone: a session that is being stopped may still emit events.
@@ -207,8 +207,8 @@ impl Fleet {
             }
             backfill::record(&mut self.history, &mut self.reports, &mut self.findings, node);
             if changes.gpus || changes.processes || changes.job_devices {
-                node.settle_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
-                node.settle_owners(self.jobs.list(), changes);
+                node.update_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
+                node.update_owners(self.jobs.list(), changes);
             }
             changes.add(earlier);
         }
@@ -246,7 +246,7 @@ impl Fleet {
     }
 
     /// Updates the set of nodes and the owners of their GPUs from the job list.
-    pub(super) fn settle_membership(&mut self, now_ms: u64) {
+    pub(super) fn update_membership(&mut self, now_ms: u64) {
         let wanted = self.wanted();
         let before = self.nodes.len();
         self.nodes.retain(|name, _| wanted.contains(name));
@@ -261,21 +261,21 @@ impl Fleet {
         }
         for (name, node) in &mut self.nodes {
             let changes = self.changes.node(name);
-            node.settle_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
-            node.settle_owners(self.jobs.list(), changes);
+            node.update_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
+            node.update_owners(self.jobs.list(), changes);
             let group = self.hosts.get(name).and_then(|host| host.group.as_ref());
             node.set_group(group, self.changes.node(name));
         }
     }
 
     /// Updates what is known of running jobs besides findings.
-    fn settle_insights(&mut self) {
+    fn update_insights(&mut self) {
         let insights = self.findings.insights(self.jobs.list());
         self.changes.insights |= self.insights != insights;
         self.insights = insights;
     }
 
-    pub(super) fn settle_notices(&mut self) {
+    pub(super) fn update_notices(&mut self) {
         let restoring = self.is_restoring.then(|| Text::new(RESTORING));
         let notices = self.host_notices.iter().chain(self.storage_problems.values());
         let notices = notices.chain(self.limits.values()).chain(&restoring).cloned().collect();

@@ -133,7 +133,7 @@ impl Fleet {
     /// States for the owner that the history which earlier relays stored is not complete yet.
     pub fn set_restoring(&mut self) {
         self.is_restoring = true;
-        self.settle_notices();
+        self.update_notices();
     }
 
     /// Enters the history that earlier relays stored, after it was read; `None` if it cannot be.
@@ -142,7 +142,7 @@ impl Fleet {
             self.history.merge_restored(restored, now_ms);
         }
         self.is_restoring = false;
-        self.settle_notices();
+        self.update_notices();
     }
 
     /// Returns the usage of a running job.
@@ -252,7 +252,7 @@ impl Fleet {
     pub fn watch_hosts(&mut self, names: impl IntoIterator<Item = NodeName>) {
         self.hosts.extend(names.into_iter().map(|name| (name, Host::default())));
         self.findings.set_hosts(self.hosts.keys().cloned().collect());
-        self.settle_membership(0);
+        self.update_membership(0);
     }
 
     /// Returns the changes since the last call.

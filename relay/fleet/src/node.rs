@@ -205,7 +205,7 @@ impl Node {
     }
 
     /// Enters backfilled samples into the history.
-    fn settle_replay(&mut self, now_ms: u64) {
+    fn enter_replay(&mut self, now_ms: u64) {
         if let Some(history) = &mut self.picture.history {
             let samples = self.replay.settle(history, &self.timeline, now_ms);
             self.backfilled |= !samples.is_empty();
@@ -215,7 +215,7 @@ impl Node {
 
     /// Discards backfilled samples that are not entered yet: their GPUs are in another order.
     fn restart_replay(&mut self, now_ms: u64) {
-        self.settle_replay(now_ms);
+        self.enter_replay(now_ms);
         self.replay = Replay::default();
     }
 
@@ -228,7 +228,7 @@ impl Node {
     pub fn tick(&mut self, now_ms: u64, changes: &mut NodeChanges) {
         self.tick_job_probes(now_ms, changes);
         self.counter.tick(now_ms);
-        self.settle_replay(now_ms);
+        self.enter_replay(now_ms);
         if std::mem::take(&mut self.backfilled) {
             changes.history = true;
         } else {
@@ -247,7 +247,7 @@ impl Node {
     }
 
     /// Updates the owners of the GPUs from the job list.
-    pub fn settle_owners(&mut self, jobs: &[Job], changes: &mut NodeChanges) {
+    pub fn update_owners(&mut self, jobs: &[Job], changes: &mut NodeChanges) {
         self.add_missing_gpus(jobs, changes);
         let node = &self.picture;
         let owners = ownership::owners(&self.view(), &node.gpus, &node.processes, jobs);
@@ -443,11 +443,11 @@ impl Node {
             return;
         }
         self.timeline.observe(sample.mono_ns, now_ms);
-        self.settle_replay(now_ms);
+        self.enter_replay(now_ms);
         for event in std::mem::take(&mut self.early_events) {
             self.apply_event(event, now_ms, changes);
         }
-        self.settle_interval(sample.interval_ms, changes);
+        self.update_interval(sample.interval_ms, changes);
         let is_whole = sample.since.is_none();
         if is_whole {
             self.picture.host = Row::default();
@@ -490,7 +490,7 @@ impl Node {
 
     /// Enters the interval of a sample. A shorter one applies from the next sample on: the time up to this one was
     /// planned with the longer interval, and is not a gap.
-    fn settle_interval(&mut self, interval_ms: u32, changes: &mut NodeChanges) {
+    fn update_interval(&mut self, interval_ms: u32, changes: &mut NodeChanges) {
         let head = &mut self.picture.head;
         let is_longer = interval_ms > head.interval_ms || head.interval_ms == 0;
         if (is_longer || self.shorter_ms == Some(interval_ms)) && head.interval_ms != interval_ms {

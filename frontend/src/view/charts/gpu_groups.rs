@@ -5,7 +5,7 @@ use crate::domain::deviation::{Deviation, StepDeviation};
 use crate::domain::metric::GraphMetric;
 use crate::domain::throttle::ThrottleSummary;
 use crate::domain::{ownership, throttle};
-use crate::fleet::{GpuCell, NodeCell, TopicStore};
+use crate::fleet::{GpuSignals, NodeSignals, TopicStore};
 use crate::platform;
 use crate::state::time::GpuRef;
 use crate::view::scope::NodeScope;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Clone, PartialEq)]
 pub struct NodeGroup {
     /// The node.
-    pub node: NodeCell,
+    pub node: NodeSignals,
     /// Its GPUs.
     pub gpus: Vec<GpuEntry>,
 }
@@ -29,7 +29,7 @@ pub struct NodeGroup {
 #[derive(Clone, PartialEq)]
 pub struct GpuEntry {
     /// The GPU.
-    pub cell: GpuCell,
+    pub cell: GpuSignals,
     /// `GPU 1`, or `GPU 1 · 3g.40gb · 2/0` of a MIG instance.
     pub label: String,
     /// Its vendor.
@@ -40,8 +40,8 @@ pub struct GpuEntry {
 
 /// Returns every GPU of a scope; subscribes to the set of GPUs.
 pub fn gpu_groups(scope: &NodeScope) -> Vec<NodeGroup> {
-    let group = |node: NodeCell| {
-        let entry = |cell: GpuCell| {
+    let group = |node: NodeSignals| {
+        let entry = |cell: GpuSignals| {
             let gpu = scope.store.node(&node, |node| {
                 let gpu = node.gpus.get(cell.position())?;
                 Some((gpu_label(gpu), gpu.facts.vendor, gpu.facts.mig_parent.is_some()))

@@ -3,7 +3,7 @@
 use super::colour_map::ColourMap;
 use crate::chart::{Point, WindowCache};
 use crate::domain::colour_scheme::ColourScheme;
-use crate::fleet::NodeCell;
+use crate::fleet::NodeSignals;
 use crate::state::page::Page;
 use crate::state::settings::Theme;
 use crate::state::time::Time;
@@ -31,7 +31,7 @@ struct PaintState {
 pub fn mini_heat_map(
     page: &Page,
     scope: &NodeScope,
-    node: &NodeCell,
+    node: &NodeSignals,
     label: String,
 ) -> (AnyView, impl Fn() + use<>) {
     let (page, time, scope, node) = (page.clone(), Time::from_context(), scope.clone(), node.clone());
@@ -53,7 +53,7 @@ fn paint(
     painted: &mut PaintState,
     page: &Page,
     scope: &NodeScope,
-    node: &NodeCell,
+    node: &NodeSignals,
     colours: (Theme, ColourScheme, u64),
 ) {
     let window = page.window();

@@ -3,7 +3,7 @@
 use crate::domain::ownership;
 use crate::domain::text;
 use crate::domain::totals::Totals;
-use crate::fleet::{GpuCell, NodeCell};
+use crate::fleet::{GpuSignals, NodeSignals};
 use crate::state::page::{Page, is_stale};
 use crate::view::scope::NodeScope;
 use leptos::prelude::*;
@@ -51,12 +51,12 @@ pub fn Cells(scope: NodeScope) -> impl IntoView {
 /// The subject of a cell.
 #[derive(Clone, PartialEq)]
 enum Square {
-    Gpu(NodeCell, GpuCell),
-    Node(NodeCell),
+    Gpu(NodeSignals, GpuSignals),
+    Node(NodeSignals),
 }
 
 impl Square {
-    fn node(&self) -> &NodeCell {
+    fn node(&self) -> &NodeSignals {
         match self {
             Self::Gpu(node, _) | Self::Node(node) => node,
         }
@@ -81,7 +81,7 @@ impl Square {
 
 fn squares(scope: &NodeScope) -> Vec<Square> {
     let nodes = scope.nodes.get();
-    let of_node = |node: &NodeCell| {
+    let of_node = |node: &NodeSignals| {
         let node = node.clone();
         scope.job_gpus(&node).into_iter().map(move |gpu| Square::Gpu(node.clone(), gpu))
     };

@@ -6,7 +6,7 @@ use crate::domain::log_lines::{find_evidence, severity, split_matches};
 use crate::domain::query;
 use crate::domain::severity::Severity;
 use crate::domain::text;
-use crate::fleet::{Log, LogCell};
+use crate::fleet::{Log, LogSignals};
 use crate::platform;
 use crate::state::page::Page;
 use crate::view::charts::sparkline::Area;
@@ -85,7 +85,7 @@ fn path(page: &Page, id: JobId, stream: RwSignal<LogStream>) -> impl Fn() -> Opt
 fn tab(
     (shown, chosen): (RwSignal<LogStream>, RwSignal<Option<u64>>),
     stream: LogStream,
-    cell: &LogCell,
+    cell: &LogSignals,
     separate: bool,
 ) -> AnyView {
     let name = match (stream, separate) {
@@ -138,7 +138,7 @@ fn cause(page: &Page, id: JobId) -> Memo<Option<Cause>> {
 fn show_evidence(
     cause: Memo<Option<Cause>>,
     streams: &'static [LogStream],
-    cells: &[LogCell],
+    cells: &[LogSignals],
     shown: RwSignal<LogStream>,
     chosen: RwSignal<Option<u64>>,
 ) {
@@ -162,7 +162,7 @@ fn show_evidence(
 #[component]
 fn Pane(
     /// The log.
-    cell: LogCell,
+    cell: LogSignals,
     /// The line at which it is searched.
     chosen: RwSignal<Option<u64>>,
     /// Whether the job still writes to it.
@@ -222,7 +222,7 @@ fn follow_button(follows: RwSignal<bool>) -> AnyView {
 }
 
 /// Returns the lines of a log with their numbers.
-fn numbered_lines(cell: &LogCell) -> Memo<Vec<Line>> {
+fn numbered_lines(cell: &LogSignals) -> Memo<Vec<Line>> {
     let cell = cell.clone();
     Memo::new(move |_| {
         cell.read(|log| {

@@ -8,7 +8,7 @@ use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::domain::totals::Totals;
 use crate::domain::{health, ownership};
-use crate::fleet::NodeCell;
+use crate::fleet::NodeSignals;
 use crate::state::page::Page;
 use crate::view::scope::{NodeScope, alone};
 use crate::view::severity_class::SeverityClass;
@@ -37,7 +37,7 @@ pub fn MachineGroups() -> impl IntoView {
 
 /// One group.
 #[component]
-fn Group(title: String, is_titled: bool, cells: Memo<Vec<NodeCell>>) -> impl IntoView {
+fn Group(title: String, is_titled: bool, cells: Memo<Vec<NodeSignals>>) -> impl IntoView {
     let page = Page::from_context();
     let totals = Memo::new(move |_| {
         page.second.track();
@@ -78,7 +78,7 @@ struct Row {
 
 /// One machine.
 #[component]
-fn Machine(cell: NodeCell) -> impl IntoView {
+fn Machine(cell: NodeSignals) -> impl IntoView {
     let page = Page::from_context();
     let store = page.fleet.overview().clone();
     let scope =

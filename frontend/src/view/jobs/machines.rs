@@ -5,7 +5,7 @@ use crate::domain::health::Health;
 use crate::domain::machine_groups::natural_order;
 use crate::domain::route::Route;
 use crate::domain::sorting;
-use crate::fleet::NodeCell;
+use crate::fleet::NodeSignals;
 use crate::state::page::{Page, node_health};
 use crate::view::scope::{NodeScope, alone};
 use crate::view::widgets::dot::Dot;
@@ -17,16 +17,16 @@ use std::collections::{BTreeMap, HashSet};
 pub type GroupName = Option<String>;
 
 /// Returns the machines, in the order in which they are listed: by group, then by name.
-pub fn machines(page: &Page) -> Vec<NodeCell> {
+pub fn machines(page: &Page) -> Vec<NodeSignals> {
     groups(page).into_iter().flat_map(|(_, cells)| cells).collect()
 }
 
 /// Returns the groups and their machines. Subscribes to jobs, nodes and their groups.
-pub fn groups(page: &Page) -> Vec<(GroupName, Vec<NodeCell>)> {
+pub fn groups(page: &Page) -> Vec<(GroupName, Vec<NodeSignals>)> {
     let store = page.fleet.overview();
     let taken: HashSet<NodeName> =
         page.jobs.with(|jobs| jobs.iter().flat_map(|job| job.nodes.iter().cloned()).collect());
-    let mut groups: BTreeMap<GroupName, Vec<NodeCell>> = BTreeMap::new();
+    let mut groups: BTreeMap<GroupName, Vec<NodeSignals>> = BTreeMap::new();
     for cell in store.nodes().get().into_iter().filter(|cell| !taken.contains(cell.name())) {
         cell.head().track();
         let group = store.node(&cell, |node| node.head.group.as_ref().map(ToString::to_string)).flatten();
@@ -70,7 +70,7 @@ pub fn Machines() -> impl IntoView {
 }
 
 /// Returns the machines of a group.
-pub fn of_group(groups: Memo<Vec<(GroupName, Vec<NodeCell>)>>, name: &GroupName) -> Vec<NodeCell> {
+pub fn of_group(groups: Memo<Vec<(GroupName, Vec<NodeSignals>)>>, name: &GroupName) -> Vec<NodeSignals> {
     groups.with(|groups| {
         let found = groups.iter().find(|(group, _)| group == name);
         found.map(|(_, cells)| cells.clone()).unwrap_or_default()
@@ -79,7 +79,7 @@ pub fn of_group(groups: Memo<Vec<(GroupName, Vec<NodeCell>)>>, name: &GroupName)
 
 /// One machine.
 #[component]
-fn Machine(cell: NodeCell) -> impl IntoView {
+fn Machine(cell: NodeSignals) -> impl IntoView {
     let page = Page::from_context();
     let scope = NodeScope {
         store: page.fleet.overview().clone(),

@@ -1,7 +1,7 @@
 //! The panel of a node's host: its CPUs, memory, disks and network, and the usage of each job.
 
 use crate::describe::host;
-use crate::fleet::{NodeCell, TopicStore};
+use crate::fleet::{NodeSignals, TopicStore};
 use crate::state::page::Page;
 use crate::view::widgets::fact_list::fact_groups;
 use leptos::prelude::*;
@@ -12,7 +12,7 @@ pub fn HostPanel(
     /// The store.
     store: TopicStore,
     /// The node.
-    node: NodeCell,
+    node: NodeSignals,
 ) -> impl IntoView {
     let page = Page::from_context();
     let groups = {

@@ -4,7 +4,7 @@ use crate::domain::health::Health;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::text;
-use crate::fleet::{NodeCell, TopicStore};
+use crate::fleet::{NodeSignals, TopicStore};
 use crate::state::page::{Page, node_health};
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
@@ -84,7 +84,7 @@ pub fn GpuNotes(
     /// The store.
     store: TopicStore,
     /// The node.
-    node: NodeCell,
+    node: NodeSignals,
 ) -> impl IntoView {
     let notes = Memo::new(move |_| {
         node.gpus().track();

@@ -3,7 +3,7 @@
 use crate::domain::health::Health;
 use crate::domain::severity::Severity;
 use crate::domain::text;
-use crate::fleet::{NodeCell, TopicStore};
+use crate::fleet::{NodeSignals, TopicStore};
 use crate::state::page::{Page, lacks_gpus};
 use crate::view::widgets::actions;
 use crate::view::widgets::dot::Dot;
@@ -18,7 +18,7 @@ pub fn NodeNotice(
     /// The store.
     store: TopicStore,
     /// The node.
-    node: NodeCell,
+    node: NodeSignals,
 ) -> impl IntoView {
     let page = Page::from_context();
     let notice = {

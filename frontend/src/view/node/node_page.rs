@@ -8,7 +8,7 @@ use super::tiles::Tiles;
 use super::topology::Topology;
 use crate::describe::commands::on_node;
 use crate::domain::text;
-use crate::fleet::{NodeCell, TopicStore};
+use crate::fleet::{NodeSignals, TopicStore};
 use crate::state::page::Page;
 use crate::view::charts::time_line::TimeLine;
 use crate::view::scope::{NodeScope, alone};
@@ -55,7 +55,7 @@ pub fn NodePage(
     /// The node, shown for a job if there is one.
     scope: NodeScope,
     /// Its cell.
-    cell: NodeCell,
+    cell: NodeSignals,
 ) -> impl IntoView {
     let page = Page::from_context();
     let store = scope.store.clone();
@@ -106,7 +106,7 @@ fn ways(page: Page, name: NodeName, job: Option<JobId>) -> impl Fn() -> Option<A
 }
 
 /// The parts below the first screen, each created in a frame of its own.
-fn later(scope: NodeScope, cell: NodeCell) -> impl IntoView {
+fn later(scope: NodeScope, cell: NodeSignals) -> impl IntoView {
     let (processes, host, usage, host_only) =
         (scope.clone(), scope.clone(), scope.clone(), scope.has_no_gpus());
     view! {
@@ -131,7 +131,7 @@ fn is_unreachable(node: &NodePicture) -> bool {
 
 /// The constant facts of a node, in one line.
 #[component]
-fn Facts(store: TopicStore, node: NodeCell) -> impl IntoView {
+fn Facts(store: TopicStore, node: NodeSignals) -> impl IntoView {
     let facts = move || {
         node.head().track();
         store.node(&node, |node| {

@@ -2,7 +2,7 @@
 
 use crate::chart::{Block, TopologyGpu, TopologyPicture, topology_picture};
 use crate::domain::text;
-use crate::fleet::{NodeCell, TopicStore};
+use crate::fleet::{NodeSignals, TopicStore};
 use leptos::prelude::*;
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::picture::{GpuPath, NodePicture};
@@ -22,7 +22,7 @@ pub fn Topology(
     /// The store.
     store: TopicStore,
     /// The node.
-    node: NodeCell,
+    node: NodeSignals,
 ) -> impl IntoView {
     let rows = Memo::new(move |_| {
         node.head().track();

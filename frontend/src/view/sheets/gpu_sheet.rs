@@ -10,7 +10,7 @@ use crate::domain::route::Route;
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::domain::throttle::{self, ThrottleSummary};
-use crate::fleet::{GpuCell, NodeCell, TopicStore};
+use crate::fleet::{GpuSignals, NodeSignals, TopicStore};
 use crate::platform;
 use crate::state::page::Page;
 use crate::state::time::Time;
@@ -32,7 +32,7 @@ use nodeglass_protocol::{GpuField, Row};
 use std::sync::Arc;
 
 /// A GPU, and where it was found.
-type Found = (TopicStore, NodeCell, GpuCell);
+type Found = (TopicStore, NodeSignals, GpuSignals);
 
 /// The sheet of the GPU that the URL names, if any.
 #[component]
@@ -131,7 +131,7 @@ fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
 }
 
 /// Names a GPU and its model.
-fn title(store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> impl Fn() -> String + use<> {
+fn title(store: &TopicStore, node: &NodeSignals, gpu: &GpuSignals) -> impl Fn() -> String + use<> {
     let (store, node, gpu) = (store.clone(), node.clone(), gpu.clone());
     move || {
         let gpu = store.gpu(&node, &gpu, without_stale_readings).unwrap_or_default();
@@ -141,7 +141,12 @@ fn title(store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> impl Fn() -> Str
 }
 
 /// Returns what is known of a GPU besides its readings, updated with its facts and health.
-fn watched_details(page: &Page, store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> Memo<Option<Details>> {
+fn watched_details(
+    page: &Page,
+    store: &TopicStore,
+    node: &NodeSignals,
+    gpu: &GpuSignals,
+) -> Memo<Option<Details>> {
     let (page, store, node, gpu) = (page.clone(), store.clone(), node.clone(), gpu.clone());
     Memo::new(move |_| {
         node.head().track();
@@ -153,7 +158,7 @@ fn watched_details(page: &Page, store: &TopicStore, node: &NodeCell, gpu: &GpuCe
 }
 
 /// Graphs of the most important readings, over the time range of the page.
-fn charts(store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> AnyView {
+fn charts(store: &TopicStore, node: &NodeSignals, gpu: &GpuSignals) -> AnyView {
     let (page, time) = (Page::from_context(), Time::from_context());
     let scope =
         NodeScope { store: store.clone(), nodes: alone(node.clone()), job: None, is_whole_job: false };

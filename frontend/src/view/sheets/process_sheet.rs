@@ -6,7 +6,7 @@ use crate::domain::pending_action;
 use crate::domain::query::PROCESS;
 use crate::domain::severity::Severity;
 use crate::domain::text;
-use crate::fleet::{NodeCell, TopicStore};
+use crate::fleet::{NodeSignals, TopicStore};
 use crate::net::LinkState;
 use crate::platform;
 use crate::state::page::Page;
@@ -117,7 +117,7 @@ fn open(page: &Page, query: ProcessQuery) -> AnyView {
 }
 
 /// A node, and the store that has it.
-type FoundNode = Memo<Option<(TopicStore, NodeCell)>>;
+type FoundNode = Memo<Option<(TopicStore, NodeSignals)>>;
 
 /// Returns the node of the process, once it is known.
 fn find_node(page: &Page, query: &ProcessQuery) -> FoundNode {

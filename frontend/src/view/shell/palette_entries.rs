@@ -97,7 +97,7 @@ pub fn entries(page: &Page) -> Vec<PaletteEntry> {
         nodes.into_iter().map(node).chain([report]).collect::<Vec<_>>()
     });
     let nodes = page.fleet.overview().nodes().get();
-    let node = |cell: &crate::fleet::NodeCell| {
+    let node = |cell: &crate::fleet::NodeSignals| {
         PaletteEntry::route(cell.name().to_string(), "node", Route::Node(cell.name().clone()))
     };
     let processes = page.fleet.detail().map(|store| processes(&store)).unwrap_or_default();

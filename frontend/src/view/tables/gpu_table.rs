@@ -9,7 +9,7 @@ use crate::domain::ownership;
 use crate::domain::query;
 use crate::domain::severity::Severity;
 use crate::domain::text;
-use crate::fleet::{GpuCell, NodeCell};
+use crate::fleet::{GpuSignals, NodeSignals};
 use crate::state::page::Page;
 use crate::table::gpus::Peers;
 use crate::table::{CellUnit, Column, Value, gpus};
@@ -50,7 +50,7 @@ impl Gpus {
         self.scope.store.node(node, |node| find(node, gpu).map(|gpu| read(node, gpu)))?
     }
 
-    fn node_entries(&self, cell: &NodeCell) -> Vec<RowEntry> {
+    fn node_entries(&self, cell: &NodeSignals) -> Vec<RowEntry> {
         let cells = cell.gpus().get();
         let rows = self.scope.store.node(cell, |node| {
             let is_included = |at: &usize| {
@@ -212,7 +212,7 @@ fn peers((has_peers, deviation): &(bool, Option<Deviation>)) -> Peers<'_> {
 }
 
 /// Returns the picture of a GPU in its node.
-pub fn find<'a>(node: &'a NodePicture, gpu: &GpuCell) -> Option<&'a GpuPicture> {
+pub fn find<'a>(node: &'a NodePicture, gpu: &GpuSignals) -> Option<&'a GpuPicture> {
     let here = node.gpus.get(gpu.position()).filter(|here| here.facts.uuid == *gpu.uuid());
     here.or_else(|| node.gpus.iter().find(|here| here.facts.uuid == *gpu.uuid()))
 }

@@ -1,7 +1,7 @@
 //! The table of job usage: what jobs use of nodes, and their limits, by cgroup.
 
 use super::grid::{CustomCell, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames};
-use crate::fleet::NodeCell;
+use crate::fleet::NodeSignals;
 use crate::state::page::Page;
 use crate::table::job_usage::{self, JobUsageRow};
 use crate::table::{Column, Value};
@@ -49,7 +49,7 @@ struct JobUsageRows {
 }
 
 impl JobUsageRows {
-    fn node_entries(&self, cell: &NodeCell) -> Vec<RowEntry> {
+    fn node_entries(&self, cell: &NodeSignals) -> Vec<RowEntry> {
         cell.usage_jobs().track();
         let is_included = |job| !self.several || self.scope.job.is_none_or(|own| own == job);
         let jobs = self.scope.store.node(cell, |node| {

@@ -6,7 +6,7 @@ use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::totals::Totals;
-use crate::fleet::NodeCell;
+use crate::fleet::NodeSignals;
 use crate::state::page::{Page, node_health_in};
 use crate::table::nodes::{self, NodeRow};
 use crate::table::{Column, Value};
@@ -36,11 +36,11 @@ struct Nodes {
 }
 
 impl Nodes {
-    fn route(&self, node: &NodeCell) -> Route {
+    fn route(&self, node: &NodeSignals) -> Route {
         Route::Job(self.job, JobTab::Node(node.name().clone()))
     }
 
-    fn health(&self, node: &NodeCell) -> Arc<Health> {
+    fn health(&self, node: &NodeSignals) -> Arc<Health> {
         node_health_in(&self.page, &self.scope.store, Some(self.job), node)
     }
 }
@@ -62,7 +62,7 @@ impl RowSource for Nodes {
     }
 
     fn entries(&self) -> Vec<RowEntry> {
-        let entry = |cell: NodeCell| {
+        let entry = |cell: NodeSignals| {
             let key = cell.name().to_string().into();
             RowEntry { key, depth: 0, subject: RowSubject::Node(cell) }
         };

@@ -7,7 +7,7 @@ use crate::domain::query;
 use crate::domain::sorting;
 use crate::domain::text;
 use crate::domain::unattributed;
-use crate::fleet::NodeCell;
+use crate::fleet::NodeSignals;
 use crate::platform;
 use crate::state::page::Page;
 use crate::table::processes::{self, Holder, ProcessRow};
@@ -76,7 +76,7 @@ impl Processes {
         !gpu.is_none_or(|gpu| ownership::belongs_to_job(node, gpu, Some(job)))
     }
 
-    fn node_entries(&self, cell: &NodeCell) -> Vec<RowEntry> {
+    fn node_entries(&self, cell: &NodeSignals) -> Vec<RowEntry> {
         cell.process_set().track();
         let gpus = cell.gpus().get();
         let mut rows: Vec<KeyedEntry> = Vec::new();

@@ -93,7 +93,7 @@ impl Confined {
     }
 
     /// Updates the faults; returns whether any changed.
-    fn settle_faults(&mut self, now_ms: u64) -> bool {
+    fn update_faults(&mut self, now_ms: u64) -> bool {
         let known = |(job, probe): (&JobId, &Node)| {
             let before = self.faults.get(job).cloned();
             Some((*job, fault(*job, probe, before, now_ms)?))
@@ -230,7 +230,7 @@ impl Node {
     }
 
     /// Decides in which of the user's jobs a probe runs: those with GPUs that the node's own probe does not see.
-    pub fn settle_job_probes(&mut self, jobs: &[Job], user: &str, now_ms: u64, changes: &mut NodeChanges) {
+    pub fn update_job_probes(&mut self, jobs: &[Job], user: &str, now_ms: u64, changes: &mut NodeChanges) {
         if self.confined.is_none() {
             return;
         }
@@ -297,7 +297,7 @@ impl Node {
     }
 
     fn apply_job_changes(&mut self, noted: &NodeChanges, now_ms: u64, changes: &mut NodeChanges) {
-        let has_news = self.confined.as_mut().is_some_and(|confined| confined.settle_faults(now_ms));
+        let has_news = self.confined.as_mut().is_some_and(|confined| confined.update_faults(now_ms));
         if noted.gpus || noted.head || has_news {
             self.merge_job_probes(now_ms, changes);
         }

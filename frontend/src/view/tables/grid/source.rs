@@ -1,7 +1,7 @@
 //! Row sources: which rows a table has, their values, and what opens when one is chosen.
 
 use crate::domain::text;
-use crate::fleet::{GpuCell, NodeCell};
+use crate::fleet::{GpuSignals, NodeSignals};
 use crate::table::{Column, Value};
 use leptos::prelude::{AnyView, IntoAny};
 use nodeglass_protocol::field::Vendors;
@@ -141,17 +141,17 @@ pub enum RowSubject {
     /// A job.
     Job(JobId),
     /// A node.
-    Node(NodeCell),
+    Node(NodeSignals),
     /// A GPU of a node.
-    Gpu(NodeCell, GpuCell),
+    Gpu(NodeSignals, GpuSignals),
     /// A process on a GPU of a node, with its last position in the list.
-    Process(NodeCell, ProcessKey, usize),
+    Process(NodeSignals, ProcessKey, usize),
     /// Memory of a GPU that no visible process holds.
-    Unattributed(NodeCell, GpuCell),
+    Unattributed(NodeSignals, GpuSignals),
     /// Reason why processes of a GPU may be missing, by the index of the gap.
-    Gap(NodeCell, GpuCell, usize),
+    Gap(NodeSignals, GpuSignals, usize),
     /// Resource usage of a job on a node.
-    JobUsage(NodeCell, JobId),
+    JobUsage(NodeSignals, JobId),
 }
 
 /// Identifies a process on a GPU.

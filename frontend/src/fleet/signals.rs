@@ -41,9 +41,9 @@ type CachedHealth = (u64, u64, Arc<Health>);
 
 /// A node's signals. Clones are the same node.
 #[derive(Clone)]
-pub struct NodeCell(Arc<NodeSignals>);
+pub struct NodeSignals(Arc<NodeSignalsInner>);
 
-struct NodeSignals {
+struct NodeSignalsInner {
     name: NodeName,
     position: AtomicUsize,
     freshness: AtomicU8,
@@ -56,38 +56,38 @@ struct NodeSignals {
     usage_jobs: Revision,
     job_usage: Revision,
     cores: Revision,
-    gpus: ArcRwSignal<Vec<GpuCell>>,
+    gpus: ArcRwSignal<Vec<GpuSignals>>,
     state: Mutex<Option<CachedHealth>>,
 }
 
 /// A GPU's signals. Clones are the same GPU.
 #[derive(Clone)]
-pub struct GpuCell(Arc<GpuSignals>);
+pub struct GpuSignals(Arc<GpuSignalsInner>);
 
-struct GpuSignals {
+struct GpuSignalsInner {
     uuid: GpuUuid,
     position: AtomicUsize,
     row: Revision,
 }
 
-impl PartialEq for NodeCell {
+impl PartialEq for NodeSignals {
     /// Compares identity: the same node of the same store.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl PartialEq for GpuCell {
+impl PartialEq for GpuSignals {
     /// Compares identity: the same GPU of the same store.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl NodeCell {
+impl NodeSignals {
     /// Creates the cell of a node at a position of its picture.
     pub fn new(position: usize, node: &NodePicture) -> Self {
-        let cell = Self(Arc::new(NodeSignals {
+        let cell = Self(Arc::new(NodeSignalsInner {
             name: node.name.clone(),
             position: AtomicUsize::new(position),
             freshness: AtomicU8::new(0),
@@ -202,7 +202,7 @@ impl NodeCell {
     }
 
     /// Its GPUs; notifies of changes of the set of GPUs and their owners.
-    pub fn gpus(&self) -> &ArcRwSignal<Vec<GpuCell>> {
+    pub fn gpus(&self) -> &ArcRwSignal<Vec<GpuSignals>> {
         &self.0.gpus
     }
 
@@ -211,7 +211,7 @@ impl NodeCell {
         let old = self.0.gpus.get_untracked();
         let cell = |(position, gpu): (usize, &nodeglass_protocol::picture::GpuPicture)| {
             let known = old.iter().find(|cell| cell.0.uuid == gpu.facts.uuid).cloned();
-            let cell = known.unwrap_or_else(|| GpuCell::new(gpu.facts.uuid.clone()));
+            let cell = known.unwrap_or_else(|| GpuSignals::new(gpu.facts.uuid.clone()));
             cell.0.position.store(position, Relaxed);
             cell
         };
@@ -248,9 +248,9 @@ impl NodeCell {
     }
 }
 
-impl GpuCell {
+impl GpuSignals {
     fn new(uuid: GpuUuid) -> Self {
-        Self(Arc::new(GpuSignals { uuid, position: AtomicUsize::new(0), row: Revision::default() }))
+        Self(Arc::new(GpuSignalsInner { uuid, position: AtomicUsize::new(0), row: Revision::default() }))
     }
 
     /// Returns its UUID.
