@@ -107,6 +107,14 @@ impl NatsServer {
         port(&self.dir, self.process.pid()).map(drop)
     }
 
+    /// Deletes what it has stored, while it does not run.
+    ///
+    /// # Errors
+    /// If it cannot be deleted.
+    pub fn forget(&self) -> Result<()> {
+        Ok(fs::remove_dir_all(self.dir.path().join("jetstream"))?)
+    }
+
     /// Connects a plain client.
     ///
     /// # Errors

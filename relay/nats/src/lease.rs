@@ -304,8 +304,13 @@ impl Leases {
                     Text::default()
                 }
                 Err(why) => {
+                    let mut shared = self.shared();
                     // Another cluster may take the name before the next renewal.
-                    self.shared().named_at = None;
+                    shared.named_at = None;
+                    // The bucket may have gone with a server's storage.
+                    if shared.rival.is_none() {
+                        shared.store = None;
+                    }
                     why
                 }
             };
@@ -440,10 +445,6 @@ impl Leases {
         };
         self.hold_name(&store).await?;
         let renewed = store.put(relay_key(self.bus.id), "".into()).await;
-        if renewed.is_err() {
-            // The bucket may have gone with a server's storage.
-            self.shared().store = None;
-        }
         renewed.map(drop).map_err(|error| error.to_string().into())
     }
 
@@ -482,13 +483,21 @@ impl Leases {
         let context = jetstream::new(self.bus.client.clone());
         let store = match context.get_key_value(self.bucket.clone()).await {
             Ok(store) => {
-                replicate(&context, &store).await;
+                if self.replicas() > 1 {
+                    replicate(&context, &store).await;
+                }
                 store
             }
             Err(_) => self.create(&context).await?,
         };
         self.shared().store = Some(store.clone());
         Ok(store)
+    }
+
+    /// Number of replicas to request. A server that is alone accepts more for a bucket that exists, and then cannot read it
+    /// any more when it starts.
+    fn replicas(&self) -> usize {
+        if self.bus.client.server_info().cluster.is_some() { REPLICAS } else { 1 }
     }
 
     /// Creates the bucket: the stream that it is. The client's own way asks for the account first, and cannot read the answer
@@ -506,13 +515,13 @@ impl Leases {
             allow_rollup: true,
             deny_delete: true,
             allow_direct: true,
-            num_replicas: REPLICAS,
+            num_replicas: self.replicas(),
             ..jetstream::stream::Config::default()
         };
         // Another relay may have created it at the same time.
         let mut created = context.create_stream(stream.clone()).await;
         if created.is_err() {
-            // A server that is alone, or one of two.
+            // One of two servers.
             created = context.create_stream(jetstream::stream::Config { num_replicas: 1, ..stream }).await;
         }
         let created = created.map_err(|error| error.to_string());

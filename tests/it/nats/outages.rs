@@ -1,5 +1,6 @@
 //! Relays that are killed, cut off from the server, or lose messages; graphs show none of it afterwards.
 
+use super::same_name::{self, FIRST};
 use super::{
     NODE, children, is_live, local, newest, own_cluster, publishing, relay_of, subscribed, this_machine,
 };
@@ -217,6 +218,29 @@ async fn without_the_server_nodes_are_reconnecting_and_the_reason_is_stated() ->
     for viewer in &mut viewers {
         viewer.until(&topic, "a live node again", is_live).await?;
         viewer.until(&Topic::Overview, "no notice any more", |known| !is_stated(known)).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn leases_return_with_a_server_that_restarts_even_if_it_has_lost_the_bucket() -> Result<()> {
+    let Some(mut server) = NatsServer::start(&[])? else { return Ok(()) };
+    // The second one finds the bucket of the first.
+    let relays = [same_name::publishing(&server, FIRST, &[])?, same_name::publishing(&server, FIRST, &[])?];
+    for has_lost_it in [false, true] {
+        for relay in &relays {
+            same_name::runs(relay, 102).await?;
+        }
+        leases_renewed(&server, RENEWALS)?;
+        server.kill()?;
+        if has_lost_it {
+            server.forget()?;
+        }
+        server.restart()?;
+        leases_renewed(&server, RENEWALS)?;
+    }
+    for relay in &relays {
+        same_name::runs(relay, 102).await?;
     }
     Ok(())
 }

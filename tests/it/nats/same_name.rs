@@ -10,7 +10,7 @@ use nodeglass_tests::client::{Client, Known};
 use nodeglass_tests::relay::TestRelay;
 use std::fs;
 
-const FIRST: Cluster<'_> = ("first", "n[1-2]", &[(101, "n1"), (102, "n2")]);
+pub(super) const FIRST: Cluster<'_> = ("first", "n[1-2]", &[(101, "n1"), (102, "n2")]);
 const SECOND: Cluster<'_> = ("second", "n[2-3]", &[(101, "n2"), (103, "n3")]);
 const FIRST_JOBS: [(&str, &str); 2] = [("101", "first 101"), ("102", "first 102")];
 const SECOND_JOBS: [(&str, &str); 2] = [("101", "second 101"), ("103", "second 103")];
@@ -20,7 +20,7 @@ const NOT_SHOWN: &str =
     "the one with the controller ctl-first is shown, the one with the controller ctl-second is not";
 
 /// A relay of a cluster that is named `hpc` whatever the scenario is.
-fn publishing(server: &NatsServer, cluster: Cluster<'_>, more: &[&str]) -> Result<TestRelay> {
+pub(super) fn publishing(server: &NatsServer, cluster: Cluster<'_>, more: &[&str]) -> Result<TestRelay> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("scenario.toml");
     let name = cluster.0;
@@ -48,7 +48,7 @@ async fn notes(client: &mut Client, notice: &str) -> Result<()> {
 }
 
 /// Waits until node `n2`, which both clusters have, is live with processes of this job only.
-async fn runs(relay: &TestRelay, job: u32) -> Result<()> {
+pub(super) async fn runs(relay: &TestRelay, job: u32) -> Result<()> {
     let mut client = Client::connect(relay.link(), Form::Json).await?;
     let topic = Topic::Node(NodeName::new("n2")?);
     client.subscribe(std::slice::from_ref(&topic)).await?;
