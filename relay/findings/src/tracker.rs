@@ -151,6 +151,32 @@ struct Track {
     cause: Option<(String, u64)>,
     /// The finding before it ended and returned.
     before: Option<Box<Finding>>,
+    earlier: Occurrences,
+}
+
+/// The occurrences of a finding that have ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Occurrences {
+    count: u32,
+    /// Their cost together.
+    gpu_hours: f64,
+}
+
+impl Occurrences {
+    /// These, and one more that has ended.
+    fn with(self, ended: &Finding) -> Self {
+        Self { count: self.count.saturating_add(1), gpu_hours: self.gpu_hours + cost_of(ended) }
+    }
+
+    /// These without the last one.
+    fn without(self, ended: &Finding) -> Self {
+        Self { count: self.count.saturating_sub(1), gpu_hours: (self.gpu_hours - cost_of(ended)).max(0.0) }
+    }
+}
+
+/// Returns what a finding that has ended had cost, in GPU hours.
+fn cost_of(ended: &Finding) -> f64 {
+    ended.wasted_gpu_hours(ended.ended_ms.unwrap_or_default())
 }
 
 /// Explanation of an active finding when its cause was last read.
@@ -191,6 +217,7 @@ impl Track {
     fn is_kept(&mut self, wall_ms: u64) -> bool {
         if !self.is_confirmed && self.finding.ended_ms.is_some() {
             let Some(before) = self.before.take() else { return false };
+            self.earlier = self.earlier.without(&before);
             (self.finding, self.is_confirmed) = (*before, true);
         }
         self.before = self
@@ -320,7 +347,7 @@ impl Tracker {
     /// Enters one detection; returns whether the list changed.
     fn observe(&mut self, detection: Detection, extra_ms: u64, now: Now) -> bool {
         let key = detection.key();
-        let (known, before) = self.take_known(&key);
+        let (known, before, earlier) = self.take_known(&key);
         let first_ms = known.as_ref().map_or(now.relay_ms, |track| track.first_ms);
         let was_confirmed = known.as_ref().is_some_and(|track| track.is_confirmed);
         let is_confirmed =
@@ -342,16 +369,10 @@ impl Tracker {
         let lost_gpus = detection.lost_gpus;
         let since = if is_event { by_readings } else { start(by_readings, known.as_ref(), ended_before_ms) };
         let mut finding = listed(detection, &key, since, found_ms);
-        if let Some((earlier, ended_ms)) = before.as_ref().zip(ended_before_ms)
+        if let Some((last, ended_ms)) = before.as_ref().zip(ended_before_ms)
             && finding.evidence.len() < MAX_EVIDENCE
         {
-            let pause_s = finding.since_ms.saturating_sub(ended_ms) / 1_000;
-            // The readings of this one may begin before the end of the last one was confirmed.
-            let after = if pause_s > 0 { format!(" after {}", text::span(pause_s)) } else { String::new() };
-            // The cost of this one does not include it.
-            let cost = cost::text(earlier.kind, earlier.wasted_gpu_hours(ended_ms), earlier.or_earlier);
-            let cost = cost.map(|cost| format!(", {cost} before")).unwrap_or_default();
-            finding.evidence.push(Text::new(format!("recurred{after}{cost}")));
+            finding.evidence.push(recurrence(&finding, last, ended_ms, earlier));
         }
         if let Some(earlier) = self.earlier.get(&key) {
             // It is the same one. Steps begin elsewhere by another relay's clock, so its start may seem to be earlier.
@@ -363,7 +384,7 @@ impl Tracker {
         finding.wasted_before = self.wasted_before(known.as_ref(), &finding, lost_gpus, now);
         let changed = is_confirmed && known.is_none_or(|track| !was_confirmed || track.finding != finding);
         let last_ms = now.relay_ms;
-        let track = Track { finding, first_ms, last_ms, is_confirmed, cause, before };
+        let track = Track { finding, first_ms, last_ms, is_confirmed, cause, before, earlier };
         self.tracks.insert(key, track);
         changed
     }
@@ -413,16 +434,17 @@ impl Tracker {
     }
 
     /// Removes what is known of a key: the active finding, and what it was before it ended and returned.
-    fn take_known(&mut self, key: &str) -> (Option<Track>, Option<Box<Finding>>) {
+    fn take_known(&mut self, key: &str) -> (Option<Track>, Option<Box<Finding>>, Occurrences) {
         match self.tracks.remove(key) {
-            Some(Track { finding, is_confirmed: true, .. }) if !finding.is_active() => {
-                (None, Some(Box::new(finding)))
+            Some(Track { finding, is_confirmed: true, earlier, .. }) if !finding.is_active() => {
+                let earlier = earlier.with(&finding);
+                (None, Some(Box::new(finding)), earlier)
             }
             Some(mut track) if track.finding.is_active() => {
-                let before = track.before.take();
-                (Some(track), before)
+                let (before, earlier) = (track.before.take(), track.earlier);
+                (Some(track), before, earlier)
             }
-            _ => (None, None),
+            _ => Default::default(),
         }
     }
 
@@ -489,6 +511,20 @@ fn wasted_before(
         return before;
     }
     Some(WastedBefore { gpu_ms: known.gpu_ms(wall_ms), until_ms: wall_ms })
+}
+
+/// States that a finding has returned after its last occurrence, and what all before have cost: its own cost is without them.
+fn recurrence(finding: &Finding, last: &Finding, ended_ms: u64, earlier: Occurrences) -> Text {
+    let pause_s = finding.since_ms.saturating_sub(ended_ms) / 1_000;
+    // The readings of this one may begin before the end of the last one was confirmed.
+    let after = if pause_s > 0 { format!(" after {}", text::span(pause_s)) } else { String::new() };
+    let before = match earlier.count {
+        0 | 1 => "before".to_owned(),
+        count => format!("the {count} times before"),
+    };
+    let cost = cost::text(last.kind, earlier.gpu_hours, last.or_earlier);
+    let cost = cost.map(|cost| format!(", {cost} {before}")).unwrap_or_default();
+    Text::new(format!("recurred{after}{cost}"))
 }
 
 /// Returns whether a key is a subject or a part of it.

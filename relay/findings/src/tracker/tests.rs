@@ -92,6 +92,13 @@ fn what_recurs_states_what_it_had_cost_before() {
     // 16 GPUs for a quarter of an hour, and the minute until it was certain to be over.
     let recurred = list[0].evidence.last().map(|line| line.as_str());
     assert_eq!(recurred, Some("recurred after 15 min, 4.3 GPU-h idle before"));
+    // Again after a quarter of an hour and a pause.
+    at(wasteful(), 2_700_000);
+    at(Detections::default(), 2_700_000 + KIND.clear_ms());
+    at(wasteful(), 3_600_000);
+    let list = at(wasteful(), 3_600_000 + KIND.confirm_ms());
+    let recurred = list[0].evidence.last().map(|line| line.as_str());
+    assert_eq!(recurred, Some("recurred after 15 min, 8.5 GPU-h idle the 2 times before"));
 }
 
 #[test]
