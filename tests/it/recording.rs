@@ -115,6 +115,8 @@ async fn a_recording_shows_the_picture_that_the_live_page_had() -> Result<()> {
     client.until(&topic, "the last sample", |known| sampled(known) >= node.sampled_at_ms).await?;
     let refused = client.request(Request::Replay(ReplayCommand::Speed(100_000))).await?;
     ensure!(matches!(refused, Response::Refused(_)), "{refused:?}");
+    let retried = relay.run(&["retry"]).err().context("nothing to retry")?.to_string();
+    ensure!(retried.contains("a recording is played"), "{retried}");
     Ok(())
 }
 

@@ -141,6 +141,9 @@ impl ActionService {
             Request::Share(request) => run_detached(async move { deps.share(*request).await }).await,
             Request::ShareLink(id) => linked(deps.shares.link(&id)),
             Request::Revoke(id) => run_detached(async move { deps.revoke(id).await }).await,
+            Request::Retry(_) if deps.player.is_some() => {
+                Response::Refused("a recording is played, which has nothing to retry".into())
+            }
             Request::Retry(target) => deps.retry(target).await,
             Request::SendReport(job) => run_detached(async move { deps.send_report(job).await }).await,
             Request::Audit { days } => deps.audit_log(days).await,
