@@ -59,10 +59,10 @@ pub fn changed_text(text: &str, at: &str) -> String {
 /// Returns where a note comes from.
 pub fn source_text(source: NoteSource) -> &'static str {
     match source {
-        NoteSource::Page => "on the page",
-        NoteSource::Api => "by a script",
-        NoteSource::Command => "with relay note",
-        NoteSource::Job => "by the job",
+        NoteSource::Page => "added on the page",
+        NoteSource::Api => "added over the API",
+        NoteSource::Command => "added by relay note",
+        NoteSource::Job => "added by the job",
     }
 }
 

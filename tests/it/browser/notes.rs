@@ -164,7 +164,7 @@ ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}` })()";
     let of_cluster = button("Delete note of the whole cluster: power outage");
     browser.until("a note of the cluster", &of_cluster).await?;
     browser
-        .until("its mark in the list", &contains(".notes", "of the whole cluster, with relay note"))
+        .until("its mark in the list", &contains(".notes", "of the whole cluster, added by relay note"))
         .await?;
     browser.eval(&format!("({of_cluster}.click(), true)")).await?;
     browser
