@@ -130,7 +130,7 @@ impl Source {
         let started = Instant::now();
         loop {
             let snapshot = self.read().await?;
-            if !snapshot.jobs.is_empty() || !snapshot.nodes.is_empty() {
+            if is_listed(&snapshot) {
                 return Ok(snapshot);
             }
             let slurm = self.slurm().await?;
@@ -166,10 +166,13 @@ impl Source {
         match self {
             Self::Running(relay) => relay.renew_jobs(job).await.map(|()| true),
             // Its list was requested by this command.
-            Self::Own(_) => match self.slurm().await?.staleness() {
-                Some(why) => bail!("job {job} is not in the list of jobs: {why}"),
-                None => Ok(false),
-            },
+            Self::Own(_) => {
+                let slurm = self.slurm().await?;
+                match slurm.failure().or_else(|| slurm.staleness()) {
+                    Some(why) => bail!("job {job} is not in the list of jobs: {why}"),
+                    None => Ok(false),
+                }
+            }
         }
     }
 
@@ -190,12 +193,28 @@ impl Source {
     /// The current state, for a command that waits: if the relay is stopped, once it runs again.
     ///
     /// # Errors
-    /// A complete sentence for the user: it did not come back within five minutes, or until `end`.
+    /// A complete sentence for the user: it did not come back within five minutes, or until `end`; or SLURM does not respond.
     pub async fn patient_snapshot(&mut self, end: Option<Instant>) -> anyhow::Result<Snapshot> {
+        self.retried(end, async |source| source.snapshot().await).await
+    }
+
+    /// The same, whether or not SLURM has listed the jobs.
+    ///
+    /// # Errors
+    /// A complete sentence for the user: the relay did not come back within five minutes, or until `end`.
+    pub async fn patient_state(&mut self, end: Option<Instant>) -> anyhow::Result<Snapshot> {
+        self.retried(end, async |source| source.read().await).await
+    }
+
+    async fn retried(
+        &mut self,
+        end: Option<Instant>,
+        read: impl AsyncFn(&Self) -> anyhow::Result<Snapshot>,
+    ) -> anyhow::Result<Snapshot> {
         let started = Instant::now();
-        let mut is_told = false;
+        let mut is_stated = false;
         loop {
-            let error = match self.snapshot().await {
+            let error = match read(self).await {
                 Ok(snapshot) => return Ok(snapshot),
                 Err(error) => error,
             };
@@ -203,9 +222,9 @@ impl Source {
             if is_over || started.elapsed() >= RECONNECT_TIMEOUT || matches!(self, Self::Own(_)) {
                 return Err(error);
             }
-            if !is_told {
+            if !is_stated {
                 terminal::complain(format_args!("{error:#}; trying again for up to five minutes"));
-                is_told = true;
+                is_stated = true;
             }
             sleep(RETRY).await;
             self.find_again();
@@ -257,6 +276,12 @@ impl Source {
     }
 }
 
+/// Returns whether SLURM, or a list of hosts, has stated what there is: a relay that was started anew lists the jobs that an
+/// earlier one saw end.
+fn is_listed(snapshot: &Snapshot) -> bool {
+    !snapshot.nodes.is_empty() || snapshot.jobs.iter().any(|job| job.is_active || job.state == "PENDING")
+}
+
 async fn picture(own: &Embedded) -> anyhow::Result<Box<Picture>> {
     Ok(own.hub().everything(Viewer::Owner).await.context("the relay has ended")?.0)
 }
@@ -264,6 +289,16 @@ async fn picture(own: &Embedded) -> anyhow::Result<Box<Picture>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jobs_that_an_earlier_relay_saw_end_are_no_list() {
+        let of = |state: &str, is_active| {
+            let job = super::super::tests::snapshot().jobs[0].clone();
+            let jobs = vec![nodeglass_api::Job { state: state.to_owned(), is_active, ..job }];
+            is_listed(&Snapshot { jobs, ..Snapshot::default() })
+        };
+        assert_eq!([of("COMPLETED", false), of("PENDING", false), of("RUNNING", true)], [false, true, true]);
+    }
 
     #[test]
     fn a_list_that_slurm_never_gave_is_a_failure_and_an_old_one_is_not() {

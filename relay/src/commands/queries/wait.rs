@@ -23,8 +23,8 @@ pub async fn answer(source: &mut Source, args: &WaitArgs) -> anyhow::Result<Answ
     let mut watched = Watched::default();
     let mut list = JobList::default();
     loop {
-        let snapshot = source.patient_snapshot(end).await?;
-        let snapshot = match watched.is_unknown(&snapshot, args) {
+        let snapshot = source.patient_state(end).await?;
+        let snapshot = match watched.is_unknown(&snapshot, args) || watched.has_lost_one(&snapshot, args) {
             true => list.renewed(source, args, end).await?,
             false => {
                 // A connection that was lost is found again by the next turn.
@@ -68,7 +68,7 @@ impl JobList {
         let far = Duration::from_secs(86_400);
         let renewed = timeout_at(end.unwrap_or_else(|| Instant::now() + far), source.renew_jobs(&args.job));
         match renewed.await {
-            Ok(Ok(_)) => source.patient_snapshot(end).await.map(Some),
+            Ok(Ok(_)) => source.patient_state(end).await.map(Some),
             Ok(Err(why)) => {
                 self.report(Some(format!("{why:#}")));
                 Ok(None)
@@ -113,6 +113,12 @@ impl Watched {
     /// Returns whether the list has no job that is meant, and never had.
     fn is_unknown(&self, snapshot: &Snapshot, args: &WaitArgs) -> bool {
         self.waiting.is_empty() && self.done.is_empty() && args.job.select(&snapshot.jobs).is_empty()
+    }
+
+    /// Returns whether a job is missing that was listed before. A relay that was started anew may not have a list yet.
+    fn has_lost_one(&self, snapshot: &Snapshot, args: &WaitArgs) -> bool {
+        let listed = args.job.select(&snapshot.jobs);
+        self.waiting.keys().any(|id| listed.iter().all(|job| job.id != *id))
     }
 
     /// The answer, once there is one.
@@ -304,6 +310,9 @@ mod tests {
         let (order, now) = (args("40_1", Until::End), Instant::now());
         let mut watched = Watched::default();
         assert_eq!(watched.check(&array(["RUNNING", "RUNNING"], false), &order, now), None);
+        // A newer list is awaited first: this one may be of a relay that was started anew.
+        assert!(watched.has_lost_one(&Snapshot::default(), &order));
+        assert!(!watched.has_lost_one(&array(["RUNNING", "RUNNING"], false), &order));
         let answer = watched.check(&Snapshot::default(), &order, now).unwrap();
         assert_eq!(answer.code, exit_code::NOT_MET);
         assert!(answer.notice.unwrap().contains("40_1 left the list"));
