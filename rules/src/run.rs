@@ -5,12 +5,20 @@ use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 /// A time may be this far outside of the run: clocks differ, and a job is prepared before it starts.
 pub const TOLERANCE_MS: u64 = 3_600_000;
 
+/// SLURM's state of a run that was requeued.
+pub const REQUEUED: &str = "REQUEUED";
+
 /// The last second of the year 9999: the last that can be written.
 const MAX_S: u64 = 253_402_300_799;
 
 /// Converts s since 1970, as SLURM or a file states them, to ms; the closest possible value if they cannot be meant.
 pub fn ms_of(unix_s: i64) -> u64 {
     u64::try_from(unix_s).unwrap_or(0).min(MAX_S) * 1_000
+}
+
+/// Returns whether an ended job had started: SLURM states the end of one that had not as its start, or no start.
+pub fn has_run(job: &Job) -> bool {
+    !job.nodes.is_empty() || job.start.zip(job.ended).is_some_and(|(start, ended)| start < ended)
 }
 
 /// Returns how long a job has run at `now_s`, in s since 1970, as SLURM counts it: without the time for which it was suspended.

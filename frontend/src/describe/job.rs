@@ -7,6 +7,7 @@ use crate::domain::sorting;
 use crate::domain::text;
 use nodeglass_protocol::insight::BottleneckKind;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, Parent, TimeLimit};
+use nodeglass_rules::run::has_run;
 pub use nodeglass_rules::run::{run_time, time_left};
 
 /// Time left in s below which it is a warning.
@@ -91,8 +92,12 @@ fn resources(job: &Job) -> FactGroup {
     }
     facts.extend(job.cpus.map(|cpus| Fact::new("CPUs", cpus.to_string())));
     facts.extend(job.mem_bytes.map(|mem| Fact::new("Memory", bytes(mem))));
-    let pending = matches!(job.state, JobState::Pending);
-    FactGroup::new(if pending { "Requested" } else { "Allocated" }, facts)
+    let is_allocated = match job.state {
+        JobState::Pending => false,
+        JobState::Ended(_) => has_run(job),
+        _ => true,
+    };
+    FactGroup::new(if is_allocated { "Allocated" } else { "Requested" }, facts)
 }
 
 /// Describes which GPUs of a node, as precisely as SLURM reports it.

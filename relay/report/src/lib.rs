@@ -25,7 +25,7 @@ use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 pub use nodeglass_protocol::report::NodeFault;
 pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
-use nodeglass_rules::run::ms_of;
+use nodeglass_rules::run::{REQUEUED, has_run, ms_of};
 pub use record::{Factors, JobRecord, ReportNotes, Resized};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub use text::{FormatTime, markdown, text};
@@ -44,9 +44,6 @@ const MAX_FINISHED: usize = 2 * MAX_JOBS;
 
 /// Time after the end of a job in which a list may have it as running again, in s.
 const REOPEN_S: i64 = 3_600;
-
-/// SLURM's state of a run that was requeued.
-const REQUEUED: &str = "REQUEUED";
 
 /// Sums of all running jobs.
 #[derive(Debug, Default)]
@@ -259,8 +256,6 @@ impl JobReports {
 
     /// Records jobs that started and ended between two lists, so that their reports state at least how they ended.
     fn record_unobserved(&mut self, jobs: &[Job], wall_s: i64) {
-        // SLURM states the end of a job that was never started as its start.
-        let has_run = |job: &Job| !job.nodes.is_empty() || job.start < job.ended;
         let has_ended = |job: &&Job| matches!(job.state, JobState::Ended(_)) && has_run(job);
         let ended: BTreeMap<JobId, &Job> = jobs.iter().filter(has_ended).map(|job| (job.id, job)).collect();
         self.unobserved.retain(|id, _| ended.contains_key(id));

@@ -1,14 +1,14 @@
 //! The report of a job, computed from its sums.
 
+use super::JobRecord;
 use super::totals::{GpuTotals, Integral, NodeTotals, THROTTLE_REASONS};
-use super::{JobRecord, REQUEUED};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::job::{JobState, TimeLimit};
 use nodeglass_protocol::report::{Cost, GpuReport, Report, Throttled, Totals, UTIL_BINS};
 use nodeglass_rules::gpu_hours::GpuHours;
 use nodeglass_rules::health::slurm_state;
-use nodeglass_rules::run::run_time_until;
+use nodeglass_rules::run::{REQUEUED, run_time_until};
 use nodeglass_rules::throttle::REASONS;
 use std::ops::{Add, Range};
 

@@ -28,9 +28,6 @@ pub use poll::{NoSlurm, PollReason, PollSchedule, PollTrigger, Slurm};
 pub use reason::{explain, explanation};
 pub use selection::{Owners, Selection};
 
-/// SLURM's state of a run that was requeued.
-const REQUEUED: &str = "REQUEUED";
-
 /// A source of jobs: SLURM, or a scripted cluster.
 #[async_trait]
 pub trait JobSource: Send + 'static {

@@ -19,6 +19,8 @@ use crate::view::scope::NodeScope;
 use crate::view::tables::process_table::ProcessTable;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::JobState;
+use nodeglass_rules::run::has_run;
 use std::sync::Arc;
 
 /// A job.
@@ -55,7 +57,7 @@ pub fn JobPage(
             if tab.get() == JobTab::Report {
                 return view! { <JobReport id/> }.into_any();
             }
-            return view! { <NoNodes/> <JobAbout id/> }.into_any();
+            return view! { <NoNodes id/> <JobAbout id/> }.into_any();
         }
         view! { <NodeTabs scope=scope.clone() job=id names entries/> {side.clone()} }.into_any()
     };
@@ -117,6 +119,17 @@ fn side(scope: &NodeScope, id: JobId, tab: JobTab) -> AnyView {
 
 /// A job without nodes.
 #[component]
-fn NoNodes() -> impl IntoView {
-    view! { <p class="empty">"This job has no nodes yet. Its GPUs appear here when it starts."</p> }
+fn NoNodes(
+    /// The job.
+    id: JobId,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let why = Memo::new(move |_| match page.job(id) {
+        Some(job) if matches!(job.state, JobState::Ended(_)) && has_run(&job) => {
+            "SLURM no longer states the nodes of this job."
+        }
+        Some(job) if matches!(job.state, JobState::Ended(_)) => "This job ended before it started.",
+        _ => "This job has no nodes yet. Its GPUs appear here when it starts.",
+    });
+    view! { <p class="empty">{why}</p> }
 }

@@ -21,6 +21,7 @@ use nodeglass_protocol::request::Request;
 use nodeglass_rules::attention::{Folded, fold_run};
 use nodeglass_rules::gpu_hours::GpuHours;
 use nodeglass_rules::number::{self, ColumnFormat};
+use nodeglass_rules::run::REQUEUED;
 
 /// Maximum number of other jobs that are offered for comparison.
 const OFFERED: usize = 6;
@@ -112,6 +113,9 @@ fn title(report: &Report) -> AnyView {
 /// Describes the coverage of the report.
 fn coverage(report: &Report) -> String {
     match (report.is_final, report.observed_pct.round() as u64) {
+        _ if report.state.as_str() == REQUEUED => {
+            "The job was requeued; this is the report of its run until then.".to_owned()
+        }
         (true, 99..) => "The job has ended; this is its final report.".to_owned(),
         (true, observed) => format!("The job has ended; {observed} % of its run was observed."),
         (false, _) => "The job is still running; these are its figures so far.".to_owned(),

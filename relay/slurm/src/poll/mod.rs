@@ -5,7 +5,7 @@ mod schedule;
 mod trigger;
 
 use crate::{
-    JobSource, JobsError, Owners, REQUEUED, Selection,
+    JobSource, JobsError, Owners, Selection,
     command::{self, Client, CommandError, Commands, Output, Program},
     nodes,
     scontrol::{self, Detail},
@@ -19,6 +19,7 @@ use nodeglass_protocol::{
     cluster::ClusterSummary,
     job::{Job, JobState},
 };
+use nodeglass_rules::run::REQUEUED;
 pub use schedule::PollSchedule;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;

@@ -2,11 +2,11 @@
 
 pub mod ended;
 
-use super::REQUEUED;
 use super::squeue::{Delimiter, job_state};
 use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::report::Accounting;
 use nodeglass_protocol::{JobId, Text};
+use nodeglass_rules::run::REQUEUED;
 use std::collections::BTreeMap;
 
 /// The format of each job and step. The reason comes last, because an administrator may write it.
