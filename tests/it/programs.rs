@@ -324,13 +324,17 @@ fn a_job_id_that_is_printed_is_accepted_by_every_command() -> Result<()> {
         relay.run(&["ps", "--job", &label])?;
         ensure!(relay.run(&["wait", &label, "--until", "start"])?.contains(&label));
         ensure!(relay.run(&["report", &label])?.contains(&label));
-        ensure!(relay.run(&["note", "checkpoint", "--job", &label])?.contains(&id));
+        ensure!(
+            relay.run(&["note", "checkpoint", "--job", &label])?.ends_with(&format!(" of job {label}\n"))
+        );
         ensure!(relay.run(&["note", "--list", "--job", &label])?.contains("checkpoint"));
         ensure!(relay.run(&["share", "create", "--job", &label])?.contains("http"));
     }
     let array = running("array")?.0;
     let (array, _) = array.split_once('_').context("the label of a task")?;
     ensure!(relay.run(&["jobs", "--job", array])?.lines().count() > 2, "all tasks");
+    let refused = relay.run(&["note", "x", "--job", array]).err().context("whose note?")?.to_string();
+    ensure!(refused.contains(&format!("choose one, such as {array}_")), "{refused}");
     Ok(())
 }
 

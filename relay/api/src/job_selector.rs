@@ -216,15 +216,24 @@ impl JobSelector {
     /// # Errors
     /// [`NotOneJob`].
     pub fn one<'a, J: Listed>(&self, jobs: &'a [J]) -> Result<&'a J, NotOneJob> {
+        let exact = jobs.iter().find(|job| *self == Self::Id(job.id()));
+        exact.map_or_else(|| self.only(jobs), Ok)
+    }
+
+    /// The only job that is meant, where the id of an array means all of its tasks, although the last of them has the same raw id.
+    ///
+    /// # Errors
+    /// [`NotOneJob`], with a task that has started as the example.
+    pub fn only<'a, J: Listed>(&self, jobs: &'a [J]) -> Result<&'a J, NotOneJob> {
         let selected = self.select(jobs);
-        let exact = selected.iter().find(|job| *self == Self::Id(job.id()));
-        match (exact, &selected[..]) {
-            (Some(only), _) | (None, [only]) => Ok(only),
-            (None, []) => Err(NotOneJob::None(self.clone())),
-            (None, [first, ..]) => Err(NotOneJob::Several {
+        let is_rest = |job: &&&J| matches!(job.parent(), Some(Parent::Array { task: None, .. }));
+        match &selected[..] {
+            [] => Err(NotOneJob::None(self.clone())),
+            [only] => Ok(only),
+            [first, ..] => Err(NotOneJob::Several {
                 selector: self.clone(),
                 count: selected.len(),
-                example: first.label().to_owned(),
+                example: selected.iter().find(|job| !is_rest(job)).unwrap_or(first).label().to_owned(),
             }),
         }
     }
@@ -406,6 +415,17 @@ mod tests {
         let error = |text: &str| text.parse::<JobSelector>().unwrap().one(&all).unwrap_err().to_string();
         assert_eq!(error("40"), "40 has 2 jobs in the list; choose one, such as 40_3");
         assert_eq!(error("40_99"), "there is no job 40_99 in the list");
+    }
+
+    #[test]
+    fn the_id_of_an_array_is_no_single_job_although_a_task_has_it() {
+        let mut all = jobs();
+        all.rotate_left(3);
+        let array = JobSelector::Id(40);
+        assert_eq!(array.one(&all).map(|job| job.id), Ok(JobId(40)));
+        let refused = array.only(&all).unwrap_err().to_string();
+        assert_eq!(refused, "40 has 3 jobs in the list; choose one, such as 40_3");
+        assert_eq!(JobSelector::Id(41).only(&all).map(|job| job.id), Ok(JobId(41)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::commands::named_job;
 use anyhow::{Context, bail, ensure};
 use hyper::Method;
-use nodeglass_api::JobSelector;
+use nodeglass_api::{Job, JobSelector};
 use nodeglass_app::remote::Remote;
 use nodeglass_app::terminal;
 use nodeglass_config::NoteArgs;
@@ -28,14 +28,15 @@ pub async fn note(args: NoteArgs) -> anyhow::Result<String> {
         Err(_) if args.which.relay.is_none() && Remote::list()?.is_empty() => return spool(&args, named),
         relay => relay?,
     };
+    let own = std::env::var("SLURM_JOB_ID").ok().and_then(|id| id.parse().ok());
+    let id_in =
+        |jobs: &[Job]| named.map(|named| named_job::id_for_notes(jobs, named, own.as_ref())).transpose();
     if args.list {
-        let job = match named {
-            Some(named) => Some(named_job::id(&relay.jobs().await?, named)?),
-            None => None,
-        };
+        let jobs = relay.jobs().await?;
+        let job = id_in(&jobs)?;
         let query = job.map_or(String::new(), |job| format!("?job={job}"));
         let notes: Vec<Note> = relay.json(Method::GET, &format!("{NOTES}{query}"), String::new()).await?;
-        return Ok(if args.json { terminal::json(&notes)? } else { list(&notes) });
+        return Ok(if args.json { terminal::json(&notes)? } else { list(&notes, &jobs) });
     }
     if let Some(id) = args.delete {
         let answer = relay.request(Method::DELETE, &format!("{NOTES}/{id}"), String::new()).await?;
@@ -43,18 +44,18 @@ pub async fn note(args: NoteArgs) -> anyhow::Result<String> {
     }
     let text = note::text(args.text.as_deref().unwrap_or_default())?;
     let at_ms = args.at.map(|at| at.wall_ms(Clock::wall_ms()));
+    let jobs = match (args.edit, named) {
+        (None, Some(named)) => relay.jobs_with(std::slice::from_ref(named)).await?,
+        (None, None) => Vec::new(),
+        (Some(_), _) => relay.jobs().await?,
+    };
     let saved: SavedNote = match args.edit {
         Some(id) => {
             let edit = serde_json::to_string(&NoteEdit { text: Some(text), at_ms, ..NoteEdit::default() })?;
             relay.json(Method::PATCH, &format!("{NOTES}/{id}"), edit).await?
         }
         None => {
-            let job = match named {
-                Some(named) => {
-                    Some(named_job::id(&relay.jobs_with(std::slice::from_ref(named)).await?, named)?)
-                }
-                None => None,
-            };
+            let job = id_in(&jobs)?;
             let new = NewNote { job, node: args.node, at_ms, text, source: NoteSource::Command };
             relay.json(Method::POST, NOTES, serde_json::to_string(&new)?).await?
         }
@@ -70,7 +71,7 @@ pub async fn note(args: NoteArgs) -> anyhow::Result<String> {
     Ok(format!(
         "note {}{}\n",
         saved.note.id,
-        saved.note.job.map_or(String::new(), |job| format!(" of job {job}"))
+        saved.note.job.map_or(String::new(), |job| format!(" of job {}", named_job::label(&jobs, job)))
     ))
 }
 
@@ -116,8 +117,8 @@ fn suffix(rank: Option<&str>) -> String {
     rank.map_or_else(String::new, |rank| format!(".{rank}"))
 }
 
-/// Notes as a table.
-fn list(notes: &[Note]) -> String {
+/// Notes as a table, with the jobs as they are labelled in this list.
+fn list(notes: &[Note], jobs: &[Job]) -> String {
     if notes.is_empty() {
         return "no notes\n".to_owned();
     }
@@ -128,7 +129,7 @@ fn list(notes: &[Note]) -> String {
         vec![
             note.id.to_string(),
             LocalTime::of(note.at_ms / 1_000).seen_from(&now),
-            or_dash(note.job.map(|job| job.to_string())),
+            or_dash(note.job.map(|job| named_job::label(jobs, job))),
             or_dash(note.origin()),
             note.text.to_string(),
         ]

@@ -203,7 +203,11 @@ impl Server {
     async fn add_note(&self, Parameters(params): Parameters<AddNoteParams>) -> Answer {
         let relay = self.relay()?;
         let job = match &params.job {
-            Some(job) => Some(self.job(job).await?),
+            Some(job) => {
+                let named = job.selector().map_err(sentence)?;
+                let jobs = relay.jobs().await.map_err(sentence)?;
+                Some(named_job::id_for_notes(&jobs, &named, None).map_err(sentence)?)
+            }
             None => None,
         };
         let text_of_note = note::text(&params.text).map_err(sentence)?;
