@@ -328,11 +328,17 @@ fn a_job_id_that_is_printed_is_accepted_by_every_command() -> Result<()> {
             relay.run(&["note", "checkpoint", "--job", &label])?.ends_with(&format!(" of job {label}\n"))
         );
         ensure!(relay.run(&["note", "--list", "--job", &label])?.contains("checkpoint"));
-        ensure!(relay.run(&["share", "create", "--job", &label])?.contains("http"));
+        let shared = relay.run(&["share", "create", "--job", &label])?;
+        ensure!(shared.contains(&format!("  shared   job {label}, read-only\n")), "{shared}");
     }
     let array = running("array")?.0;
     let (array, _) = array.split_once('_').context("the label of a task")?;
     ensure!(relay.run(&["jobs", "--job", array])?.lines().count() > 2, "all tasks");
+    let shared = relay.run(&["share", "create", "--job", array])?;
+    for part in [&format!("  shared   array {array}, read-only\n"), "or with the last task of the array"] {
+        ensure!(shared.contains(part), "{shared}");
+    }
+    ensure!(relay.run(&["share", "list"])?.contains(&format!("array {array} ")));
     let refused = relay.run(&["note", "x", "--job", array]).err().context("whose note?")?.to_string();
     ensure!(refused.contains(&format!("choose one, such as {array}_")), "{refused}");
     Ok(())

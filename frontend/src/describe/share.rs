@@ -46,22 +46,22 @@ pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
     match route {
         Route::Job(id, tab) => {
             let job = jobs.iter().find(|job| job.id == *id);
-            offers.push(Offer { label: job_label(*id, job), scope: Scope::Jobs(vec![*id]) });
-            offers.extend(job.and_then(|job| all_tasks(job, jobs)));
+            // Tasks that have not started have no ids of their own.
+            if !job.is_some_and(is_rest) {
+                offers.push(Offer { label: job_label(*id, job), scope: Scope::Jobs(vec![*id]) });
+            }
+            offers.extend(job.and_then(job_groups::array_of).map(all_tasks));
             let nodes = match tab {
                 JobTab::Node(name) => vec![name.clone()],
                 _ => job.map(|job| job.nodes.clone()).unwrap_or_default(),
             };
             if (1..=Scope::MAX_NAMED).contains(&nodes.len()) {
                 let scope = Scope::Nodes(nodes);
-                let their = if scope_len(&scope) == 1 { "its" } else { "their" };
+                let their = if scope.named_count() == Some(1) { "its" } else { "their" };
                 offers.push(Offer { label: format!("{scope}, with all of {their} jobs"), scope });
             }
         }
-        Route::Array(id) => {
-            let task = jobs.iter().find(|job| job_groups::is_task(job, *id));
-            offers.extend(task.and_then(|job| all_tasks(job, jobs)));
-        }
+        Route::Array(id) => offers.push(all_tasks(*id)),
         Route::Node(name) => {
             let scope = Scope::Nodes(vec![name.clone()]);
             offers.push(Offer { label: format!("{scope}, with all of its jobs"), scope });
@@ -83,10 +83,13 @@ pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
         | Route::Compare(_)
         | Route::Audit
         | Route::Nowhere => {
-            let running = jobs.iter().filter(|job| job.is_active());
-            let offer =
-                |job: &Job| Offer { label: job_label(job.id, Some(job)), scope: Scope::Jobs(vec![job.id]) };
-            return [everything()].into_iter().chain(running.map(offer)).collect();
+            offers.push(everything());
+            for job in jobs.iter().filter(|job| job.is_active()) {
+                let array = job_groups::array_of(job).map(all_tasks);
+                offers.extend(array.filter(|array| !offers.contains(array)));
+                offers.push(Offer { label: job_label(job.id, Some(job)), scope: Scope::Jobs(vec![job.id]) });
+            }
+            return offers;
         }
     }
     offers.push(everything());
@@ -103,28 +106,25 @@ pub fn link_to(url: &str, path: &str) -> String {
     format!("{}{path}{rest}", page.trim_end_matches('/'))
 }
 
-/// The tasks of a job's array that have ids by now; those that SLURM still keeps as one entry get theirs when they start.
-fn all_tasks(job: &Job, jobs: &[Job]) -> Option<Offer> {
-    let array = job_groups::array_of(job)?;
-    let is_task =
-        |job: &&Job| matches!(job.part_of, Some(Parent::Array { job, task: Some(_) }) if job == array);
-    let tasks: Vec<JobId> = jobs.iter().filter(is_task).map(|job| job.id).take(Scope::MAX_NAMED).collect();
-    let label = format!("the {} tasks of job {array} that are listed", tasks.len());
-    (tasks.len() > 1).then_some(Offer { label, scope: Scope::Jobs(tasks) })
+fn all_tasks(array: JobId) -> Offer {
+    let label = format!("all tasks of array {array}, including later ones");
+    Offer { label, scope: Scope::of_jobs(Vec::new(), vec![array]) }
+}
+
+fn is_rest(job: &Job) -> bool {
+    matches!(job.part_of, Some(Parent::Array { task: None, .. }))
+}
+
+/// Describes a scope, with the jobs as SLURM prints them if they are listed: `jobs 48440_14, 48440_15 and array 48461`.
+pub fn scope_text(scope: &Scope, jobs: &[Job]) -> String {
+    let listed = |id: JobId| jobs.iter().find(|job| job.id == id);
+    scope.describe(|id| listed(id).map_or_else(|| id.to_string(), |job| job.label.to_string()))
 }
 
 fn job_label(id: JobId, job: Option<&Job>) -> String {
     match job {
         Some(job) if !job.name.is_empty() => format!("job {} {}", job.label, job.name),
         _ => format!("job {id}"),
-    }
-}
-
-fn scope_len(scope: &Scope) -> usize {
-    match scope {
-        Scope::Jobs(jobs) => jobs.len(),
-        Scope::Nodes(nodes) => nodes.len(),
-        Scope::All => usize::MAX,
     }
 }
 
@@ -167,14 +167,13 @@ pub fn expiry_text(
         format!("{}, at {}", text::span(remaining_s), when(end_s))
     };
     let (by_terms, remaining_s) = (remaining_s(terms, now_ms, None), remaining_s(terms, now_ms, job_left_s));
-    let job = if scope_len(&terms.scope) == 1 { "the job" } else { "its last job" };
-    match remaining_s {
-        0 => "ends now".to_owned(),
-        remaining_s if remaining_s < by_terms => {
+    match (remaining_s, terms.ends_with()) {
+        (0, _) => "ends now".to_owned(),
+        (_, Some(job)) if remaining_s < by_terms => {
             format!("ends with {job}, at the latest in {}", at(remaining_s))
         }
-        remaining_s if terms.ends_with_job => format!("ends in {}, or with {job}", at(remaining_s)),
-        remaining_s => format!("ends in {}", at(remaining_s)),
+        (_, Some(job)) => format!("ends in {}, or with {job}", at(remaining_s)),
+        (_, None) => format!("ends in {}", at(remaining_s)),
     }
 }
 
@@ -186,17 +185,17 @@ pub fn audience_text(terms: &ShareTerms) -> String {
     }
 }
 
-/// Returns a message with everything a teammate needs; `until` is the formatted end.
-pub fn message(link: &ShareLink, url: &str, owner: &str, until: &str) -> String {
+/// Returns a message with everything a teammate needs; `what` is shared, and `until` is the formatted end.
+pub fn message(link: &ShareLink, what: &str, url: &str, owner: &str, until: &str) -> String {
     let terms = &link.share.terms;
     let only = terms.to.as_ref().map_or(String::new(), |user| format!("; it works only for {user}"));
-    let job = if terms.ends_with_job { ", or with the job" } else { "" };
+    let job = terms.ends_with().map_or(String::new(), |job| format!(", or with {job}"));
     format!(
-        "{owner} shares {} with you in nodeglass, live and read-only.\n\
+        "{owner} shares {what} with you in nodeglass, live and read-only.\n\
          1. On your own machine (leave it running): {}\n\
          2. In a browser there: {url}\n\
          The link expires at {until}{job}{only}.\n",
-        terms.scope, link.tunnel,
+        link.tunnel,
     )
 }
 
@@ -325,6 +324,12 @@ mod tests {
         assert_eq!(expiry_text(&terms, 10 * H, None), "ends now");
         assert_eq!(expiry_text(&terms, 99 * H, None), "ends now");
         assert_eq!(remaining_s(&terms, 10 * H - 1_500, None), 1);
+        terms.scope = Scope::of_jobs(Vec::new(), vec![JobId(40)]);
+        terms.ends_with_job = true;
+        assert_eq!(
+            expiry_text(&terms, 7 * H, None),
+            "ends in 3 h, at 10:00, or with the last task of the array"
+        );
     }
 
     #[test]
@@ -377,18 +382,35 @@ mod tests {
     }
 
     #[test]
-    fn the_tasks_of_an_array_that_have_ids_are_offered_together() {
-        let task = |id: u32, task| Job {
+    fn an_array_is_offered_with_its_later_tasks_and_named_as_such() {
+        let task = |id: u32, task: Option<u32>, state| Job {
             part_of: Some(Parent::Array { job: JobId(40), task }),
-            ..job(id, JobState::Running)
+            label: task.map_or("40_[2-3]".to_owned(), |task| format!("40_{task}")).into(),
+            ..job(id, state)
         };
-        let jobs = [task(41, Some(0)), task(42, Some(1)), task(40, None), job(17, JobState::Running)];
+        let jobs = [
+            task(41, Some(0), JobState::Running),
+            task(42, Some(1), JobState::Running),
+            task(40, None, JobState::Pending),
+            job(17, JobState::Running),
+        ];
+        let array = Scope::of_jobs(Vec::new(), vec![JobId(40)]);
         let offered = offers(&Route::Job(JobId(42), JobTab::Nodes), &jobs);
-        assert_eq!(offered[1].label, "the 2 tasks of job 40 that are listed");
-        assert_eq!(offered[1].scope, Scope::Jobs(vec![JobId(41), JobId(42)]));
+        assert_eq!(offered[0].scope, Scope::Jobs(vec![JobId(42)]));
+        assert_eq!(offered[1].label, "all tasks of array 40, including later ones");
+        assert_eq!(offered[1].scope, array);
         assert_eq!(offers(&Route::Array(JobId(40)), &jobs)[0], offered[1]);
+        // The tasks that wait are no job of their own.
+        assert_eq!(offers(&Route::Job(JobId(40), JobTab::Nodes), &jobs)[0], offered[1]);
+        let all: Vec<_> = offers(&Route::AllJobs, &jobs).into_iter().map(|offer| offer.label).collect();
+        let array_label = offered[1].label.as_str();
+        let everything = "everything, including future jobs";
+        assert_eq!(all, [everything, array_label, "job 40_0 train", "job 40_1 train", "job 17 train"]);
         let offered = offers(&Route::Job(JobId(17), JobTab::Nodes), &jobs);
         assert!(!offered.iter().any(|offer| offer.label.contains("tasks")), "{offered:?}");
+        assert_eq!(scope_text(&array, &jobs), "array 40");
+        let single = Scope::Jobs(vec![JobId(42), JobId(99)]);
+        assert_eq!(scope_text(&single, &jobs), "jobs 40_1, 99");
     }
 
     #[test]
@@ -404,7 +426,7 @@ mod tests {
             tunnel: "ssh -L 8080:127.0.0.1:8080 login".into(),
             not_stored: None,
         };
-        let message = message(&link, "http://127.0.0.1:8080/#s=abc.KEY", "alice", "Sat 18:20");
+        let message = message(&link, "job 17", "http://127.0.0.1:8080/#s=abc.KEY", "alice", "Sat 18:20");
         for part in
             ["alice", "job 17", "ssh -L 8080", "/#s=abc.KEY\n", "only for bob", "Sat 18:20, or with the job;"]
         {

@@ -306,7 +306,7 @@ impl Page {
 
     /// Returns whether the viewer sees single jobs, and of nodes only what belongs to them.
     pub fn sees_only_jobs(&self) -> bool {
-        self.person().is_some() || self.share().is_some_and(|terms| matches!(terms.scope, Scope::Jobs(_)))
+        self.person().is_some() || self.share().is_some_and(|terms| terms.scope.is_of_jobs())
     }
 
     /// Returns the user who runs the relay.
@@ -323,7 +323,7 @@ impl Page {
     pub fn only_job(&self) -> Option<JobId> {
         match self.share()?.scope {
             Scope::Jobs(jobs) => jobs.first().copied().filter(|_| jobs.len() == 1),
-            Scope::Nodes(_) | Scope::All => None,
+            Scope::Nodes(_) | Scope::All | Scope::JobsAndArrays { .. } => None,
         }
     }
 

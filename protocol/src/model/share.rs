@@ -1,5 +1,6 @@
 //! A share: read-only access for a teammate, restricted by terms and limited in time.
 
+use crate::job::{Job, Parent};
 use crate::{JobId, NodeName, Text};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::{fmt, str::FromStr};
@@ -60,7 +61,7 @@ impl<'de> Deserialize<'de> for ShareId {
 /// The scope that the holder of a share may view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Scope {
     /// These jobs: only their GPUs, processes and usage on their nodes.
     Jobs(Vec<JobId>),
@@ -68,34 +69,91 @@ pub enum Scope {
     Nodes(Vec<NodeName>),
     /// Everything that the relay monitors, including future jobs.
     All,
+    /// These jobs, and all tasks of these arrays, including those that start later. The id of an array is also the raw id of its last
+    /// task: among `jobs`, it means that task alone.
+    JobsAndArrays {
+        /// Single jobs and tasks.
+        #[serde(default)]
+        jobs: Vec<JobId>,
+        /// Arrays.
+        arrays: Vec<JobId>,
+    },
 }
 
 impl Scope {
-    /// Maximum number of jobs or nodes in a scope.
+    /// Maximum number of jobs, arrays or nodes in a scope.
     pub const MAX_NAMED: usize = 256;
-    /// Number of jobs or nodes that [`fmt::Display`] names.
+    /// Number of jobs, arrays or nodes that [`fmt::Display`] names.
     const MAX_SHOWN: usize = 3;
-}
 
-/// `job 4711`, `nodes gpu-01, gpu-02, gpu-03 and 5 more`, or `everything`.
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// The scope of these jobs, and of all tasks of these arrays.
+    pub fn of_jobs(jobs: Vec<JobId>, arrays: Vec<JobId>) -> Self {
+        if arrays.is_empty() { Self::Jobs(jobs) } else { Self::JobsAndArrays { jobs, arrays } }
+    }
+
+    /// The jobs and the arrays that it names.
+    pub fn jobs_and_arrays(&self) -> (&[JobId], &[JobId]) {
         match self {
-            Self::Jobs(jobs) => write_names(f, "job", jobs),
-            Self::Nodes(nodes) => write_names(f, "node", nodes),
-            Self::All => f.pad("everything"),
+            Self::Jobs(jobs) => (jobs, &[]),
+            Self::JobsAndArrays { jobs, arrays } => (jobs, arrays),
+            Self::Nodes(_) | Self::All => (&[], &[]),
         }
     }
+
+    /// Returns whether it names jobs, so that of their nodes only what belongs to them is shown.
+    pub fn is_of_jobs(&self) -> bool {
+        matches!(self, Self::Jobs(_) | Self::JobsAndArrays { .. })
+    }
+
+    /// Returns whether it names this job, or the array whose task it is.
+    pub fn names_job(&self, job: &Job) -> bool {
+        let (jobs, arrays) = self.jobs_and_arrays();
+        let array = match job.part_of {
+            Some(Parent::Array { job, .. }) => Some(job),
+            Some(Parent::Het { .. }) | None => None,
+        };
+        jobs.contains(&job.id) || array.is_some_and(|array| arrays.contains(&array))
+    }
+
+    /// Number of jobs, arrays and nodes that it names; `None` if it is everything.
+    pub fn named_count(&self) -> Option<usize> {
+        match self {
+            Self::All => None,
+            Self::Nodes(nodes) => Some(nodes.len()),
+            Self::Jobs(jobs) => Some(jobs.len()),
+            Self::JobsAndArrays { jobs, arrays } => Some(jobs.len() + arrays.len()),
+        }
+    }
+
+    /// Describes it like [`fmt::Display`], with the jobs as `label` names them.
+    pub fn describe(&self, label: impl Fn(JobId) -> String) -> String {
+        let (jobs, arrays) = self.jobs_and_arrays();
+        let all = match self {
+            Self::All => return "everything".to_owned(),
+            Self::Nodes(nodes) => vec![names("node", nodes.iter().map(NodeName::to_string))],
+            Self::Jobs(_) | Self::JobsAndArrays { .. } => vec![
+                names("job", jobs.iter().map(|job| label(*job))),
+                names("array", arrays.iter().map(JobId::to_string)),
+            ],
+        };
+        all.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+    }
 }
 
-fn write_names<T: ToString>(f: &mut fmt::Formatter<'_>, what: &str, names: &[T]) -> fmt::Result {
-    let shown = names.iter().take(Scope::MAX_SHOWN).map(T::to_string).collect::<Vec<_>>().join(", ");
-    let plural = if names.len() == 1 { "" } else { "s" };
-    write!(f, "{what}{plural} {shown}")?;
-    match names.len().saturating_sub(Scope::MAX_SHOWN) {
-        0 => Ok(()),
-        more => write!(f, " and {more} more"),
+/// `job 4711`, `array 48440`, `nodes gpu-01, gpu-02, gpu-03 and 5 more`, or `everything`.
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.describe(|job| job.to_string()))
     }
+}
+
+/// `jobs 1, 2, 3 and 5 more`; `None` if there are none.
+fn names(what: &str, names: impl ExactSizeIterator<Item = String>) -> Option<String> {
+    let (plural, more) =
+        (if names.len() == 1 { "" } else { "s" }, names.len().saturating_sub(Scope::MAX_SHOWN));
+    let shown = names.take(Scope::MAX_SHOWN).collect::<Vec<_>>().join(", ");
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    (!shown.is_empty()).then(|| format!("{what}{plural} {shown}{more}"))
 }
 
 /// The parts that a share hides within its scope. Process environments are never shared.
@@ -202,6 +260,18 @@ pub struct ShareTerms {
     pub ends_with_job: bool,
 }
 
+impl ShareTerms {
+    /// Returns with what it ends, if it does before it expires: `the job`, `the last task of the array`, or `its last job`.
+    pub fn ends_with(&self) -> Option<&'static str> {
+        let what = match self.scope.jobs_and_arrays() {
+            ([_], []) => "the job",
+            ([], [_]) => "the last task of the array",
+            _ => "its last job",
+        };
+        self.ends_with_job.then_some(what)
+    }
+}
+
 /// An active share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -276,6 +346,43 @@ mod tests {
         assert_eq!(nodes(&["a", "b", "c"]).to_string(), "nodes a, b, c");
         assert_eq!(nodes(&["a", "b", "c", "d", "e"]).to_string(), "nodes a, b, c and 2 more");
         assert_eq!(Scope::All.to_string(), "everything");
+        let mixed = |jobs: &[u32], arrays: &[u32]| {
+            Scope::of_jobs(
+                jobs.iter().copied().map(JobId).collect(),
+                arrays.iter().copied().map(JobId).collect(),
+            )
+        };
+        assert_eq!(mixed(&[], &[40]).to_string(), "array 40");
+        assert_eq!(mixed(&[17], &[40, 50]).to_string(), "job 17 and arrays 40, 50");
+        assert_eq!(mixed(&[17, 41], &[]).describe(|id| format!("40_{id}")), "jobs 40_17, 40_41");
+        assert_eq!(mixed(&[1, 2], &[3]).named_count(), Some(3));
+    }
+
+    #[test]
+    fn t09_an_array_names_all_of_its_tasks_and_its_last_task_only_itself() {
+        let task = |id, array, task| Job {
+            part_of: Some(Parent::Array { job: JobId(array), task }),
+            ..Job::new(JobId(id), "alice".into(), crate::job::JobState::Running)
+        };
+        // The last task has the raw id of the array, as the rest has before it.
+        let (first, last, rest) = (task(41, 40, Some(0)), task(40, 40, Some(1)), task(40, 40, None));
+        let (other, alone) = (task(43, 42, Some(0)), Job::new(JobId(40), "bob".into(), first.state.clone()));
+        let named = |scope: &Scope| [&first, &last, &rest, &other, &alone].map(|job| scope.names_job(job));
+        let array = Scope::of_jobs(Vec::new(), vec![JobId(40)]);
+        assert_eq!(named(&array), [true, true, true, false, false]);
+        assert_eq!(named(&Scope::Jobs(vec![JobId(40)])), [false, true, true, false, true]);
+        assert_eq!(
+            named(&Scope::of_jobs(vec![JobId(43)], vec![JobId(41)])),
+            [false, false, false, true, false]
+        );
+        assert_eq!(named(&Scope::All), [false; 5]);
+        let json = r#"{"jobs_and_arrays":{"arrays":[40]}}"#;
+        assert_eq!(serde_json::from_str::<Scope>(json).unwrap(), array);
+        for wrong in
+            [r#"{"jobs_and_arrays":{"array":[40]}}"#, r#"{"jobs_and_arrays":{"arrays":[40],"job":[1]}}"#]
+        {
+            assert!(serde_json::from_str::<Scope>(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -90,6 +90,14 @@ fn messages_of_the_page() {
         }),
     ];
     both("requests", &requests.map(|request| ClientMessage::Request { number: 5, request }).to_vec());
+    let request = Request::Share(Box::new(ShareRequest {
+        label: "".into(),
+        scope: Scope::of_jobs(vec![JobId(17)], vec![JobId(40)]),
+        hidden: HiddenParts::default(),
+        to: None,
+        lifetime_s: None,
+    }));
+    both("request-share-arrays", &ClientMessage::Request { number: 10, request });
     both("request-report", &ClientMessage::Request { number: 9, request: Request::SendReport(JobId(17)) });
     both("request-audit", &ClientMessage::Request { number: 8, request: Request::Audit { days: 30 } });
     both("follow", &ClientMessage::Follow(vec![LogRef { job: JobId(17), stream: LogStream::Stderr }]));

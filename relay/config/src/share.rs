@@ -84,7 +84,7 @@ pub struct CreateShareArgs {
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(required = true, multiple = false)]
 struct ScopeArgs {
-    /// Share these jobs, and only their part of each node; an array's id means the tasks that it has now
+    /// Share these jobs, and only their part of each node; an array's id means all of its tasks, also later ones
     #[arg(long = "job", value_name = "JOB", value_delimiter = ',')]
     jobs: Vec<JobSelector>,
 
@@ -104,16 +104,16 @@ impl CreateShareArgs {
         &self.scope.jobs
     }
 
-    /// The request, with the raw ids of the jobs.
-    pub fn request(self, jobs: Vec<JobId>) -> ShareRequest {
+    /// The request, with the raw ids of the jobs and the arrays.
+    pub fn request(self, jobs: Vec<JobId>, arrays: Vec<JobId>) -> ShareRequest {
         let args = self;
-        let ScopeArgs { nodes, everything, .. } = args.scope;
+        let ScopeArgs { nodes, everything, jobs: named } = args.scope;
         let hidden = |what: &str| !args.show.iter().any(|shown| shown == what);
         ShareRequest {
             label: Text::new(args.label),
-            scope: match (everything, jobs.is_empty()) {
+            scope: match (everything, named.is_empty()) {
                 (true, _) => Scope::All,
-                (false, false) => Scope::Jobs(jobs),
+                (false, false) => Scope::of_jobs(jobs, arrays),
                 (false, true) => Scope::Nodes(nodes),
             },
             hidden: HiddenParts {
@@ -154,7 +154,7 @@ mod tests {
         let ShareCommand::Create(args) = parse(line).unwrap().command else { panic!() };
         let jobs = args.jobs().iter().flat_map(|job| job.ids(&[] as &[nodeglass_api::Job]));
         let jobs = jobs.map(JobId).collect();
-        args.request(jobs)
+        args.request(jobs, Vec::new())
     }
 
     #[test]

@@ -11,13 +11,19 @@ use nodeglass_protocol::{JobId, NodeName, Text};
 pub(super) fn unwatched(fleet: &Fleet, scope: &Scope) -> Option<Text> {
     match scope {
         Scope::All => None,
-        Scope::Jobs(jobs) => {
-            let known = |id: &JobId| fleet.jobs().iter().any(|job| job.id == *id);
-            let id = jobs.iter().find(|id| !known(id))?;
-            Some(match tasks(fleet.jobs(), *id).as_slice() {
-                [] => format!("this relay does not watch job {id}").into(),
-                tasks => format!("job {id} is an array; name some of its tasks: {}", tasks.join(",")).into(),
-            })
+        Scope::Jobs(_) | Scope::JobsAndArrays { .. } => {
+            let (jobs, arrays) = scope.jobs_and_arrays();
+            let is_array = |id: JobId| fleet.jobs().iter().any(|job| array_of(job) == Some(id));
+            // Tasks that have not started are one job, with the raw id that the last of them keeps.
+            let is_known = |id: JobId| fleet.jobs().iter().any(|job| job.id == id && !is_rest(job));
+            match jobs.iter().find(|id| !is_known(**id)) {
+                Some(id) if is_array(*id) => Some(instead_of_array(fleet.jobs(), *id)),
+                Some(id) => Some(format!("this relay does not watch job {id}").into()),
+                None => {
+                    let array = arrays.iter().find(|id| !is_array(**id))?;
+                    Some(format!("this relay does not watch an array {array}").into())
+                }
+            }
         }
         Scope::Nodes(nodes) => {
             let known = |name: &NodeName| {
@@ -30,23 +36,35 @@ pub(super) fn unwatched(fleet: &Fleet, scope: &Scope) -> Option<Text> {
     }
 }
 
-/// Ids of the active tasks of an array.
-fn tasks(jobs: &[Job], array: JobId) -> Vec<String> {
-    let of_it = |job: &&Job| matches!(job.part_of, Some(Parent::Array { job, .. }) if job == array);
-    jobs.iter().filter(of_it).filter(|job| job.is_active()).map(|job| job.id.to_string()).collect()
+fn array_of(job: &Job) -> Option<JobId> {
+    match job.part_of {
+        Some(Parent::Array { job, .. }) => Some(job),
+        Some(Parent::Het { .. }) | None => None,
+    }
+}
+
+fn is_rest(job: &Job) -> bool {
+    matches!(job.part_of, Some(Parent::Array { task: None, .. }))
+}
+
+/// Says what to share where a job's id is that of an array, and of no task that has started.
+fn instead_of_array(jobs: &[Job], array: JobId) -> Text {
+    let is_task = |job: &&Job| array_of(job) == Some(array) && !is_rest(job);
+    let example = jobs.iter().filter(is_task).find(|job| job.is_active());
+    let example = example.map_or(String::new(), |job| format!(", such as {}", job.label));
+    format!("job {array} is an array; share all of its tasks, or one that has started{example}").into()
 }
 
 /// Returns whether all jobs of a scope have ended; `None` if that is unknown, because the job list is not fresh.
 pub(super) fn has_ended(fleet: &Fleet, scope: &Scope) -> Option<bool> {
-    let Scope::Jobs(jobs) = scope else { return Some(false) };
-    let has_ended =
-        |id| fleet.jobs().iter().any(|job| job.id == id && matches!(job.state, JobState::Ended(_)));
-    if jobs.iter().copied().all(has_ended) {
-        return Some(true);
+    if !scope.is_of_jobs() {
+        return Some(false);
     }
-    if !matches!(fleet.status().jobs, JobsHealth::Fresh { .. }) {
-        return None;
-    }
-    let is_active = |job: &Job| jobs.contains(&job.id) && !matches!(job.state, JobState::Ended(_));
-    Some(!fleet.jobs().iter().any(is_active))
+    let listed: Vec<&Job> = fleet.jobs().iter().filter(|job| scope.names_job(job)).collect();
+    let have_ended = listed.iter().all(|job| matches!(job.state, JobState::Ended(_)));
+    let (jobs, arrays) = scope.jobs_and_arrays();
+    let are_listed = jobs.iter().all(|id| listed.iter().any(|job| job.id == *id))
+        && arrays.iter().all(|id| listed.iter().any(|job| array_of(job) == Some(*id)));
+    let is_fresh = matches!(fleet.status().jobs, JobsHealth::Fresh { .. });
+    (is_fresh || have_ended && are_listed).then_some(have_ended)
 }

@@ -396,17 +396,49 @@ async fn a_picture_is_returned_without_joining() {
 }
 
 #[tokio::test]
-async fn an_array_id_is_refused_with_the_ids_of_its_tasks() {
-    let task = |id, task| Job {
-        part_of: Some(Parent::Array { job: JobId(40), task: Some(task) }),
+async fn an_array_is_shared_as_such_or_by_a_task_that_has_started() {
+    let task = |id, task: Option<u32>| Job {
+        part_of: Some(Parent::Array { job: JobId(40), task }),
+        label: task.map_or("40_[2-3]".to_owned(), |task| format!("40_{task}")).into(),
         ..job(id, &[("n1", &[0])])
     };
+    let rest = || Job { state: JobState::Pending, nodes: Vec::new(), ..task(40, None) };
     let harness = Harness::open();
-    harness.jobs(vec![task(41, 0), task(42, 1), job(7, &[("n1", &[0])])]).await;
     let unwatched = async |id| harness.hub.unwatched(Scope::Jobs(vec![JobId(id)])).await;
-    assert_eq!(unwatched(40).await, Some("job 40 is an array; name some of its tasks: 41,42".into()));
-    assert_eq!(unwatched(9).await, Some("this relay does not watch job 9".into()));
-    assert_eq!((unwatched(42).await, unwatched(7).await), (None, None));
+    let unwatched_array =
+        async |id| harness.hub.unwatched(Scope::of_jobs(vec![JobId(7)], vec![JobId(id)])).await;
+    let instead = "job 40 is an array; share all of its tasks, or one that has started, such as 40_0";
+    for rest in [None, Some(rest())] {
+        let jobs = [task(41, Some(0)), task(42, Some(1)), job(7, &[("n1", &[0])])];
+        harness.jobs(jobs.into_iter().chain(rest).collect()).await;
+        assert_eq!(unwatched(40).await, Some(instead.into()));
+        assert_eq!(unwatched(9).await, Some("this relay does not watch job 9".into()));
+        assert_eq!((unwatched(42).await, unwatched(7).await, unwatched_array(40).await), (None, None, None));
+        assert_eq!(unwatched_array(42).await, Some("this relay does not watch an array 42".into()));
+    }
+    // The last task has the id of the array.
+    harness.jobs(vec![task(40, Some(3)), job(7, &[("n1", &[0])])]).await;
+    assert_eq!((unwatched(40).await, unwatched_array(40).await), (None, None));
+}
+
+#[tokio::test]
+async fn an_array_has_ended_once_no_task_runs_or_waits() {
+    let task = |id, task, state| Job {
+        part_of: Some(Parent::Array { job: JobId(40), task }),
+        state,
+        ..job(id, &[("n1", &[0])])
+    };
+    let (array, last) = (Scope::of_jobs(Vec::new(), vec![JobId(40)]), Scope::Jobs(vec![JobId(40)]));
+    let harness = Harness::open();
+    let has_ended = async |scope: &Scope| harness.hub.has_ended(scope.clone()).await;
+    let ended = || JobState::Ended("COMPLETED".into());
+    assert_eq!(has_ended(&array).await, None, "there is no list yet");
+    harness.jobs(vec![task(41, Some(0), ended()), task(40, None, JobState::Pending)]).await;
+    assert_eq!(has_ended(&array).await, Some(false), "some wait");
+    harness.jobs(vec![task(41, Some(0), JobState::Running), task(40, Some(1), ended())]).await;
+    assert_eq!((has_ended(&array).await, has_ended(&last).await), (Some(false), Some(true)));
+    harness.jobs(vec![task(41, Some(0), ended()), task(40, Some(1), ended())]).await;
+    assert_eq!(has_ended(&array).await, Some(true));
 }
 
 #[tokio::test(start_paused = true)]

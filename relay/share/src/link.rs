@@ -54,10 +54,11 @@ mod tests {
             change(&mut share);
             ticket(&share, &owner)
         };
-        let changes: [fn(&mut Share); 8] = [
+        let changes: [fn(&mut Share); 9] = [
             |share| share.id = ShareId::new("abd").unwrap(),
             |share| share.terms.scope = Scope::All,
             |share| share.terms.scope = Scope::Jobs(vec![JobId(17), JobId(18)]),
+            |share| share.terms.scope = Scope::of_jobs(Vec::new(), vec![JobId(17)]),
             |share| share.terms.hidden.arguments = false,
             |share| share.terms.hidden.logs = false,
             |share| share.terms.to = Some("bob".into()),

@@ -416,8 +416,8 @@ impl Visibility {
                 let is_its = |job: &Job| Some(job.id) == process.job && Some(&job.user) == user;
                 jobs.iter().any(|job| is_its(job) && self.covers(job))
             }
-            Extent::Scope(Scope::Jobs(shown)) => {
-                process.job.is_some_and(|job| shown.contains(&job)) && (own || !self.hidden.other_users)
+            Extent::Scope(scope) if scope.is_of_jobs() => {
+                process.job.is_some_and(|job| self.shows_job(job, jobs)) && (own || !self.hidden.other_users)
             }
             Extent::Scope(_) => {
                 own.then_some(process.job).flatten().is_none_or(|job| self.shows_job(job, jobs))

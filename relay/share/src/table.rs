@@ -28,7 +28,7 @@ pub enum EndReason {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
     /// The scope is empty or too large.
-    #[error("name the jobs or nodes to share, at most {}", Scope::MAX_NAMED)]
+    #[error("name the jobs, arrays or nodes to share, at most {}", Scope::MAX_NAMED)]
     Scope,
     /// The duration is out of range.
     #[error("a share lasts from 1 minute to 30 days")]
@@ -117,12 +117,7 @@ impl Table {
         if self.open.len() >= MAX_SHARES {
             return Err(ShareError::TooMany);
         }
-        let named = match &request.scope {
-            Scope::Jobs(jobs) => jobs.len(),
-            Scope::Nodes(nodes) => nodes.len(),
-            Scope::All => 1,
-        };
-        if !(1..=Scope::MAX_NAMED).contains(&named) {
+        if !request.scope.named_count().is_none_or(|named| (1..=Scope::MAX_NAMED).contains(&named)) {
             return Err(ShareError::Scope);
         }
         let lifetime_s = request.lifetime_s.unwrap_or(ShareRequest::DEFAULT_S);
@@ -131,7 +126,7 @@ impl Table {
         }
         Ok(ShareTerms {
             label: request.label,
-            ends_with_job: request.lifetime_s.is_none() && matches!(request.scope, Scope::Jobs(_)),
+            ends_with_job: request.lifetime_s.is_none() && request.scope.is_of_jobs(),
             scope: request.scope,
             hidden: request.hidden,
             to: request.to.map(|to| login_name(to.as_str())).transpose()?,
@@ -232,6 +227,8 @@ mod tests {
         let explicit = ShareRequest { lifetime_s: Some(60), ..request(Scope::Jobs(vec![JobId(1)])) };
         let terms = table.terms(explicit, 5).unwrap();
         assert_eq!((terms.expires_ms, terms.ends_with_job), (60_005, false));
+        let array = Scope::of_jobs(Vec::new(), vec![JobId(40)]);
+        assert_eq!(table.terms(request(array), 5).unwrap().ends_with(), Some("the last task of the array"));
         assert!(!table.terms(request(Scope::All), 5).unwrap().ends_with_job);
     }
 
@@ -241,6 +238,10 @@ mod tests {
         let refused = |request| table.terms(request, 0).unwrap_err();
         assert_eq!(refused(request(Scope::Jobs(Vec::new()))), ShareError::Scope);
         assert_eq!(refused(request(Scope::Jobs(vec![JobId(1); 257]))), ShareError::Scope);
+        let mixed = Scope::of_jobs(vec![JobId(1); 200], vec![JobId(40); 57]);
+        assert_eq!(refused(request(mixed)), ShareError::Scope);
+        let empty = Scope::JobsAndArrays { jobs: Vec::new(), arrays: Vec::new() };
+        assert_eq!(refused(request(empty)), ShareError::Scope);
         for lifetime_s in [0, 59, ShareRequest::MAX_S + 1, u64::MAX] {
             assert_eq!(
                 refused(ShareRequest { lifetime_s: Some(lifetime_s), ..request(Scope::All) }),

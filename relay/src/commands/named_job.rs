@@ -1,7 +1,7 @@
 //! Raw ids of the jobs that a command line names by their labels, among the jobs of the running relay. Pure.
 
 use anyhow::bail;
-use nodeglass_api::{Job, JobSelector, Listed, NotOneJob};
+use nodeglass_api::{JobSelector, Listed, NotOneJob};
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Parent;
 
@@ -48,23 +48,40 @@ fn or_unlisted(listed: Result<&impl Listed, NotOneJob>, named: &JobSelector) -> 
     }
 }
 
-/// All jobs that are named: of an array, the tasks that are in the list.
+/// All jobs, and all arrays, that are named. The id of an array means the array, and that of a task never does, also of the last one,
+/// which has the same raw id.
 ///
 /// # Errors
 /// [`NotOneJob`].
-pub(super) fn ids(jobs: &[Job], named: &[JobSelector]) -> Result<Vec<JobId>, NotOneJob> {
-    let mut ids = Vec::new();
+pub(super) fn jobs_and_arrays(
+    jobs: &[impl Listed],
+    named: &[JobSelector],
+) -> Result<(Vec<JobId>, Vec<JobId>), NotOneJob> {
+    let (mut ids, mut arrays) = (Vec::new(), Vec::new());
     for selector in named {
         selector.of_one_cluster(jobs)?;
         let selected = selector.select(jobs);
-        match selector {
-            _ if !selected.is_empty() => ids.extend(selected.into_iter().map(|job| JobId(job.id))),
+        match (selected.iter().find_map(|job| named_array(selector, *job)), selector) {
+            (Some(array), _) => arrays.push(array),
+            _ if !selected.is_empty() => ids.extend(selected.into_iter().map(|job| JobId(job.id()))),
             // The relay says what it thinks of a job that it does not list.
-            JobSelector::Id(id) => ids.push(JobId(*id)),
-            _ => return Err(NotOneJob::None(selector.clone())),
+            (None, JobSelector::Id(id)) => ids.push(JobId(*id)),
+            (None, _) => return Err(NotOneJob::None(selector.clone())),
         }
     }
-    Ok(ids)
+    Ok((ids, arrays))
+}
+
+/// Returns the array of a selected task if the selector names the array, rather than the task.
+fn named_array(selector: &JobSelector, task: &impl Listed) -> Option<JobId> {
+    let Some(Parent::Array { job: array, .. }) = task.parent() else { return None };
+    let names_array = match selector {
+        JobSelector::Id(id) => *id == array.0,
+        // Within a cluster, jobs are named by their labels only.
+        JobSelector::Of { job, .. } => matches!(**job, JobSelector::Id(_)),
+        _ => false,
+    };
+    names_array.then_some(array)
 }
 
 #[cfg(test)]
@@ -97,5 +114,21 @@ mod tests {
         assert_eq!(id(&running, "40", None), refused("40 has 2 jobs in the list; choose one, such as 40_1"));
         assert_eq!(id(&running, "99", None), Ok(JobId(99)));
         assert_eq!((label(&running, JobId(40)), label(&running, JobId(99))), ("40_3".into(), "99".into()));
+    }
+
+    #[test]
+    fn t09_the_id_of_an_array_names_the_array_and_the_label_of_its_last_task_only_that_task() {
+        let running = [task(42, Some(1), "40_1"), task(40, Some(3), "40_3"), task(901, Some(3), "40_3.ml")];
+        let named = |named: &[&str]| {
+            let named: Vec<JobSelector> = named.iter().map(|named| named.parse().unwrap()).collect();
+            let (jobs, arrays) = jobs_and_arrays(&running[..2], &named).unwrap();
+            [jobs, arrays].map(|ids| ids.into_iter().map(|id| id.0).collect::<Vec<_>>())
+        };
+        assert_eq!(named(&["40"]), [vec![], vec![40]]);
+        assert_eq!(named(&["40_3"]), [vec![40], vec![]]);
+        assert_eq!(named(&["42", "40_1", "99"]), [vec![42, 42, 99], vec![]]);
+        let of_cluster: JobSelector = "40.ml".parse().unwrap();
+        let (jobs, arrays) = jobs_and_arrays(&running, &[of_cluster]).unwrap();
+        assert_eq!((jobs, arrays), (vec![], vec![JobId(40)]));
     }
 }

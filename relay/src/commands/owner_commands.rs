@@ -3,7 +3,7 @@
 use crate::{commands::named_job, commands::share_output};
 use anyhow::Context;
 use hyper::Method;
-use nodeglass_api::ShareList;
+use nodeglass_api::{Job, ShareList};
 use nodeglass_app::remote::{Remote, lines};
 use nodeglass_app::terminal;
 use nodeglass_config::{ShareArgs, ShareCommand};
@@ -21,24 +21,26 @@ const SHARES: &str = "/api/v1/shares";
 /// A complete sentence for the user.
 pub async fn share(relay: &Remote, ShareArgs { command, json, .. }: ShareArgs) -> anyhow::Result<String> {
     let now_ms = Clock::wall_ms();
-    let created = |made: &ShareLink| match json {
+    let created = |made: &ShareLink, jobs: &[Job]| match json {
         true => terminal::json(made),
-        false => Ok(share_output::created(made, &relay.option(), now_ms, LocalTime::of)),
+        false => Ok(share_output::created(made, jobs, &relay.option(), now_ms, LocalTime::of)),
     };
     Ok(match command {
         ShareCommand::Create(args) => {
-            let jobs = named_job::ids(&relay.jobs_with(args.jobs()).await?, args.jobs())?;
-            let body = serde_json::to_string(&args.request(jobs))?;
-            created(&relay.json(Method::POST, SHARES, body).await?)?
+            let listed = relay.jobs_with(args.jobs()).await?;
+            let (jobs, arrays) = named_job::jobs_and_arrays(&listed, args.jobs())?;
+            let body = serde_json::to_string(&args.request(jobs, arrays))?;
+            created(&relay.json(Method::POST, SHARES, body).await?, &listed)?
         }
         ShareCommand::Link { id } => {
-            created(&relay.json(Method::GET, &format!("{SHARES}/{id}"), String::new()).await?)?
+            let made = relay.json(Method::GET, &format!("{SHARES}/{id}"), String::new()).await?;
+            created(&made, &relay.jobs().await?)?
         }
         ShareCommand::List => {
             let sharing = sharing(relay).await?;
             match json {
                 true => terminal::json(&sharing)?,
-                false => share_output::list(&sharing, now_ms, LocalTime::of),
+                false => share_output::list(&sharing, &relay.jobs().await?, now_ms, LocalTime::of),
             }
         }
         ShareCommand::Revoke { ids, all } => {

@@ -1,6 +1,7 @@
 //! Output of `relay share`: aligned, with the link on a line of its own.
 
-use nodeglass_api::ShareList;
+use crate::commands::named_job;
+use nodeglass_api::{Listed, ShareList};
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::LongText;
 use nodeglass_protocol::share::{HiddenParts, Share, ShareId, ShareLink, ShareTerms, Visitor};
@@ -8,12 +9,18 @@ use nodeglass_rules::text::{aligned, span};
 use std::fmt::Write as _;
 
 /// A created share, with what to hand on; `option` selects its relay in the command that revokes it.
-pub(super) fn created(made: &ShareLink, option: &str, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
+pub(super) fn created(
+    made: &ShareLink,
+    jobs: &[impl Listed],
+    option: &str,
+    now_ms: u64,
+    local: fn(u64) -> LocalTime,
+) -> String {
     let (share, mut out) = (&made.share, String::from("\n"));
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(out, "  {name:<8} {value}");
     };
-    line("shared", &format!("{}, read-only", share.terms.scope));
+    line("shared", &format!("{}, read-only", scope(&share.terms, jobs)));
     line("hidden", &hidden(share.terms.hidden));
     line("for", &audience(&share.terms));
     let zone = local(share.terms.expires_ms / 1_000);
@@ -33,15 +40,26 @@ pub(super) fn created(made: &ShareLink, option: &str, now_ms: u64, local: fn(u64
 }
 
 /// The open shares and their visitors, and those that are stored and closed.
-pub(super) fn list(list: &ShareList, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
+pub(super) fn list(
+    list: &ShareList,
+    jobs: &[impl Listed],
+    now_ms: u64,
+    local: fn(u64) -> LocalTime,
+) -> String {
     let closed = list.closed.iter().map(|closed| {
         let (id, scope) = (&closed.share.id, &closed.share.terms.scope);
         format!("closed here: {id} ({scope}), made while the relay watched {}\n", closed.watches)
     });
-    open(&list.shares, &list.visitors, now_ms, local) + &closed.collect::<String>()
+    open(&list.shares, &list.visitors, jobs, now_ms, local) + &closed.collect::<String>()
 }
 
-fn open(shares: &[Share], visitors: &[Visitor], now_ms: u64, local: fn(u64) -> LocalTime) -> String {
+fn open(
+    shares: &[Share],
+    visitors: &[Visitor],
+    jobs: &[impl Listed],
+    now_ms: u64,
+    local: fn(u64) -> LocalTime,
+) -> String {
     if shares.is_empty() {
         return "no open shares\n".to_owned();
     }
@@ -50,7 +68,7 @@ fn open(shares: &[Share], visitors: &[Visitor], now_ms: u64, local: fn(u64) -> L
         let viewers = visitors.iter().filter(|visitor| visitor.share.as_ref() == Some(&share.id));
         [
             share.id.to_string(),
-            share.terms.scope.to_string(),
+            scope(&share.terms, jobs),
             audience(&share.terms),
             ends(&share.terms, now_ms, local, ""),
             hidden(share.terms.hidden),
@@ -68,6 +86,10 @@ pub(super) fn revoked(ids: &[ShareId]) -> String {
         [id] => format!("revoked share {id}; its viewers were disconnected\n"),
         ids => format!("revoked {} shares; their viewers were disconnected\n", ids.len()),
     }
+}
+
+fn scope(terms: &ShareTerms, jobs: &[impl Listed]) -> String {
+    terms.scope.describe(|id| named_job::label(jobs, id))
 }
 
 fn hidden(hidden: HiddenParts) -> String {
@@ -92,7 +114,7 @@ fn ends(terms: &ShareTerms, now_ms: u64, local: fn(u64) -> LocalTime, zone: &str
     let at = local(end_s).seen_from(&local(now_s));
     let gap = if zone.is_empty() { "" } else { " " };
     let left = span(end_s.saturating_sub(now_s));
-    let with_job = if terms.ends_with_job { ", or with the job" } else { "" };
+    let with_job = terms.ends_with().map_or(String::new(), |job| format!(", or with {job}"));
     format!("{at}{gap}{zone} (in {left}){with_job}")
 }
 
@@ -109,8 +131,11 @@ fn viewers_text<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) ->
 mod tests {
     use super::*;
     use nodeglass_protocol::JobId;
+    use nodeglass_protocol::job::{Job, JobState};
     use nodeglass_protocol::share::ClosedShare;
     use nodeglass_protocol::share::Scope;
+
+    const NONE: [Job; 0] = [];
 
     fn share(scope: Scope) -> Share {
         let terms = ShareTerms {
@@ -130,6 +155,7 @@ mod tests {
         let tunnel = "ssh -L 8080:127.0.0.1:8080 login1".into();
         let printed = created(
             &ShareLink { share: share(Scope::Jobs(vec![JobId(17)])), link, tunnel, not_stored: None },
+            &NONE,
             " --relay 7",
             60_000,
             LocalTime::utc,
@@ -152,6 +178,7 @@ mod tests {
     #[test]
     fn shares_are_printed_in_columns_with_their_visitors() {
         let share = share(Scope::Jobs(vec![JobId(1), JobId(2), JobId(3)]));
+        let jobs = [Job { label: "40_7".into(), ..Job::new(JobId(2), "alice".into(), JobState::Running) }];
         let visitor = |user: Option<&str>, since_ms| Visitor {
             share: Some(share.id.clone()),
             user: user.map(Into::into),
@@ -159,16 +186,20 @@ mod tests {
         };
         let visitors = vec![visitor(Some("bob"), 0), visitor(None, 59_000)];
         let closed = vec![ClosedShare { share: share.clone(), watches: "your jobs on hpc".into() }];
-        let printed =
-            list(&ShareList { shares: vec![share.clone()], visitors, closed }, 180_000, LocalTime::utc);
+        let printed = list(
+            &ShareList { shares: vec![share.clone()], visitors, closed },
+            &jobs,
+            180_000,
+            LocalTime::utc,
+        );
         assert_eq!(
             printed,
             "\
-ID          SHARES        FOR       ENDS                                         HIDES                    VIEWERS                                LABEL
-k3jq9x8a2b  jobs 1, 2, 3  bob only  Fri 00:00 (in 23 h 57 min), or with the job  arguments, paths, users  bob for 3 min, unknown user for 2 min  for Bob
+ID          SHARES           FOR       ENDS                                              HIDES                    VIEWERS                                LABEL
+k3jq9x8a2b  jobs 1, 40_7, 3  bob only  Fri 00:00 (in 23 h 57 min), or with its last job  arguments, paths, users  bob for 3 min, unknown user for 2 min  for Bob
 closed here: k3jq9x8a2b (jobs 1, 2, 3), made while the relay watched your jobs on hpc
 "
         );
-        assert_eq!(list(&ShareList::default(), 0, LocalTime::utc), "no open shares\n");
+        assert_eq!(list(&ShareList::default(), &NONE, 0, LocalTime::utc), "no open shares\n");
     }
 }

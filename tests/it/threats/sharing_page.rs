@@ -183,6 +183,35 @@ async fn see_small_job(relay: &TestRelay, guest: &Browser) -> Result<()> {
 }
 
 #[tokio::test]
+async fn t09_a_guest_of_an_array_sees_its_tasks_and_no_other_job() -> Result<()> {
+    let Some(owner) = Browser::start().await? else { return Ok(()) };
+    let Some(guest) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    open_owner(&owner, &relay, "/job/48440").await?;
+    let link = share(&owner).await?;
+    let sheet = owner.eval(SHEET).await?.to_string();
+    for part in ["Shared: array 48440", "shares array 48440 with you", "or with the last task of the array"] {
+        ensure!(sheet.contains(part), "the sheet does not contain {part:?}: {sheet}");
+    }
+    owner.press(ESCAPE).await?;
+    let listed = relay.run(&["share", "list"])?;
+    ensure!(listed.contains(" array 48440 "), "{listed}");
+    open_guest(&guest, &link).await?;
+    let banner = guest.eval("document.querySelector('.guest')?.innerText").await?.to_string();
+    ensure!(banner.contains("array 48440 only"), "{banner}");
+    guest.open(&relay.link().path("/job/48440")).await?;
+    let rows = "[...document.querySelectorAll('.grid--jobs tbody tr[aria-rowindex] a')]";
+    guest.until("its tasks", &format!("{rows}.length > 4")).await?;
+    let text = guest.eval("document.body.innerText").await?.to_string();
+    ensure!(text.contains("lm-eval-sweep") && !text.contains("48213") && !text.contains("llama3"), "{text}");
+    guest.open(&relay.link().path(SHARED)).await?;
+    guest.until("nothing of another job", "/48213/.test(document.querySelector('.main')?.innerText)").await?;
+    let text = guest.eval("document.body.innerText").await?.to_string();
+    ensure!(!text.contains("llama3"), "{text}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
     let Some(owner) = Browser::start().await? else { return Ok(()) };
     let Some(guest) = Browser::start().await? else { return Ok(()) };

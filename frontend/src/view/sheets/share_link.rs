@@ -1,7 +1,7 @@
 //! The link of a share, the tunnel, and a message with both.
 
 use crate::describe::commands::ShellCommand;
-use crate::describe::share::message;
+use crate::describe::share::{message, scope_text};
 use crate::platform;
 use crate::state::page::Page;
 use crate::view::widgets::copy::{commands, copy_button};
@@ -23,7 +23,8 @@ pub fn link_lines(page: &Page, link: &ShareLink) -> AnyView {
     let until = platform::format_time_or_date((link.share.terms.expires_ms / 1_000).cast_signed());
     // Who receives the message may be in another zone.
     let until = format!("{until} {}", platform::utc_text(platform::utc_offset_min()));
-    let message = message(link, url, &owner, &until);
+    let what = untrack(|| page.jobs.with(|jobs| scope_text(&link.share.terms.scope, jobs)));
+    let message = message(link, &what, url, &owner, &until);
     let lines = vec![line("Link", url.clone()), line("Tunnel (their machine)", link.tunnel.to_string())];
     view! {
         {commands(lines)}

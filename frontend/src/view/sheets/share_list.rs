@@ -1,7 +1,7 @@
 //! The list of shares: each with its end, its viewers, its link, and a button that revokes it.
 
 use super::share_link::link_lines;
-use crate::describe::share::{audience_text, expiry_text, hidden_text, viewer_text, viewers};
+use crate::describe::share::{audience_text, expiry_text, hidden_text, scope_text, viewer_text, viewers};
 use crate::domain::route::Route;
 use crate::platform;
 use crate::state::page::Page;
@@ -94,7 +94,7 @@ fn entry(
     gone: impl Fn(String) + Copy + Send + Sync + 'static,
 ) -> AnyView {
     let (id, terms) = (share.id, share.terms);
-    let what = terms.scope.to_string();
+    let what = untrack(|| page.jobs.with(|jobs| scope_text(&terms.scope, jobs)));
     let (title, its_scope) = match terms.label.as_str() {
         "" => (what.clone(), String::new()),
         label => (label.to_owned(), format!("{what} · ")),
@@ -152,7 +152,8 @@ fn closed_entry(
     gone: impl Fn(String) + Copy + Send + Sync + 'static,
 ) -> AnyView {
     let ClosedShare { share, watches } = closed;
-    let (what, state) = (share.terms.scope.to_string(), RwSignal::new(EntryState::default()));
+    let what = untrack(|| page.jobs.with(|jobs| scope_text(&share.terms.scope, jobs)));
+    let state = RwSignal::new(EntryState::default());
     let title =
         if share.terms.label.as_str().is_empty() { what.clone() } else { share.terms.label.to_string() };
     let refused = move || match state.get() {

@@ -2,7 +2,9 @@
 
 use super::share_link::link_lines;
 use super::share_list::ShareList;
-use crate::describe::share::{DURATIONS, HIDEABLE_PARTS, Offer, audience_text, expiry_text, link_to, offers};
+use crate::describe::share::{
+    DURATIONS, HIDEABLE_PARTS, Offer, audience_text, expiry_text, link_to, offers, scope_text,
+};
 use crate::domain::route::Route;
 use crate::platform;
 use crate::state::page::{Page, ShareSheetView};
@@ -50,7 +52,7 @@ fn form(page: &Page, created: RwSignal<Option<ShareLink>>, first: bool) -> AnyVi
     let route = page.route.get_untracked();
     let is_in_view = match &route {
         Route::Compare(compared) => !compared.is_empty(),
-        route => matches!(route, Route::Job(..) | Route::Node(_)),
+        route => matches!(route, Route::Job(..) | Route::Array(_) | Route::Node(_)),
     };
     let offers = untrack(|| page.jobs.with(|jobs| offers(&route, jobs)));
     let scopes: Arc<Vec<Scope>> = Arc::new(offers.iter().map(|offer| offer.scope.clone()).collect());
@@ -203,7 +205,7 @@ fn Created(link: ShareLink) -> impl IntoView {
         }
     });
     let terms = &link.share.terms;
-    let title = format!("✓ Shared: {}", terms.scope);
+    let title = format!("✓ Shared: {}", untrack(|| page.jobs.with(|jobs| scope_text(&terms.scope, jobs))));
     let now_ms = untrack(|| page.wall_s()).unsigned_abs() * 1_000;
     let how = format!(
         "Read-only, {}; {}.",

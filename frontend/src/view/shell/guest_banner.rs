@@ -1,7 +1,7 @@
 //! The banner on a guest's page: whose page it is, what it shows, and when it ends.
 
 use crate::describe::job::time_left;
-use crate::describe::share::{SHORT_S, expiry_text, hidden_sentence, remaining_s};
+use crate::describe::share::{SHORT_S, expiry_text, hidden_sentence, remaining_s, scope_text};
 use crate::platform;
 use crate::state::page::Page;
 use leptos::prelude::*;
@@ -21,7 +21,10 @@ pub fn GuestBanner() -> impl IntoView {
 fn banner(page: &Page, terms: ShareTerms) -> AnyView {
     let owner = page.owner();
     let only = if terms.scope == Scope::All { "" } else { " only" };
-    let what = format!("{}{only}", terms.scope);
+    let what = {
+        let (jobs, scope) = (page.jobs, terms.scope.clone());
+        Memo::new(move |_| jobs.with(|jobs| format!("{}{only}", scope_text(&scope, jobs))))
+    };
     let hidden = hidden_sentence(&terms);
     let left = {
         let (page, terms) = (page.clone(), terms.clone());

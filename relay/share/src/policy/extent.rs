@@ -48,10 +48,11 @@ impl Visibility {
         self.is_user && self.covers_all()
     }
 
-    /// Returns whether a job is in scope. Unless the scope names jobs, a job that is not in the job list is hidden.
+    /// Returns whether a job is in scope. Unless the scope names it, a job that is not in the job list is hidden.
     pub fn shows_job(&self, id: JobId, jobs: &[Job]) -> bool {
         match &self.extent {
             Extent::Scope(Scope::Jobs(shown)) => shown.contains(&id),
+            Extent::Scope(Scope::JobsAndArrays { jobs: shown, .. }) if shown.contains(&id) => true,
             _ => jobs.iter().any(|job| job.id == id && self.covers(job)),
         }
     }
@@ -59,7 +60,7 @@ impl Visibility {
     /// Returns whether a job of the job list is in scope.
     pub(super) fn covers(&self, job: &Job) -> bool {
         match &self.extent {
-            Extent::Scope(Scope::Jobs(shown)) => shown.contains(&job.id),
+            Extent::Scope(scope @ (Scope::Jobs(_) | Scope::JobsAndArrays { .. })) => scope.names_job(job),
             Extent::Scope(Scope::Nodes(shown)) => job.nodes.iter().any(|node| shown.contains(node)),
             Extent::Scope(Scope::All) => true,
             Extent::Person { accounts } => {
@@ -76,7 +77,10 @@ impl Visibility {
 
     /// Returns whether single jobs are in scope, not the nodes on which they run.
     pub(super) fn is_of_jobs(&self) -> bool {
-        matches!(self.extent, Extent::Scope(Scope::Jobs(_)) | Extent::Person { .. })
+        match &self.extent {
+            Extent::Scope(scope) => scope.is_of_jobs(),
+            Extent::Person { .. } => true,
+        }
     }
 
     /// The nodes of a share of nodes.

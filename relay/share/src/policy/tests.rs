@@ -6,7 +6,7 @@ use nodeglass_fleet::{Event, NoteChange, SessionEvent};
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::finding::FindingSeverity;
 use nodeglass_protocol::host::HostSample;
-use nodeglass_protocol::job::{JobState, Suspension};
+use nodeglass_protocol::job::{JobState, Parent, Suspension};
 use nodeglass_protocol::note::{NoteId, NoteSource};
 use nodeglass_protocol::probe::{JobCgroupUsage, ProbeLine};
 use nodeglass_protocol::share::{HiddenParts, ShareTerms};
@@ -53,6 +53,73 @@ fn names(nodes: &[NodeView<'_>]) -> Vec<String> {
 
 fn gpus(node: &NodeView<'_>) -> Vec<String> {
     node.now().gpus.iter().map(|gpu| gpu.facts.uuid.to_string()).collect()
+}
+
+/// Array 40 has task 41 on GPU 0 of n1, and once it has `started` its last task, with the raw id 40, on GPU 0 of n2. Beside them are
+/// a task of array 50 and job 2.
+fn array(fleet: &mut Fleet, has_started: bool, now_ms: u64) {
+    let task = |id, array, on: &[(&str, &[u32])]| Job {
+        part_of: Some(Parent::Array { job: JobId(array), task: Some(id) }),
+        ..scene::job(id, on)
+    };
+    let last = task(40, 40, &[("n2", &[0])]);
+    let part_of = Some(Parent::Array { job: JobId(40), task: None });
+    let rest = Job { part_of, ..Job::new(JobId(40), "alice".into(), JobState::Pending) };
+    let last = if has_started { last } else { rest };
+    let others = [task(51, 50, &[("n1", &[1])]), scene::job(2, &[("n2", &[1])])];
+    jobs(fleet, [task(41, 40, &[("n1", &[0])]), last].into_iter().chain(others).collect(), now_ms);
+}
+
+#[test]
+fn t09_of_a_shared_array_later_tasks_are_seen_too_and_no_other_job() {
+    let mut fleet = Fleet::new();
+    array(&mut fleet, false, 0);
+    for node in ["n1", "n2"] {
+        line(&mut fleet, node, hello(node, &[0, 1]), 0);
+        line(&mut fleet, node, sample(1, &[10, 20]), 1_000);
+    }
+    for (node, pid, on) in [("n1", 7, [41, 51]), ("n2", 9, [40, 2])] {
+        let [mut both, other] =
+            [0, 1].map(|gpu| match process(node, gpu, pid + gpu, Some(on[gpu as usize])) {
+                ProbeLine::Processes(list) => list,
+                _ => unreachable!(),
+            });
+        both.processes.extend(other.processes);
+        line(&mut fleet, node, ProbeLine::Processes(both), 1_500);
+    }
+    let [all, last, other] = [
+        Scope::of_jobs(Vec::new(), vec![JobId(40)]),
+        Scope::Jobs(vec![JobId(40)]),
+        Scope::of_jobs(vec![JobId(2)], vec![JobId(50)]),
+    ]
+    .map(|scope| viewer(scope, NOTHING));
+    let ids = |viewer: &Viewer, fleet: &Fleet| -> Vec<u32> {
+        let mut ids: Vec<u32> = viewer.jobs(fleet).iter().map(|job| job.id.0).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let seen = |viewer: &Viewer, fleet: &Fleet| -> Vec<(String, Vec<String>)> {
+        let nodes = viewer.nodes(fleet, &Topic::Overview).unwrap();
+        nodes.iter().map(|node| (node.name().to_string(), gpus(node))).collect()
+    };
+    let gpu = |node: &str, gpu: u32| (node.to_owned(), vec![format!("GPU-{node}-{gpu}")]);
+    assert_eq!((ids(&all, &fleet), seen(&all, &fleet)), (vec![40, 41], vec![gpu("n1", 0)]));
+    assert!(!all.has_topic(&fleet, &Topic::Node(scene::name("n2"))));
+
+    array(&mut fleet, true, 2_000);
+    assert_eq!((ids(&all, &fleet), seen(&all, &fleet)), (vec![40, 41], vec![gpu("n1", 0), gpu("n2", 0)]));
+    assert_eq!((ids(&last, &fleet), seen(&last, &fleet)), (vec![40], vec![gpu("n2", 0)]));
+    assert_eq!((ids(&other, &fleet), seen(&other, &fleet)), (vec![2, 51], vec![gpu("n1", 1), gpu("n2", 1)]));
+    let topics =
+        |viewer: &Viewer| [40, 41, 51, 2, 50].map(|id| viewer.has_topic(&fleet, &Topic::Job(JobId(id))));
+    assert_eq!(topics(&all), [true, true, false, false, false]);
+    assert_eq!(topics(&last), [true, false, false, false, false]);
+    assert_eq!(topics(&other), [false, false, true, true, false]);
+    let processes = |viewer: &Viewer| -> Vec<u32> {
+        let nodes = viewer.nodes(&fleet, &Topic::Overview).unwrap();
+        nodes.iter().flat_map(|node| &node.now().processes).map(|process| process.facts.pid).collect()
+    };
+    assert_eq!((processes(&all), processes(&last), processes(&other)), (vec![7, 9], vec![9], vec![8, 10]));
 }
 
 #[test]

@@ -32,22 +32,31 @@ pub(super) async fn topic(
 /// Waits for a newer job list if the last one does not have a job that the owner or a token names: it may have been
 /// submitted since.
 pub(super) async fn await_listed(web: &WebState, named: &JobSelector) -> Result<(), Problem> {
-    let is_listed = match named {
-        JobSelector::Id(id) if web.hub.job(JobId(*id)).await.is_some() => true,
-        _ => !named.select(&picture(web, Viewer::Owner).await?.0.jobs).is_empty(),
-    };
-    if is_listed { Ok(()) } else { newer_jobs(web, named).await }
+    if is_listed(web, named).await? { Ok(()) } else { newer_jobs(web, named).await }
 }
 
 /// Waits once for a newer job list if the last one does not have all jobs of a scope.
 pub(super) async fn await_all_listed(web: &WebState, scope: &Scope) -> Result<(), Problem> {
-    let Scope::Jobs(jobs) = scope else { return Ok(()) };
+    let (jobs, arrays) = scope.jobs_and_arrays();
     for job in jobs {
         if web.hub.job(*job).await.is_none() {
             return newer_jobs(web, &(*job).into()).await;
         }
     }
+    for array in arrays {
+        let array = JobSelector::from(*array);
+        if !is_listed(web, &array).await? {
+            return newer_jobs(web, &array).await;
+        }
+    }
     Ok(())
+}
+
+async fn is_listed(web: &WebState, named: &JobSelector) -> Result<bool, Problem> {
+    Ok(match named {
+        JobSelector::Id(id) if web.hub.job(JobId(*id)).await.is_some() => true,
+        _ => !named.select(&picture(web, Viewer::Owner).await?.0.jobs).is_empty(),
+    })
 }
 
 /// Waits for a job list that is newer than the request.

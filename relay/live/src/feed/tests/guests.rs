@@ -1,6 +1,7 @@
 //! What guests are sent: never what is hidden from them, and the picture of the rest.
 
 use super::*;
+use nodeglass_protocol::job::Parent;
 
 /// What a guest of job 1 must never be sent.
 const HIDDEN: [&str; 12] = [
@@ -79,6 +80,8 @@ fn perform_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Action, othe
                     workdir: Some(path.clone()),
                     command: Some(path.clone()),
                     stdout: Some(path),
+                    // The last task of an array has its raw id.
+                    part_of: (job.id.0 < 3).then_some(Parent::Array { job: job.id, task: Some(7) }),
                     dependency: Some("afterok:canary-job-2".into()),
                     ..job
                 }
@@ -159,6 +162,10 @@ fn scopes() -> impl Strategy<Value = Scope> {
     prop_oneof![
         Just(Scope::All),
         proptest::collection::vec((1..4u32).prop_map(JobId), 1..3).prop_map(Scope::Jobs),
+        (0..3u32, 1..4u32).prop_map(|(job, array)| Scope::JobsAndArrays {
+            jobs: (job > 0).then_some(JobId(job)).into_iter().collect(),
+            arrays: vec![JobId(array)],
+        }),
         proptest::collection::vec((0..NODES.len()).prop_map(|node| scene::name(NODES[node])), 1..3)
             .prop_map(Scope::Nodes),
     ]
@@ -187,8 +194,14 @@ fn story() -> impl Strategy<Value = Vec<Action>> {
 
 proptest! {
     #[test]
-    fn t09_a_guest_of_one_job_never_receives_hidden_data(topic in topics(), story in story()) {
-        let bytes = sent(topic, guest(Scope::Jobs(vec![JobId(1)]), HiddenParts::default()), story);
+    fn t09_a_guest_of_one_job_or_array_never_receives_hidden_data(
+        topic in topics(),
+        is_array in proptest::bool::ANY,
+        story in story(),
+    ) {
+        let named = vec![JobId(1)];
+        let scope = if is_array { Scope::of_jobs(Vec::new(), named) } else { Scope::Jobs(named) };
+        let bytes = sent(topic, guest(scope, HiddenParts::default()), story);
         for canary in HIDDEN {
             prop_assert!(!holds(&bytes, canary), "{canary}");
         }
