@@ -126,7 +126,10 @@ async fn t09_a_bearer_share_reads_its_scope_and_creates_no_share() -> Result<()>
     let pipe = async || anyhow::Ok(Box::new(TcpStream::connect(&link.authority).await?) as Box<dyn Pipe>);
     let picture = get(pipe().await?, &link, "/api/v1/picture", Some(&shown)).await?;
     ensure!(picture.starts_with("HTTP/1.1 200") && picture.contains("\"jobs\""), "{picture}");
-    ensure!(picture.contains("\"sharing\":{\"shares\":[],\"visitors\":[]}"), "a guest sees who looks");
+    ensure!(
+        picture.contains("\"sharing\":{\"shares\":[],\"visitors\":[],\"closed\":[]}"),
+        "a guest sees who looks"
+    );
     let shares = get(pipe().await?, &link, "/api/v1/shares", Some(&shown)).await?;
     ensure!(shares.starts_with("HTTP/1.1 403"), "{shares}");
     Ok(())
