@@ -198,7 +198,7 @@ impl Source {
         self.retried(end, async |source| source.snapshot().await).await
     }
 
-    /// The same, whether or not SLURM has listed the jobs.
+    /// Returns the current state in the same way, whether or not SLURM has listed the jobs.
     ///
     /// # Errors
     /// A complete sentence for the user: the relay did not come back within five minutes, or until `end`.
