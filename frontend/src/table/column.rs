@@ -173,10 +173,9 @@ impl Column {
         self.style != CellStyle::Graphic
     }
 
-    /// Returns the width in px that its title needs with its unit and the sign of a sorted column.
+    /// Returns the width in px that its title needs with its unit.
     fn title_width(&self) -> u32 {
-        let sign = if self.has_value() { SIGN_PX } else { 0 };
-        PADDING_PX + sign + self.full_title().chars().count() as u32 * LETTER_PX
+        PADDING_PX + self.full_title().chars().count() as u32 * LETTER_PX
     }
 
     /// Returns the title with its unit, for use outside the table: `SM %`.
@@ -221,10 +220,12 @@ pub fn fitting(columns: &[Column], without_values: &[usize], room: u32) -> Vec<u
 }
 
 /// Returns the widths of shown columns in px. Of the rest of the room, each gets what its title needs if there is enough for
-/// all; growing columns share what is left in proportion to their own width, of which texts count more than graphics.
-pub fn widths(columns: &[Column], shown: &[usize], room: u32) -> Vec<u32> {
+/// all, the `sorted` one with its sign; growing columns share what is left in proportion to their own width, of which texts
+/// count more than graphics.
+pub fn widths(columns: &[Column], shown: &[usize], sorted: Option<usize>, room: u32) -> Vec<u32> {
     let own = |at: &usize| u32::from(columns[*at].width);
-    let titled = |at: &usize| own(at).max(columns[*at].title_width());
+    let sign = |at: &usize| if sorted == Some(*at) { SIGN_PX } else { 0 };
+    let titled = |at: &usize| own(at).max(columns[*at].title_width() + sign(at));
     let sum = |width: &dyn Fn(&usize) -> u32| shown.iter().map(width).sum::<u32>();
     let width: &dyn Fn(&usize) -> u32 = if sum(&titled) <= room { &titled } else { &own };
     let weight = |at: &usize| match columns[*at] {
@@ -249,9 +250,10 @@ mod tests {
             Column::new("gpus", "GPUs", CellUnit::Count, 50, ""),
             Column::new("state", "State", CellUnit::Text, 200, "").grows(),
         ];
-        assert_eq!(widths(&columns, &[0, 1, 2], 500), [146, 62, 292]);
-        assert_eq!(widths(&columns, &[0, 1, 2], 200), [100, 50, 200], "none is narrower than it needs");
-        assert_eq!(widths(&columns, &[1], 500), [62], "its title and the sign of its order");
+        assert_eq!(widths(&columns, &[0, 1, 2], None, 500), [150, 50, 300]);
+        assert_eq!(widths(&columns, &[0, 1, 2], None, 200), [100, 50, 200], "none is narrower than it needs");
+        assert_eq!(widths(&columns, &[1], None, 500), [50]);
+        assert_eq!(widths(&columns, &[1], Some(1), 500), [62], "its title and the sign of its order");
     }
 
     #[test]
@@ -260,7 +262,7 @@ mod tests {
             Column::new("spark", "S", CellUnit::Text, 100, "").grows().style(CellStyle::Graphic),
             Column::new("flags", "Flags", CellUnit::Text, 100, "").grows(),
         ];
-        assert_eq!(widths(&columns, &[0, 1], 400), [150, 250]);
+        assert_eq!(widths(&columns, &[0, 1], None, 400), [150, 250]);
     }
 
     const COLUMNS: [Column; 5] = [

@@ -304,7 +304,8 @@ impl Grid {
 
     /// Returns the widths of shown columns in px.
     pub fn widths(&self, shown: &[usize]) -> Vec<u32> {
-        widths(&self.columns, shown, self.available_width.get())
+        let sorted = self.rows.sort.get().map(|sort| sort.column);
+        widths(&self.columns, shown, sorted, self.available_width.get())
     }
 
     /// Changes once a second, for aggregates.
