@@ -89,7 +89,7 @@ impl Filter {
     /// # Errors
     /// Returns [`FilterError`] for the first invalid term.
     pub fn parse(text: &str, columns: &[Column]) -> Result<Self, FilterError> {
-        let terms = tokens(text)?;
+        let terms = joined(tokens(text)?, columns);
         let term = |token: Token| {
             term(&token.text, columns).map_err(|message| FilterError { at: token.at, message })
         };
@@ -174,6 +174,26 @@ fn tokens(text: &str) -> Result<Vec<Token>, FilterError> {
         Some(at) => Err(FilterError { at, message: "The quotation mark is not closed.".to_owned() }),
         None => Ok(tokens),
     }
+}
+
+/// Joins a column, a relation and a value that have blanks between them: `util < 10`.
+fn joined(tokens: Vec<Token>, columns: &[Column]) -> Vec<Token> {
+    let mut joined = Vec::<Token>::new();
+    for token in tokens {
+        match joined.last_mut() {
+            Some(last) if continues(&last.text, &token.text, columns) => last.text.push_str(&token.text),
+            _ => joined.push(token),
+        }
+    }
+    joined
+}
+
+fn continues(before: &str, next: &str, columns: &[Column]) -> bool {
+    let before = before.trim_start_matches(['!', '-']);
+    let is_column = |name: &str| column::find(columns, name).is_some_and(|at| columns[at].has_value());
+    let begins_with_relation = || Relation::ALL.iter().any(|(relation, _)| next.starts_with(relation));
+    let lacks_value = |(name, _, values): (&str, Relation, &str)| values.is_empty() && is_column(name);
+    is_column(before) && begins_with_relation() || split(before).is_some_and(lacks_value)
 }
 
 fn term(token: &str, columns: &[Column]) -> Result<Term, String> {
@@ -399,6 +419,12 @@ mod tests {
         for text in ["sm>60", "sm<60", "sm!=60", "user!=alice", "user=ali"] {
             assert!(!passes(text), "{text}");
         }
+        for text in ["sm >= 60", "sm> 59", "sm <61 user:alice", "user != bob", "!user : bob", "alice sm = 60"]
+        {
+            assert!(passes(text), "{text}");
+        }
+        assert!(!passes("sm < 60") && !passes("user = bob"));
+        assert_eq!(error("sm >").message, "Enter a value after “sm>”.");
     }
 
     #[test]
