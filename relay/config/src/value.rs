@@ -210,8 +210,9 @@ pub(super) fn cost(raw: &str) -> Result<Cost, String> {
     let wrong = || format!("{raw:?} is not a price; use an amount and a currency, for example 1.20EUR");
     let digits = raw.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
     let (amount, currency) = (&raw[..raw.len() - digits.len()], digits.trim());
-    let is_word =
-        !currency.is_empty() && currency.chars().count() <= 12 && !currency.contains(char::is_whitespace);
+    // A digit is the exponent of an amount, or of a second one.
+    let is_odd = |letter: char| letter.is_whitespace() || letter.is_ascii_digit();
+    let is_word = !currency.is_empty() && currency.chars().count() <= 12 && !currency.contains(is_odd);
     let amount = amount.parse::<f64>().ok().filter(|amount| (0.0..=1e6).contains(amount) && is_word);
     Ok(Cost { amount: amount.ok_or_else(wrong)?, currency: Text::new(currency) })
 }
@@ -569,7 +570,7 @@ mod tests {
         assert_eq!(parsed("1.20EUR"), Ok((1.2, "EUR".to_owned())));
         assert_eq!(parsed("2 credits"), Ok((2.0, "credits".to_owned())));
         assert_eq!(parsed("0€"), Ok((0.0, "€".to_owned())));
-        for raw in ["", "1.20", "EUR", "1.2.3EUR", "-1EUR", "1EUR per hour", "10000000EUR"] {
+        for raw in ["1e400EUR", "", "1.20", "EUR", "1.2.3EUR", "-1EUR", "1EUR per hour", "10000000EUR"] {
             assert!(cost(raw).is_err_and(|why| why.contains("1.20EUR")), "{raw}");
         }
         assert_eq!(co2("380"), Ok(380.0));
