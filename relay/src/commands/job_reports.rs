@@ -232,18 +232,21 @@ async fn newest(
     Ok((record.report_with(notes), Some(note)))
 }
 
-/// Returns why there is no report of what a running relay lists: several jobs, or one that has not started.
+/// Returns why there is no report of what a running relay lists: several jobs, or one that has not started, or never did.
 async fn without_report(named: &JobSelector, relays: &[Remote]) -> Option<anyhow::Error> {
     for relay in relays {
         let jobs = relay.jobs().await.unwrap_or_default();
         let selected = named.select(&jobs);
-        let has_started = |job: &&&Job| job.state != PENDING;
-        match (selected.iter().find(has_started), selected.len()) {
-            (_, 0) => {}
+        let has_started = |job: &&&Job| job.is_active || !job.nodes.is_empty();
+        match (selected.iter().find(has_started), selected.as_slice()) {
+            (_, []) => {}
+            (None, [job]) if job.state != PENDING => {
+                return Some(NotFound(format!("job {named} ended before it started")).into());
+            }
             (None, _) => return Some(NotFound(format!("job {named} has not started")).into()),
-            (Some(_), 1) => return None,
-            (Some(started), count) => {
-                let example = started.label.clone();
+            (Some(_), [_]) => return None,
+            (Some(started), several) => {
+                let (count, example) = (several.len(), started.label.clone());
                 return Some(NotOneJob::Several { selector: named.clone(), count, example }.into());
             }
         }
