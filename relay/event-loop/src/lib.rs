@@ -505,7 +505,7 @@ impl EventLoop {
     /// Returns the visible usage of a job.
     fn usage(&self, id: JobId, viewer: &Viewer) -> Option<UsageInputs> {
         // First, so that the time to an answer does not tell a guest whether a hidden job runs.
-        let (visible, until) = match viewer.is_guest() {
+        let (visible, until) = match viewer.is_restricted() {
             true => (Some(viewer.jobs(&self.fleet).into_iter().find(|job| job.id == id)?), Until::Listed),
             false => (None, Until::Now),
         };

@@ -93,7 +93,7 @@ impl TopicFeed {
         let views = viewer.nodes(fleet, &topic)?;
         let sent_node = |view: &NodeView<'_>| {
             let mut sent = SentNode::of(detail.view(view.now()), detail);
-            if viewer.is_guest() {
+            if viewer.is_restricted() {
                 sent.visible = Some(view.long_history());
                 sent.note_health(view.now());
             }
@@ -250,7 +250,7 @@ impl TopicFeed {
         let viewer = self.viewer.clone();
         let mut out = Vec::new();
         // Whether a guest may see the hosts of a job depends on the facts of all of its nodes.
-        let concerns_all = viewer.is_guest() && changes.nodes.values().any(|node| node.gpus);
+        let concerns_all = viewer.is_restricted() && changes.nodes.values().any(|node| node.gpus);
         let mut nodes = if changes.jobs || changes.membership || concerns_all {
             self.live = fleet.is_live(&self.topic);
             self.membership_changes(changes, viewer.nodes(fleet, &self.topic)?, &mut out)
@@ -318,13 +318,13 @@ impl TopicFeed {
         }
         out.extend(membership);
         // What a guest may see of a node depends on the job list.
-        let jobs_changed = changes.jobs && self.viewer.is_guest();
+        let jobs_changed = changes.jobs && self.viewer.is_restricted();
         for dirty in nodes {
             let node_changes = dirty.node_changes.map(DirtyFlags::from_changes).unwrap_or_default();
             let what = if dirty.is_new { DirtyFlags::ALL } else { node_changes };
             let mut what = if jobs_changed { what.union(DirtyFlags::JOB_DEPENDENT) } else { what };
             let sent = &mut self.nodes[dirty.index];
-            if self.viewer.is_guest() {
+            if self.viewer.is_restricted() {
                 what.gpus |= sent.note_health(dirty.view.now());
                 what = what.for_guest();
             }
@@ -353,15 +353,15 @@ impl TopicFeed {
                 out.push(Change::Jobs(sent.jobs.clone()));
             }
         }
-        if changes.audit_log && !self.viewer.is_guest() {
+        if changes.audit_log && !self.viewer.is_restricted() {
             sent.audit_log = self.viewer.audit_log(fleet).to_vec();
             out.push(Change::AuditLog(sent.audit_log.clone()));
         }
-        if changes.insights && !self.viewer.is_guest() {
+        if changes.insights && !self.viewer.is_restricted() {
             sent.insights = self.viewer.insights(fleet).to_vec();
             out.push(Change::Insights(sent.insights.clone()));
         }
-        if changes.sharing && !self.viewer.is_guest() {
+        if changes.sharing && !self.viewer.is_restricted() {
             sent.sharing = self.viewer.sharing(fleet);
             out.push(Change::Sharing(sent.sharing.clone()));
         }
@@ -469,7 +469,7 @@ impl TopicFeed {
     /// Returns whether a guest may see another part of a node's history than before: the job list states another start
     /// of a job, or its host is visible from now on.
     fn shows_another_part(&mut self, dirty: &DirtyNode<'_>) -> bool {
-        if !self.viewer.is_guest() {
+        if !self.viewer.is_restricted() {
             return false;
         }
         let visible = Some(dirty.view.long_history());

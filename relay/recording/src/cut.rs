@@ -169,7 +169,7 @@ impl CertainUse {
         }
         for name in job.nodes.iter().filter(|_| job.is_active()) {
             let Some(node) = fleet.node(name) else { continue };
-            let until = |gpu| Visibility::confirmed_until(fleet, node, gpu, &[job]);
+            let until = |gpu| Visibility::certain_until(fleet, node, gpu, &[job]);
             let gpus = gpus.get(name).into_iter().flatten();
             let host = visibility.shows_host(name, fleet).then(|| until(None));
             let until_ms = gpus.map(|gpu| until(Some(gpu))).chain(host).fold(now_ms, u64::min);

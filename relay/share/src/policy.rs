@@ -1,6 +1,6 @@
 //! Access policy: filters what the holder of a share or a person of a site is sent, before it is encoded.
 
-mod confirmation;
+mod certainty;
 mod extent;
 
 use nodeglass_fleet::Fleet;
@@ -33,10 +33,10 @@ pub enum Viewer {
     Owner,
     /// Anyone else: the holder of a share, or a person or administrator of a site. Viewers with equal visibility share
     /// an encoding.
-    Guest(Arc<Visibility>),
+    Restricted(Arc<Visibility>),
 }
 
-/// The jobs and nodes that a guest may see, and the parts of them that are hidden.
+/// The jobs and nodes that a restricted viewer may see, and the parts of them that are hidden.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Visibility {
     extent: Extent,
@@ -45,10 +45,10 @@ pub struct Visibility {
     user: Text,
     /// Whether the viewer is `user`: a person or an administrator, who sees their own jobs without logs and other
     /// users' processes.
-    is_user: bool,
+    is_person: bool,
 }
 
-/// The jobs and nodes that a guest may see.
+/// The jobs and nodes that a restricted viewer may see.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Extent {
     /// Those of a share; for an administrator everything.
@@ -69,7 +69,7 @@ impl Viewer {
     /// Returns the nodes of a topic; `None` if the topic does not exist, or is not visible.
     pub fn nodes<'a>(&'a self, fleet: &'a Fleet, topic: &Topic) -> Option<Vec<NodeView<'a>>> {
         let nodes = fleet.nodes_of(topic)?;
-        let Self::Guest(visibility) = self else {
+        let Self::Restricted(visibility) = self else {
             return Some(nodes.into_iter().map(|raw| NodeView::of(raw, None)).collect());
         };
         let jobs = fleet.jobs();
@@ -82,7 +82,7 @@ impl Viewer {
         let shown = |node: &&NodePicture| match (topic, &current) {
             (Topic::Overview | Topic::Node(_), Some(current)) => current.contains(&node.name),
             // The last picture of a job may contain nodes that are in use by others now.
-            (Topic::Job(_), _) | (_, None) => visibility.shows_job_node(&node.name),
+            (Topic::Job(_), _) | (_, None) => visibility.shares_node(&node.name),
         };
         is_visible.then(|| {
             nodes
@@ -98,7 +98,7 @@ impl Viewer {
     pub fn node<'a>(&'a self, fleet: &'a Fleet, name: &NodeName) -> Option<NodeView<'a>> {
         let guest = match self {
             Self::Owner => None,
-            Self::Guest(visibility) => Some((visibility.as_ref(), fleet)),
+            Self::Restricted(visibility) => Some((visibility.as_ref(), fleet)),
         };
         fleet.node(name).map(|raw| NodeView::of(raw, guest))
     }
@@ -112,7 +112,9 @@ impl Viewer {
     pub fn jobs(&self, fleet: &Fleet) -> Vec<Job> {
         match self {
             Self::Owner => fleet.jobs().to_vec(),
-            Self::Guest(visibility) => fleet.jobs().iter().filter_map(|job| visibility.job(job)).collect(),
+            Self::Restricted(visibility) => {
+                fleet.jobs().iter().filter_map(|job| visibility.job(job)).collect()
+            }
         }
     }
 
@@ -121,7 +123,7 @@ impl Viewer {
         let status = fleet.status();
         match self {
             Self::Owner => status.clone(),
-            Self::Guest(_) => {
+            Self::Restricted(_) => {
                 let jobs = match &status.jobs {
                     JobsHealth::Stale { last_ms, retry_at_ms, .. } => JobsHealth::Stale {
                         last_ms: *last_ms,
@@ -191,7 +193,7 @@ impl Viewer {
         let found = fleet.findings().iter().filter(|finding| is_of(finding));
         match self {
             Self::Owner => found.cloned().collect(),
-            Self::Guest(visibility) => {
+            Self::Restricted(visibility) => {
                 found.filter_map(|finding| visibility.finding(finding, fleet)).collect()
             }
         }
@@ -207,12 +209,12 @@ impl Viewer {
     fn shows_note(&self, fleet: &Fleet, note: &Note) -> bool {
         match self {
             Self::Owner => true,
-            Self::Guest(visibility) => visibility.shows_note(note, fleet.jobs()),
+            Self::Restricted(visibility) => visibility.shows_note(note, fleet.jobs()),
         }
     }
 
-    /// Returns whether this is a guest.
-    pub fn is_guest(&self) -> bool {
+    /// Returns whether something may be hidden from it.
+    pub fn is_restricted(&self) -> bool {
         *self != Self::Owner
     }
 }
@@ -284,7 +286,7 @@ impl Visibility {
     pub fn shows_note(&self, note: &Note, jobs: &[Job]) -> bool {
         let is_in_scope = match (note.job, &note.node) {
             (Some(job), node) => {
-                self.shows_job(job, jobs) && node.as_ref().is_none_or(|node| self.shows_job_node(node))
+                self.shows_job(job, jobs) && node.as_ref().is_none_or(|node| self.shares_node(node))
             }
             (None, Some(node)) => {
                 self.shared_nodes().is_some_and(|shown| shown.contains(node)) || self.covers_all()
@@ -310,7 +312,7 @@ impl Visibility {
             }
         }
         let are_jobs_shown = finding.jobs.iter().all(|job| self.shows_job(*job, jobs));
-        let are_nodes_shown = finding.nodes.iter().all(|node| self.shows_job_node(node));
+        let are_nodes_shown = finding.nodes.iter().all(|node| self.shares_node(node));
         let is_node_shown =
             || !finding.jobs.is_empty() || finding.nodes.iter().all(|node| self.shows_node(node, jobs));
         if !(are_jobs_shown && are_nodes_shown && is_node_shown()) {
@@ -322,7 +324,7 @@ impl Visibility {
         {
             return None;
         }
-        if !self.is_confirmed(&finding, fleet) {
+        if !self.is_certain(&finding, fleet) {
             return None;
         }
         match finding.kind {
@@ -381,7 +383,7 @@ impl Visibility {
             Span { from_ms: span.from_ms.min(from_ms), to_ms: span.to_ms.max(to_ms) }
         });
         let gpu = gpu.map(|gpu| &gpu.facts.uuid);
-        Span { to_ms: span.to_ms.min(Self::confirmed_until(fleet, raw, gpu, &jobs)), ..span }
+        Span { to_ms: span.to_ms.min(Self::certain_until(fleet, raw, gpu, &jobs)), ..span }
     }
 
     /// Returns whether readings of the whole host are shown: for a shared job only if it has every CPU of

@@ -325,9 +325,9 @@ impl Shares {
         match grant {
             AccessGrant::Owner | AccessGrant::Token(_) => Viewer::Owner,
             AccessGrant::Guest(share) => {
-                Viewer::Guest(Arc::new(Visibility::new(&share.terms, self.owner.clone())))
+                Viewer::Restricted(Arc::new(Visibility::new(&share.terms, self.owner.clone())))
             }
-            AccessGrant::Person(visibility) => Viewer::Guest(visibility.clone()),
+            AccessGrant::Person(visibility) => Viewer::Restricted(visibility.clone()),
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
     let refused = |why: &str| ReportAnswer::Refused(why.into());
     let answer = match query {
         ReportQuery::Jobs(ids) => timeout(TIMEOUT, jobs(web, ids, viewer)).await.map(ReportAnswer::Jobs),
-        ReportQuery::Faults { .. } if viewer.is_guest() => return refused(OWNER_ONLY),
+        ReportQuery::Faults { .. } if viewer.is_restricted() => return refused(OWNER_ONLY),
         ReportQuery::Usage { days } => {
             let Some(user) = user(web, viewer) else { return refused(OWNER_ONLY) };
             usage(web, viewer, user, days).await.map(|usage| match usage {
@@ -47,7 +47,7 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
 pub(super) fn user<'a>(web: &'a WebState, viewer: &'a Viewer) -> Option<&'a Text> {
     match viewer {
         Viewer::Owner => Some(&web.about.user),
-        Viewer::Guest(visibility) => visibility.person(),
+        Viewer::Restricted(visibility) => visibility.person(),
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn usage(
             nodeglass_report::usage(&reports, days, |at_s| LocalTime::utc_offset_s(at_s.unsigned_abs()));
         let incomplete = match viewer {
             Viewer::Owner => web.store.incomplete(),
-            Viewer::Guest(_) => Some(UNLISTED.into()),
+            Viewer::Restricted(_) => Some(UNLISTED.into()),
         };
         Some(Usage { incomplete, ..usage })
     })
@@ -139,7 +139,7 @@ async fn report_of(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report>
 /// The report of a job that is not listed any more, for a person: who ran it is in the stored row. Its
 /// notes are not shown, as they may be those of another job of the same number.
 async fn ended(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report> {
-    let Viewer::Guest(visibility) = viewer else { return None };
+    let Viewer::Restricted(visibility) = viewer else { return None };
     let person = visibility.person()?;
     let record = match visibility.shows_all_ended_jobs() {
         true => web.store.job(id).await?,

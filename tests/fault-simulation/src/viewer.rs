@@ -38,7 +38,7 @@ impl Interest {
             expires_ms: u64::MAX,
             ends_with_job: false,
         };
-        let guest = Viewer::Guest(Arc::new(Visibility::new(&terms, "alice".into())));
+        let guest = Viewer::Restricted(Arc::new(Visibility::new(&terms, "alice".into())));
         let node = NodeName::new(super::history::node_name(3)).expect("it is a name");
         [
             of(&Viewer::Owner, Form::Binary, &[Topic::Job(JobId(1))]),

@@ -432,7 +432,7 @@ fn t09_a_guest_is_sent_problems_of_visible_gpus_only() {
 }
 
 fn guest(scope: Scope, hidden: HiddenParts) -> Viewer {
-    Viewer::Guest(Arc::new(Visibility::new(&terms(scope, hidden), "alice".into())))
+    Viewer::Restricted(Arc::new(Visibility::new(&terms(scope, hidden), "alice".into())))
 }
 
 fn terms(scope: Scope, hidden: HiddenParts) -> ShareTerms {

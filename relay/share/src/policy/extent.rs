@@ -15,37 +15,37 @@ impl Visibility {
     /// Returns the visibility that these terms grant of the jobs of `owner`.
     pub fn new(terms: &ShareTerms, owner: Text) -> Self {
         let extent = Extent::Scope(terms.scope.clone());
-        Self { extent, hidden: terms.hidden, user: owner, is_user: false }
+        Self { extent, hidden: terms.hidden, user: owner, is_person: false }
     }
 
     /// Returns the visibility of a person: their own jobs, and those of `accounts` without arguments, paths, logs and
     /// notes.
     pub fn of_person(user: Text, accounts: BTreeSet<Text>) -> Self {
         let hidden = HiddenParts { notes: true, ..HiddenParts::default() };
-        Self { extent: Extent::Person { accounts }, hidden, user, is_user: true }
+        Self { extent: Extent::Person { accounts }, hidden, user, is_person: true }
     }
 
     /// Returns the visibility of an administrator: everything, without arguments, paths, logs and notes of others.
     pub fn of_admin(user: Text) -> Self {
         let hidden = HiddenParts { other_users: false, notes: true, ..HiddenParts::default() };
-        Self { extent: Extent::Scope(Scope::All), hidden, user, is_user: true }
+        Self { extent: Extent::Scope(Scope::All), hidden, user, is_person: true }
     }
 
     /// Returns the name of the person or administrator; `None` of a share.
     pub fn person(&self) -> Option<&Text> {
-        self.is_user.then_some(&self.user)
+        self.is_person.then_some(&self.user)
     }
 
     /// Returns a job that is not listed any more as a person sees it: their own, or any for an administrator. The account
     /// does not count, as the job may have been one of another cluster.
     pub fn ended_job(&self, job: &Job) -> Option<Job> {
-        let is_shown = self.is_user && job.user == self.user || self.shows_all_ended_jobs();
+        let is_shown = self.is_person && job.user == self.user || self.shows_all_ended_jobs();
         if is_shown { self.job(job) } else { None }
     }
 
     /// Returns whether jobs of all users that are not listed any more are shown, as to an administrator.
     pub fn shows_all_ended_jobs(&self) -> bool {
-        self.is_user && self.covers_all()
+        self.is_person && self.covers_all()
     }
 
     /// Returns whether a job is in scope. Unless the scope names it, a job that is not in the job list is hidden.
@@ -93,7 +93,7 @@ impl Visibility {
 
     /// Returns what is hidden of the jobs and processes of a user.
     pub(super) fn hidden_of(&self, user: Option<&Text>) -> HiddenParts {
-        if self.is_user && user == Some(&self.user) { HIDDEN_FROM_ONESELF } else { self.hidden }
+        if self.is_person && user == Some(&self.user) { HIDDEN_FROM_ONESELF } else { self.hidden }
     }
 
     /// Returns whether a node's current state is in scope.
@@ -101,12 +101,12 @@ impl Visibility {
         if self.is_of_jobs() {
             return jobs.iter().any(|job| self.covers(job) && job.is_active() && job.nodes.contains(name));
         }
-        self.shows_job_node(name)
+        self.shares_node(name)
     }
 
     /// Returns whether a node is in scope, given that a job in scope runs or ran there: a share of nodes does not
     /// show the other nodes of their jobs.
-    pub(super) fn shows_job_node(&self, name: &NodeName) -> bool {
+    pub(super) fn shares_node(&self, name: &NodeName) -> bool {
         self.shared_nodes().is_none_or(|shown| shown.contains(name))
     }
 

@@ -16,7 +16,7 @@ const NOTHING: HiddenParts =
 
 fn viewer(scope: Scope, hidden: HiddenParts) -> Viewer {
     let terms = ShareTerms { label: "".into(), scope, hidden, to: None, expires_ms: 0, ends_with_job: false };
-    Viewer::Guest(Arc::new(Visibility::new(&terms, "alice".into())))
+    Viewer::Restricted(Arc::new(Visibility::new(&terms, "alice".into())))
 }
 
 // Job 1 has GPU 0 of n1 and n2, job 2 has GPU 1 of n1.
@@ -289,7 +289,7 @@ fn hidden_fields_of_a_process_are_absent() {
     process.facts.cwd = Reading::Value("/home/alice/secret".into());
     process.facts.command = Reading::Value("/home/alice/secret/python3 x".into());
     let shown = |hidden: HiddenParts| {
-        let Viewer::Guest(visibility) = viewer(scope.clone(), hidden) else { unreachable!() };
+        let Viewer::Restricted(visibility) = viewer(scope.clone(), hidden) else { unreachable!() };
         visibility.process(&process, fleet.jobs()).facts
     };
     assert_eq!(shown(NOTHING), process.facts);
@@ -315,7 +315,7 @@ fn processes_of_other_and_of_unknown_users_are_hidden() {
             (Scope::All, NOTHING, true),
             (Scope::Jobs(vec![JobId(1)]), NOTHING, false),
         ] {
-            let Viewer::Guest(visibility) = viewer(scope, hidden) else { unreachable!() };
+            let Viewer::Restricted(visibility) = viewer(scope, hidden) else { unreachable!() };
             assert_eq!(
                 visibility.shows_process(&process.facts, fleet.jobs()),
                 shown,
@@ -411,12 +411,12 @@ fn t09_a_finding_shows_a_guest_neither_output_of_logins_nor_hidden_readings() {
     assert_eq!(shown(viewer(Scope::Jobs(vec![JobId(2)]), NOTHING)).unwrap().jobs, [JobId(2)]);
     assert_eq!(shown(viewer(Scope::Nodes(vec![scene::name("n2")]), NOTHING)), None);
 
-    let Viewer::Guest(everything) = viewer(Scope::All, NOTHING) else { unreachable!() };
+    let Viewer::Restricted(everything) = viewer(Scope::All, NOTHING) else { unreachable!() };
     let shown = everything.finding(&finding(FindingKind::Straggler), &fleet).unwrap();
     assert_eq!(shown.silenced_until_ms, Some(9_000), "what is silenced is so for guests too");
     assert_eq!(shown.capture, None, "stacks and connections are the owner's, whatever is shared");
     let sees = |scope, hidden, kind| {
-        let Viewer::Guest(visibility) = viewer(scope, hidden) else { unreachable!() };
+        let Viewer::Restricted(visibility) = viewer(scope, hidden) else { unreachable!() };
         visibility.finding(&finding(kind), &fleet).is_some()
     };
     let job = || Scope::Jobs(vec![JobId(1)]);
@@ -475,7 +475,7 @@ fn t09_each_topic_and_share_has_its_notes() {
 /// A viewer who is a person of a site.
 fn person(user: &str, accounts: &[&str]) -> Viewer {
     let accounts = accounts.iter().map(Text::new).collect();
-    Viewer::Guest(Arc::new(Visibility::of_person(user.into(), accounts)))
+    Viewer::Restricted(Arc::new(Visibility::of_person(user.into(), accounts)))
 }
 
 // Job 1 is alice's, of account ml; job 2 is bob's, of ml; job 3 is carol's, of bio. Each has its user's process.
@@ -524,7 +524,7 @@ fn t09_a_person_sees_their_own_jobs_and_those_of_their_accounts_without_details(
     let (jobs, gpus, pids) = seen(&person("alice", &["ml"]));
     assert_eq!((jobs, gpus.len(), pids), (vec![(1, true), (2, false)], 2, vec![(1, true), (2, false)]));
     assert_eq!(seen(&person("dave", &[])), (vec![], vec![], vec![]));
-    let admin = Viewer::Guest(Arc::new(Visibility::of_admin("alice".into())));
+    let admin = Viewer::Restricted(Arc::new(Visibility::of_admin("alice".into())));
     let (jobs, gpus, pids) = seen(&admin);
     assert_eq!(jobs, [(1, true), (2, false), (3, false)]);
     assert_eq!((gpus.len(), pids), (4, vec![(1, true), (2, false), (3, false)]), "idle nodes as well");
@@ -534,7 +534,7 @@ fn t09_a_person_sees_their_own_jobs_and_those_of_their_accounts_without_details(
     }
     assert!(!carol.has_topic(&fleet, &Topic::Node(scene::name("n2"))), "an idle node");
     for viewer in [person("alice", &["ml"]), admin] {
-        let Viewer::Guest(visibility) = viewer else { unreachable!() };
+        let Viewer::Restricted(visibility) = viewer else { unreachable!() };
         assert!(!visibility.shows_logs(), "the relay does not read files on behalf of others");
     }
 }
@@ -672,7 +672,7 @@ fn t09_a_finding_that_may_be_of_the_next_job_on_a_gpu_is_not_shown() {
             let uuid = fleet.node(&scene::name("n1")).unwrap().gpus[0].facts.uuid.clone();
             let gpus = vec![FindingGpu { node: scene::name("n1"), uuid, metric: None }];
             let hot = Finding { gpus, ended_ms, ..finding(FindingKind::Thermal) };
-            let Viewer::Guest(visibility) = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING) else {
+            let Viewer::Restricted(visibility) = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING) else {
                 unreachable!()
             };
             shown = visibility.finding(&hot, fleet).is_some();

@@ -55,7 +55,7 @@ impl Caller {
     }
 
     /// Returns whether it has neither the owner's key nor a token.
-    pub fn is_guest(&self) -> bool {
+    pub fn is_restricted(&self) -> bool {
         self.grant.is_of_guest()
     }
 
@@ -74,7 +74,7 @@ impl Caller {
     /// The response for a guest whose budget is used up.
     pub async fn begin(self, web: &WebState) -> Result<(Viewer, Charge), Response> {
         let viewer = web.shares.viewer(&self.grant);
-        let budget = viewer.is_guest().then_some(self.budget);
+        let budget = viewer.is_restricted().then_some(self.budget);
         if let Some(limit) = budget.as_ref().and_then(exhausted) {
             return Err(rate_limited(limit).await);
         }

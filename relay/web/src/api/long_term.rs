@@ -59,7 +59,7 @@ pub(crate) struct Storage {
 impl Storage {
     /// The storage, if there is one for this viewer: a share says nothing about the storage of a site.
     pub(crate) fn of(web: &WebState, viewer: &Viewer) -> Option<Self> {
-        let server = web.long_term.clone().filter(|_| !viewer.is_guest())?;
+        let server = web.long_term.clone().filter(|_| !viewer.is_restricted())?;
         Some(Self { server, cluster: web.cluster_label() })
     }
 

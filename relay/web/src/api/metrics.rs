@@ -84,7 +84,7 @@ pub async fn metrics(
 ) -> Result<Response, Response> {
     let collectors = collectors(query.as_deref().unwrap_or_default())?;
     let (viewer, mut charge) = caller.begin(&web).await?;
-    let collectors = match viewer.is_guest() {
+    let collectors = match viewer.is_restricted() {
         true => collectors.into_iter().filter(|collector| *collector != Collector::Relay).collect(),
         false => collectors,
     };

@@ -94,7 +94,7 @@ pub(super) async fn id(
             Err(error @ (NotOneJob::Several { .. } | NotOneJob::Clusters { .. })) => {
                 Err(Problem::bad_request(error.to_string()))
             }
-            Err(NotOneJob::None(_)) if viewer.is_guest() => Ok(None),
+            Err(NotOneJob::None(_)) if viewer.is_restricted() => Ok(None),
             Err(NotOneJob::None(_)) => Ok(web.store.id_of(named.to_string()).await),
         }
     };
@@ -102,7 +102,7 @@ pub(super) async fn id(
         return Ok(id);
     }
     let unknown = || Problem::not_found(NotOneJob::None(named.clone()).to_string());
-    if viewer.is_guest() {
+    if viewer.is_restricted() {
         return Err(unknown());
     }
     newer_jobs(web, named).await?;

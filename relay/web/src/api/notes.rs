@@ -49,7 +49,7 @@ pub async fn list(
     let Ok(Some(mut notes)) = timeout(TIMEOUT, web.hub.notes(job, viewer.clone())).await else {
         return Err(Problem::shutting_down().into());
     };
-    if let Some(job) = job.filter(|_| !viewer.is_guest()) {
+    if let Some(job) = job.filter(|_| !viewer.is_restricted()) {
         let all = timeout(TIMEOUT, web.store.with_stored_notes(job, &notes)).await;
         notes = all.ok().flatten().ok_or_else(|| Problem::late("the database of notes"))?;
     }

@@ -63,7 +63,7 @@ pub async fn report(
     let id = named_job::id(&web, &viewer, &mut charge, &named).await?;
     let late = |_| Problem::late("the database of jobs");
     let mut report = reports::job(&web, id, &viewer).await.map_err(late)?;
-    if report.is_none() && !viewer.is_guest() {
+    if report.is_none() && !viewer.is_restricted() {
         named_job::await_listed(&web, &named).await?;
         report = reports::job(&web, id, &viewer).await.map_err(late)?;
     }

@@ -334,7 +334,7 @@ pub async fn job(
 ) -> Result<Response, Response> {
     let fields = selection(query)?;
     let named: JobSelector = id.parse().map_err(Problem::from)?;
-    if !caller.is_guest() {
+    if !caller.is_restricted() {
         named_job::await_listed(&web, &named).await?;
     }
     from_snapshot(&web, caller, &headers, move |snapshot| {

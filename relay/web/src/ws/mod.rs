@@ -22,7 +22,7 @@ use nodeglass_protocol::live::{ClientMessage, CloseReason, KeyId, MAX_HISTORY_DA
 use nodeglass_protocol::range::{RangeHistory, RangeQuery};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use nodeglass_share::{AccessGrant, Viewer};
-use pending_requests::{GuestLogs, PendingRequests, Permissions};
+use pending_requests::{PendingRequests, Permissions, VisibleLogs};
 use socket::Upgrade;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -110,7 +110,7 @@ async fn serve(
     let outdated = Site::outdated(web.site.as_ref(), &grant);
     let mut session = web.shares.session(grant.clone(), peer);
     let viewer = session.viewer();
-    let mut pacer = RequestPacer::new(viewer.is_guest().then(|| connection.budget()));
+    let mut pacer = RequestPacer::new(viewer.is_restricted().then(|| connection.budget()));
     let may_view_only = token.is_some() || grant.person().is_some();
     let mut requests = PendingRequests::new(permissions(web, &viewer, may_view_only));
     let Some(mut subscriber) = web.hub.join(ws.form(), viewer.clone()).await else {
@@ -142,14 +142,16 @@ async fn serve(
 fn permissions(web: &WebState, viewer: &Viewer, may_view_only: bool) -> Permissions {
     match viewer {
         // A token is read-only, although it sees what its owner sees. The relay reads no files on behalf of a person.
-        _ if may_view_only => Permissions::Guest(None),
+        _ if may_view_only => Permissions::ReadOnly(None),
         Viewer::Owner => Permissions::Owner(web.actions.clone()),
-        Viewer::Guest(visibility) if visibility.shows_logs() => Permissions::Guest(Some(GuestLogs {
-            logs: web.actions.logs().clone(),
-            hub: web.hub.clone(),
-            visibility: visibility.clone(),
-        })),
-        Viewer::Guest(_) => Permissions::Guest(None),
+        Viewer::Restricted(visibility) if visibility.shows_logs() => {
+            Permissions::ReadOnly(Some(VisibleLogs {
+                logs: web.actions.logs().clone(),
+                hub: web.hub.clone(),
+                visibility: visibility.clone(),
+            }))
+        }
+        Viewer::Restricted(_) => Permissions::ReadOnly(None),
     }
 }
 

@@ -17,17 +17,17 @@ const MAX_PENDING: usize = 5;
 /// and of a comparison.
 const MAX_RANGES: usize = 4;
 
-/// Permissions of a connection besides viewing. The guest variant holds no handle that could act, so no check can be
+/// Permissions of a connection besides viewing. The read-only variant holds no handle that could act, so no check can be
 /// forgotten.
 pub(super) enum Permissions {
     /// Request details, perform actions, read logs.
     Owner(ActionService),
     /// Read the logs of visible jobs, if the share shows logs at all.
-    Guest(Option<GuestLogs>),
+    ReadOnly(Option<VisibleLogs>),
 }
 
 /// Access to the logs that a guest may read.
-pub(super) struct GuestLogs {
+pub(super) struct VisibleLogs {
     pub(super) logs: Logs,
     pub(super) hub: Hub,
     pub(super) visibility: Arc<Visibility>,
@@ -134,8 +134,8 @@ impl Permissions {
     async fn follow(&self, of: LogRef) -> Option<FollowedLog> {
         match self {
             Self::Owner(actions) => Some(actions.logs().follow(of, Recipient::Owner)),
-            Self::Guest(None) => None,
-            Self::Guest(Some(guest)) => {
+            Self::ReadOnly(None) => None,
+            Self::ReadOnly(Some(guest)) => {
                 let job = guest.hub.job(of.job).await?;
                 let redacted = guest.visibility.shows_logs_of(of.job, std::slice::from_ref(&job));
                 redacted.then(|| guest.logs.follow(of, Recipient::Guest))
@@ -147,7 +147,7 @@ impl Permissions {
     fn redacted(&self, tail: Tail) -> Tail {
         match self {
             Self::Owner(_) => tail,
-            Self::Guest(_) => {
+            Self::ReadOnly(_) => {
                 let error = tail.error.map(|_| "this log cannot be read now".into());
                 Tail { error, ..tail }
             }
@@ -220,7 +220,7 @@ mod tests {
     #[tokio::test]
     async fn t09_a_guest_may_not_request_act_share_or_read_a_log() {
         let (_service, _hub, mut probe_requests) = service();
-        let mut requests = PendingRequests::new(Permissions::Guest(None));
+        let mut requests = PendingRequests::new(Permissions::ReadOnly(None));
         let terms = ShareRequest {
             label: "".into(),
             scope: Scope::All,
@@ -261,7 +261,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_query_for_a_range_is_answered_and_few_are_read_at_once() {
-        let mut requests = PendingRequests::new(Permissions::Guest(None));
+        let mut requests = PendingRequests::new(Permissions::ReadOnly(None));
         let (finish, finished) = watch::channel(false);
         for number in 0..MAX_RANGES as u32 + 1 {
             let mut finished = finished.clone();

@@ -41,18 +41,18 @@ fn pieces(pieces: &[&[u8]]) -> (Vec<Found>, Option<DecodeError>) {
 
 /// A page that subscribes to a topic.
 struct Page {
-    is_guest: bool,
+    is_restricted: bool,
     feed: TopicFeed,
     picture: Picture,
 }
 
 impl Page {
     fn open(topic: Topic, viewer: Viewer, fleet: &Fleet) -> Self {
-        let is_guest = viewer != Viewer::Owner;
+        let is_restricted = viewer != Viewer::Owner;
         let mut feed =
             TopicFeed::open(topic, viewer, 1, usize::MAX, fleet, START_MS).expect("the topic exists");
         let picture = snapshot(&mut feed, fleet);
-        Self { is_guest, feed, picture }
+        Self { is_restricted, feed, picture }
     }
 }
 
@@ -76,7 +76,7 @@ fn show(found: Vec<Found>) {
     let mut fleet = Fleet::new();
     fleet.handle(Event::Jobs { jobs: vec![job], wall_ahead_ms: 0 }, START_MS);
     let topics = [Topic::Overview, Topic::Job(JobId(17)), Topic::Node(node.clone())];
-    let viewer = [Viewer::Owner, Viewer::Guest(Arc::new(visibility()))];
+    let viewer = [Viewer::Owner, Viewer::Restricted(Arc::new(visibility()))];
     let mut pages =
         viewer.map(|viewer| topics.clone().map(|topic| Page::open(topic, viewer.clone(), &fleet)));
     fleet.take_changes();
@@ -104,7 +104,7 @@ fn show(found: Vec<Found>) {
     }
     for page in pages.iter_mut().flatten() {
         let truth = snapshot(&mut page.feed, &fleet);
-        if page.is_guest {
+        if page.is_restricted {
             hides_what_it_should(&page.picture);
         }
         assert!(page.picture == truth, "a page knows {:#?}\nand true is {truth:#?}", page.picture);

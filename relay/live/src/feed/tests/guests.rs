@@ -173,7 +173,7 @@ fn scopes() -> impl Strategy<Value = Scope> {
 
 fn person(user: &str, accounts: &[&str]) -> Viewer {
     let accounts = accounts.iter().map(nodeglass_protocol::Text::new).collect();
-    Viewer::Guest(Arc::new(Visibility::of_person(user.into(), accounts)))
+    Viewer::Restricted(Arc::new(Visibility::of_person(user.into(), accounts)))
 }
 
 /// People of a site: with and without accounts, with and without jobs, and an administrator.
@@ -183,7 +183,7 @@ fn people() -> impl Strategy<Value = Viewer> {
         person("alice", &["ml"]),
         person("carol", &["bio"]),
         person("dave", &[]),
-        Viewer::Guest(Arc::new(Visibility::of_admin("alice".into()))),
+        Viewer::Restricted(Arc::new(Visibility::of_admin("alice".into()))),
     ];
     (0..viewers.len()).prop_map(move |index| viewers[index].clone())
 }
@@ -241,7 +241,7 @@ proptest! {
         for canary in details.into_iter().chain(of_carol) {
             prop_assert!(!holds(&bytes, canary), "{canary}");
         }
-        let admin = Viewer::Guest(Arc::new(Visibility::of_admin("alice".into())));
+        let admin = Viewer::Restricted(Arc::new(Visibility::of_admin("alice".into())));
         let bytes = sent(topic, admin, story);
         for canary in ["canary-arguments-2", "canary-arguments-none", "canary-path-2", "canary-path-3", "canary-note-2", "canary-note-0"] {
             prop_assert!(!holds(&bytes, canary), "{canary}");
@@ -283,7 +283,7 @@ fn t09_people_receive_the_details_of_their_own_jobs() {
         let of = |topic| sent(topic, viewer.clone(), story.clone());
         [of(Topic::Overview), of(Topic::Node(scene::name("n1"))), of(Topic::Job(JobId(1)))].concat()
     };
-    let admin = Viewer::Guest(Arc::new(Visibility::of_admin("alice".into())));
+    let admin = Viewer::Restricted(Arc::new(Visibility::of_admin("alice".into())));
     for viewer in [person("alice", &[]), person("alice", &["ml"]), admin] {
         let bytes = bytes(&viewer);
         for canary in ["canary-job-1", "canary-qos-1", "canary-path-1", "canary-arguments-1", "canary-note-1"]

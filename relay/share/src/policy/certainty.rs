@@ -13,7 +13,7 @@ const MAX_AGE_MS: u64 = 90_000;
 
 impl Visibility {
     /// Returns whether a finding is made from the time for which it is certain that its GPUs, or its nodes, were used by its jobs.
-    pub(super) fn is_confirmed(&self, finding: &Finding, fleet: &Fleet) -> bool {
+    pub(super) fn is_certain(&self, finding: &Finding, fleet: &Fleet) -> bool {
         if !self.is_of_jobs() || finding.jobs.is_empty() {
             return true;
         }
@@ -21,7 +21,7 @@ impl Visibility {
         let ended_ms =
             finding.ended_ms.map_or(u64::MAX, |ended_ms| fleet.relay_ms((ended_ms / 1_000).cast_signed()));
         let is_within = |node: &NodeName, gpu: Option<&GpuUuid>| {
-            fleet.node(node).is_none_or(|raw| ended_ms <= Self::confirmed_until(fleet, raw, gpu, &jobs))
+            fleet.node(node).is_none_or(|raw| ended_ms <= Self::certain_until(fleet, raw, gpu, &jobs))
         };
         match finding.gpus.as_slice() {
             [] => finding.nodes.iter().all(|node| is_within(node, None)),
@@ -33,7 +33,7 @@ impl Visibility {
     /// some of `jobs`, which are in scope; `u64::MAX` if they still run there. A job runs where the node lists its usage, which
     /// it reads from the job's cgroup. Otherwise SLURM's list states it, unless that is too old, or a job or user that it
     /// does not have there has appeared since.
-    pub fn confirmed_until(fleet: &Fleet, raw: &NodePicture, gpu: Option<&GpuUuid>, jobs: &[&Job]) -> u64 {
+    pub fn certain_until(fleet: &Fleet, raw: &NodePicture, gpu: Option<&GpuUuid>, jobs: &[&Job]) -> u64 {
         let (listed_ms, max_age_ms) = match &fleet.status().jobs {
             // The interval of polls depends on the settings.
             JobsHealth::Fresh { at_ms } => (*at_ms, u64::MAX),
