@@ -248,7 +248,7 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.until("what was observed", &main_contains("GPU hours were observed")).await?;
     let heads =
         "[...document.querySelectorAll('.usage__both th')].map((head) => head.innerText.trim()).join()";
-    browser.until("its column", &format!("/Unused,Unknown,Energy k?Wh/.test({heads})")).await?;
+    browser.until("its column", &format!("/Unused,No data,Energy k?Wh/.test({heads})")).await?;
     browser.photograph("usage").await?;
     ensure!(browser.complaints().await?.is_empty(), "{:?}", browser.complaints().await?);
     Ok(())
