@@ -8,6 +8,7 @@ use nodeglass_protocol::live::{CloseReason, Mode, Role, Topic};
 use nodeglass_protocol::picture::Link as NodeLink;
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::{Cell, Field, GpuField, HostField, NodeName, Picture};
+use nodeglass_tests::TIMEOUT;
 use nodeglass_tests::client::{Client, Known};
 use nodeglass_tests::http;
 use nodeglass_tests::process::Process;
@@ -162,10 +163,17 @@ async fn the_report_of_an_ended_job_has_what_its_script_implies() -> Result<()> 
         let in_all = 350.0 * observed_s / 3.6e6;
         ensure!((at_work * 0.99..=in_all * 1.01).contains(&number(&gpu["energy_kwh"])?), "{gpu}: {at_work}");
     }
-    // The simulated cluster leaves nothing in the user's own database.
-    ensure!(relay.run(&["history", "list"])?.contains("No jobs in"));
     let percent = format!("{:.0} % on average", number(&totals["util_pct"])?);
     ensure!(relay.run(&["report", "101"])?.contains(&percent), "{percent}");
+    let listed = relay.run(&["history", "list"])?;
+    ensure!(listed.contains("101") && listed.contains("COMPLETED"), "{listed}");
+    // The simulated cluster leaves nothing in the user's own database.
+    let pid = rustix::process::Pid::from_raw(relay.pid().cast_signed()).context("a pid")?;
+    rustix::process::kill_process(pid, Signal::TERM)?;
+    let deadline = Instant::now() + TIMEOUT;
+    while !relay.run(&["history", "list"]).is_ok_and(|listed| listed.contains("No jobs in")) {
+        ensure!(Instant::now() < deadline, "it is listed without the relay");
+    }
     Ok(())
 }
 
