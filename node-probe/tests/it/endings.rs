@@ -87,10 +87,13 @@ fn a_blocked_pipe_does_not_keep_it_from_exiting() {
 
 #[test]
 fn only_the_newest_list_follows_a_blocked_pipe() {
+    const GPUS: usize = 8;
+    /// Per query: one for the length of each GPU's list, and one for the list.
+    const CALLS: usize = 2 * GPUS;
     // Each list has different processes and takes 800 kB.
     let crowd = |round: u32| {
         let processes: Vec<_> = (0..400).map(|pid| json!({"pid": 2_000_000 + round * 400 + pid})).collect();
-        json!({"gpus": vec![json!({"processes": processes}); 8]})
+        json!({"gpus": vec![json!({"processes": processes}); GPUS]})
     };
     let node = Node::new(&crowd(0));
     let mut command = node.logged_command();
@@ -102,10 +105,11 @@ fn only_the_newest_list_follows_a_blocked_pipe() {
     let mut calls = node.wait_for_calls(list, 0);
     for round in 1..=4 {
         node.set(&crowd(round));
-        calls = node.wait_for_calls(list, calls);
+        // The calls that are left of this query return some of the new processes.
+        calls = node.wait_for_calls(list, calls + CALLS);
     }
     // The newest list is complete once another one is queried.
-    node.wait_for_calls(list, calls);
+    node.wait_for_calls(list, calls + CALLS);
     let (mut lists, mut last_ns) = (0, 0);
     for line in probe.read_raw() {
         if let Some(list) = line.get("processes") {
