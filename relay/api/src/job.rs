@@ -136,7 +136,12 @@ pub struct JobTotals {
 impl Job {
     /// Returns whether it has ended, rather than that it holds nodes or waits for them.
     pub fn has_ended(&self) -> bool {
-        !self.is_active && self.state != "PENDING"
+        !self.is_active && !self.is_pending()
+    }
+
+    /// Returns whether it waits for nodes.
+    pub fn is_pending(&self) -> bool {
+        self.state == "PENDING"
     }
 
     /// Returns its run time as SLURM counts it, if it has started: at its end, or at `now_s` in s since 1970.

@@ -21,8 +21,6 @@ use nodeglass_store::{Database, StoreError};
 
 /// Maximum number of reports that are read from a running relay.
 const MAX_REPORTS: usize = 1_000;
-/// SLURM's state of a job that waits.
-const PENDING: &str = "PENDING";
 
 /// Executes `relay report`; returns what to print.
 ///
@@ -236,19 +234,15 @@ async fn newest(
 async fn without_report(named: &JobSelector, relays: &[Remote]) -> Option<anyhow::Error> {
     for relay in relays {
         let jobs = relay.jobs().await.unwrap_or_default();
-        let selected = named.select(&jobs);
-        let has_started = |job: &&&Job| job.is_active || !job.nodes.is_empty();
-        match (selected.iter().find(has_started), selected.as_slice()) {
-            (_, []) => {}
-            (None, [job]) if job.state != PENDING => {
+        let has_started = |job: &Job| job.is_active || !job.nodes.is_empty();
+        match named.only(&jobs) {
+            Err(NotOneJob::None(_)) => {}
+            Ok(job) if has_started(job) => return None,
+            Ok(job) if job.has_ended() => {
                 return Some(NotFound(format!("job {named} ended before it started")).into());
             }
-            (None, _) => return Some(NotFound(format!("job {named} has not started")).into()),
-            (Some(_), [_]) => return None,
-            (Some(started), several) => {
-                let (count, example) = (several.len(), started.label.clone());
-                return Some(NotOneJob::Several { selector: named.clone(), count, example }.into());
-            }
+            Err(several) if named.select(&jobs).into_iter().any(has_started) => return Some(several.into()),
+            _ => return Some(NotFound(format!("job {named} has not started")).into()),
         }
     }
     None
@@ -288,7 +282,7 @@ async fn reports(days: u32, relay: Option<u32>) -> anyhow::Result<Vec<Report>> {
                 i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - i64::from(days) * 86_400;
             let mut reports = Vec::new();
             let jobs = running.jobs().await?;
-            for job in jobs.iter().filter(|job| job.state != PENDING).take(MAX_REPORTS) {
+            for job in jobs.iter().filter(|job| !job.is_pending()).take(MAX_REPORTS) {
                 // A job that ends at this moment may have none yet.
                 reports.extend(running.report(JobId(job.id)).await);
             }

@@ -251,7 +251,7 @@ fn jobs(out: &mut dyn Sink, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
     let active: Vec<(&Job, Labels)> = snapshot
         .jobs
         .iter()
-        .filter(|job| job.ended_at.is_none() && (job.is_active || job.state == "PENDING"))
+        .filter(|job| job.ended_at.is_none() && !job.has_ended())
         .map(|job| (job, Labels::new(&[("job", &job.id.to_string()), ("user", &job.user)])))
         .collect();
     out.family("nodeglass_job_info", "Jobs that run or wait, always 1.", Kind::Gauge);

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use hyper::Method;
-use nodeglass_api::{JobSelector, Snapshot};
+use nodeglass_api::{Job, JobSelector, Snapshot};
 use nodeglass_app::embedded::Embedded;
 use nodeglass_app::remote::Remote;
 use nodeglass_app::terminal;
@@ -279,7 +279,7 @@ impl Source {
 /// Returns whether SLURM, or a list of hosts, has stated what there is: a relay that was started anew lists the jobs that an
 /// earlier one saw end.
 fn is_listed(snapshot: &Snapshot) -> bool {
-    !snapshot.nodes.is_empty() || snapshot.jobs.iter().any(|job| job.is_active || job.state == "PENDING")
+    !snapshot.nodes.is_empty() || !snapshot.jobs.iter().all(Job::has_ended)
 }
 
 async fn picture(own: &Embedded) -> anyhow::Result<Box<Picture>> {
@@ -294,7 +294,7 @@ mod tests {
     fn jobs_that_an_earlier_relay_saw_end_are_no_list() {
         let of = |state: &str, is_active| {
             let job = super::super::tests::snapshot().jobs[0].clone();
-            let jobs = vec![nodeglass_api::Job { state: state.to_owned(), is_active, ..job }];
+            let jobs = vec![Job { state: state.to_owned(), is_active, ..job }];
             is_listed(&Snapshot { jobs, ..Snapshot::default() })
         };
         assert_eq!([of("COMPLETED", false), of("PENDING", false), of("RUNNING", true)], [false, true, true]);

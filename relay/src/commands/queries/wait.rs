@@ -201,14 +201,13 @@ impl Watched {
 
 /// Returns the outcome, once the event has happened, or cannot happen any more.
 fn outcome(job: &Job, until: Until) -> Option<Outcome> {
-    let has_ended = !job.is_active && job.state != "PENDING";
     let has_started = until == Until::Start && job.is_active && job.state != "CONFIGURING";
     let has_succeeded = match until {
         // It may also have run between two polls.
         Until::Start => has_started || has_run(job),
         Until::End => matches!(job.state.as_str(), "COMPLETED" | "ENDED"),
     };
-    (has_started || has_ended).then(|| Outcome { job: job.clone(), has_succeeded })
+    (has_started || job.has_ended()).then(|| Outcome { job: job.clone(), has_succeeded })
 }
 
 /// Returns whether an ended job was started. SLURM states equal times of start and end for a job that was not.

@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use nodeglass_actions::NoNewerJobs;
 use nodeglass_api::{JobSelector, NotOneJob};
 use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_protocol::share::Scope;
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_share::Viewer;
@@ -27,6 +28,20 @@ pub(super) async fn topic(
         (None, Some(node)) => Ok(Topic::Node(node)),
         (Some(_), Some(_)) => Err(Problem::bad_request("choose a job or a node, not both")),
     }
+}
+
+/// Refuses to list jobs before SLURM has listed any: an empty list would say that there are none.
+pub(super) async fn require_list(web: &WebState) -> Result<(), Problem> {
+    let detail = match web.hub.jobs_health().await.ok_or_else(Problem::shutting_down)? {
+        JobsHealth::NotYet => "SLURM has not listed the jobs yet; try again in a moment",
+        JobsHealth::Stale { last_ms: None, .. } => {
+            "SLURM has not responded since the relay started, so that no list of jobs is known; try again later"
+        }
+        JobsHealth::Stale { last_ms: Some(_), .. } | JobsHealth::NoSlurm | JobsHealth::Fresh { .. } => {
+            return Ok(());
+        }
+    };
+    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
 }
 
 /// Waits for a newer job list if the last one does not have a job that the owner or a token names: it may have been

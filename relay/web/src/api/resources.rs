@@ -253,7 +253,8 @@ pub async fn snapshot(
 
 /// The jobs that the caller may see.
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "state", operation_id = "jobs", params(JobFilter),
-    responses((status = 200, body = Jobs), (status = 304, description = "Unchanged since `If-None-Match`")))]
+    responses((status = 200, body = Jobs), (status = 304, description = "Unchanged since `If-None-Match`"),
+              (status = 503, description = "SLURM has not listed the jobs yet")))]
 pub async fn jobs(
     State(web): State<WebState>,
     caller: Caller,
@@ -263,6 +264,7 @@ pub async fn jobs(
     let Query(filter) = query
         .map_err(|error| Problem::query(&error, "user, state, partition, node, fields, limit, offset"))?;
     let page = Page::new(fields(filter.fields.as_deref())?, filter.limit, filter.offset)?;
+    named_job::require_list(&web).await?;
     from_snapshot(&web, caller, &headers, move |mut snapshot| {
         if let Some(state) = &filter.state {
             check_state(state, &snapshot.jobs)?;

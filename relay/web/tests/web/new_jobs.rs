@@ -79,6 +79,24 @@ async fn a_list_that_was_begun_before_the_question_denies_nothing() {
 }
 
 #[tokio::test]
+async fn jobs_that_slurm_has_never_listed_are_no_empty_list() {
+    let relay = TestRelay::start_with(Fleet::new()).await;
+    relay.polls.begin();
+    let reply = ask(&relay, "GET /api/v1/jobs", "").await;
+    assert_eq!(reply.status, 503, "{reply:?}");
+    assert_eq!(reply.detail(), "SLURM has not listed the jobs yet; try again in a moment");
+    relay.events.send(failed()).await.unwrap();
+    while !ask(&relay, "GET /readyz", "").await.body.contains("never") {}
+    let reply = ask(&relay, "GET /api/v1/jobs?state=running", "").await;
+    assert_eq!(reply.status, 503, "{reply:?}");
+    relay.polls.begin();
+    relay.events.send(list(&[])).await.unwrap();
+    while ask(&relay, "GET /readyz", "").await.status != 200 {}
+    let reply = ask(&relay, "GET /api/v1/jobs", "").await;
+    assert_eq!((reply.status, reply.json()["total"].as_u64()), (200, Some(0)), "{reply:?}");
+}
+
+#[tokio::test]
 async fn what_slurm_does_not_answer_is_neither_there_nor_not() {
     let relay = polled().await;
     let reply = during(&relay, "GET /api/v1/jobs/39", "", vec![failed()]).await;
