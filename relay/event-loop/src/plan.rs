@@ -3,7 +3,7 @@
 use super::{EventLoop, IDLE_INTERVAL_MS, OwnState};
 use nodeglass_fleet::{Event, Limit, RefusalCause, SessionEvent};
 use nodeglass_live::HubRequest;
-use nodeglass_nodes::SampleSchedule;
+use nodeglass_nodes::NodePlan;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{Link, NodePicture};
@@ -17,7 +17,7 @@ pub const MAX_NODES: usize = 4_096;
 const NARROW: &str = "watch fewer by --partition, --nodes or --users";
 /// Time without subscribers after which nodes are sampled slowly, in ms: reloading a page must not slow them down.
 const IDLE_AFTER_MS: u64 = 60_000;
-/// Time without subscribers after which a relay pauses if its options say so, in ms.
+/// Time without subscribers after which a relay pauses if its options require it, in ms.
 const PAUSE_AFTER_MS: u64 = 10_000;
 
 impl EventLoop {
@@ -64,7 +64,7 @@ impl EventLoop {
         self.refuse_excess_nodes(unwatched, now_ms);
         self.groups.set_nodes(&wanted);
         let on_nodes = self.fleet.jobs_on_nodes();
-        let scheduled = |name: NodeName| {
+        let planned = |name: NodeName| {
             let phase_ms = self.groups.phase_ms(&name);
             let active = on_nodes.get(&name).map(Vec::as_slice).unwrap_or_default();
             let completes = |job: &&&Job| job.state == JobState::Completing;
@@ -75,7 +75,7 @@ impl EventLoop {
             let job_probes = self.fleet.job_probes(&name);
             (
                 name,
-                SampleSchedule {
+                NodePlan {
                     interval_ms: slow.max(min_interval_ms),
                     phase_ms,
                     jobs,
@@ -86,18 +86,18 @@ impl EventLoop {
                 },
             )
         };
-        let mut schedules: BTreeMap<_, _> = wanted.into_iter().map(scheduled).collect();
+        let mut nodes: BTreeMap<_, _> = wanted.into_iter().map(planned).collect();
         // Every subscribed topic has a feed.
         for (topic, viewer) in self.feeds.keys().filter(|(topic, _)| *topic != Topic::Overview) {
             for node in viewer.nodes(&self.fleet, topic).unwrap_or_default() {
-                if let Some(schedule) = schedules.get_mut(node.name()) {
-                    schedule.interval_ms = self.options.detail_interval_ms.max(min_interval_ms);
+                if let Some(node) = nodes.get_mut(node.name()) {
+                    node.interval_ms = self.options.detail_interval_ms.max(min_interval_ms);
                 }
             }
         }
         self.plan.send_if_modified(|plan| {
-            let changed = plan.nodes != schedules;
-            plan.nodes = schedules;
+            let changed = plan.nodes != nodes;
+            plan.nodes = nodes;
             changed
         });
     }

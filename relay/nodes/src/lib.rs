@@ -34,9 +34,9 @@ pub struct FromNode {
     pub event: SessionEvent,
 }
 
-/// The sampling schedule and jobs of a node.
+/// The plan for a node: its sampling schedule and its jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SampleSchedule {
+pub struct NodePlan {
     /// Sampling interval, in ms.
     pub interval_ms: u32,
     /// Offset from the whole interval, in ms.
@@ -53,12 +53,12 @@ pub struct SampleSchedule {
     pub job_probes: Vec<JobId>,
 }
 
-impl SampleSchedule {
+impl NodePlan {
     /// Time by which the probes of jobs sample earlier: their readings are shown with the next sample of the node's
     /// own probe.
     const LEAD_MS: u32 = 200;
 
-    /// The schedule of the probe of a job.
+    /// The plan for the probe of a job.
     fn of_job(&self, job: JobId) -> Self {
         let Self { interval_ms, phase_ms, target, .. } = *self;
         let lead_ms = Self::LEAD_MS.min(interval_ms / 2);
@@ -70,8 +70,8 @@ impl SampleSchedule {
 /// The wanted nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The wanted nodes and their schedules.
-    pub nodes: BTreeMap<NodeName, SampleSchedule>,
+    /// The wanted nodes, each with its plan.
+    pub nodes: BTreeMap<NodeName, NodePlan>,
     /// The job list that this plan is based on.
     pub list: JobListVersion,
 }

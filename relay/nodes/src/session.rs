@@ -7,7 +7,7 @@ use super::decoder::{DecodeError, Found};
 use super::input_limit::HELLO_LINES;
 use super::link_log::LinkLog;
 use super::probe_connection::{DisconnectReason, ProbeConnection};
-use super::{FromNode, JobListVersion, QueuedRequest, SampleSchedule};
+use super::{FromNode, JobListVersion, NodePlan, QueuedRequest};
 use bytes::Bytes;
 use nodeglass_fleet::SessionEvent;
 use nodeglass_launch::{LaunchError, Launcher, LoginState, NodeStream};
@@ -31,7 +31,7 @@ const MAX_DENIED: u32 = 5;
 /// The target state of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    pub(super) schedule: SampleSchedule,
+    pub(super) plan: NodePlan,
     /// Whether the probe and the session are to stop.
     pub(super) stop: bool,
 }
@@ -146,7 +146,7 @@ impl Session {
     async fn try_once(&mut self, backoff: &mut Backoff) -> DisconnectReason {
         self.clear_retry();
         let mut is_emitted = false;
-        while self.wanted.borrow_and_update().schedule.is_ending {
+        while self.wanted.borrow_and_update().plan.is_ending {
             if !is_emitted && self.emit(SessionEvent::Ending).await.is_err() {
                 return DisconnectReason::Stopped;
             }
@@ -332,7 +332,7 @@ impl Session {
 
     /// The user's jobs that run on the node.
     fn jobs(&self) -> Vec<JobId> {
-        self.wanted.borrow().schedule.jobs.clone()
+        self.wanted.borrow().plan.jobs.clone()
     }
 
     /// The credentials of the attempt that failed. Files that a login names are known only after the first
@@ -370,7 +370,7 @@ impl Session {
         let is_retry = backoff.failures() > 0 && !is_urgent;
         // Accounts of listed machines may differ.
         let others = self.auth_failures.clone();
-        let asks_others = !is_urgent && self.wanted.borrow().schedule.target == 0;
+        let asks_others = !is_urgent && self.wanted.borrow().plan.target == 0;
         async move {
             let attempt = budget.acquire(is_retry).await;
             if let Some(failure) = others.of_others().filter(|_| asks_others) {
@@ -555,13 +555,13 @@ impl Session {
 
     fn interval(&self) -> Control {
         let wanted = self.wanted.borrow();
-        let SampleSchedule { interval_ms, phase_ms, .. } = wanted.schedule;
+        let NodePlan { interval_ms, phase_ms, .. } = wanted.plan;
         Control::Interval { ms: interval_ms, phase_ms }
     }
 
     /// Returns the jobs whose notes the probe reads.
     fn note_jobs(&self) -> Control {
-        Control::Notes { jobs: self.wanted.borrow().schedule.note_jobs.clone() }
+        Control::Notes { jobs: self.wanted.borrow().plan.note_jobs.clone() }
     }
 
     /// Maps a launch error.

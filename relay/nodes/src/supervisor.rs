@@ -5,7 +5,7 @@ use super::connect_budget::ConnectBudget;
 use super::link_log::LinkLog;
 use super::probe_requests::{NODE_QUEUE_CAPACITY, unwatched};
 use super::session::{Session, Target};
-use super::{FromNode, JobListVersion, Plan, QueuedRequest, SampleSchedule, SupervisorRequest};
+use super::{FromNode, JobListVersion, NodePlan, Plan, QueuedRequest, SupervisorRequest};
 use async_trait::async_trait;
 use nodeglass_launch::{JobLauncher, LaunchError, Launcher, NodeStream};
 use nodeglass_platform::clock::Clock;
@@ -132,36 +132,36 @@ impl Supervisor {
     }
 
     /// Starts missing sessions, updates the others, and stops the rest.
-    pub(super) fn set_targets(&mut self, nodes: &BTreeMap<NodeName, SampleSchedule>) {
+    pub(super) fn set_targets(&mut self, nodes: &BTreeMap<NodeName, NodePlan>) {
         self.stopping.retain(|_, task| !task.is_finished());
         let is_wanted = |(node, job): &SessionKey| {
-            nodes.get(node).is_some_and(|schedule| job.is_none_or(|job| schedule.job_probes.contains(&job)))
+            nodes.get(node).is_some_and(|plan| job.is_none_or(|job| plan.job_probes.contains(&job)))
         };
         let unwanted: Vec<_> = self.running.keys().filter(|key| !is_wanted(key)).cloned().collect();
         for key in unwanted {
             self.stop(&key);
         }
-        for (node, schedule) in nodes {
-            self.set_target(&(node.clone(), None), schedule);
-            for job in &schedule.job_probes {
-                self.set_target(&(node.clone(), Some(*job)), &schedule.of_job(*job));
+        for (node, plan) in nodes {
+            self.set_target(&(node.clone(), None), plan);
+            for job in &plan.job_probes {
+                self.set_target(&(node.clone(), Some(*job)), &plan.of_job(*job));
             }
         }
     }
 
     /// Starts the session, or updates it.
-    fn set_target(&mut self, key: &SessionKey, schedule: &SampleSchedule) {
-        self.stop_if_elsewhere(key, schedule);
+    fn set_target(&mut self, key: &SessionKey, plan: &NodePlan) {
+        self.stop_if_elsewhere(key, plan);
         match self.running.get(key) {
             Some(running) if !running.task.is_finished() => {
                 running.wanted.send_if_modified(|wanted| {
-                    let news = wanted.schedule != *schedule;
-                    wanted.schedule.clone_from(schedule);
+                    let news = wanted.plan != *plan;
+                    wanted.plan.clone_from(plan);
                     news
                 });
             }
             None if key.1.is_some() && self.job_probes() >= MAX_JOB_PROBES => {}
-            _ => self.start(key, schedule.clone()),
+            _ => self.start(key, plan.clone()),
         }
     }
 
@@ -172,8 +172,8 @@ impl Supervisor {
 
     /// Stops the session of a node that is reached in another way from now on, and forgets refusals: the new way may
     /// be admitted.
-    fn stop_if_elsewhere(&mut self, key: &SessionKey, schedule: &SampleSchedule) {
-        let is_elsewhere = |running: &Running| running.wanted.borrow().schedule.target != schedule.target;
+    fn stop_if_elsewhere(&mut self, key: &SessionKey, plan: &NodePlan) {
+        let is_elsewhere = |running: &Running| running.wanted.borrow().plan.target != plan.target;
         if self.running.get(key).is_some_and(is_elsewhere) {
             self.stop(key);
             self.auth_failures.forget(&key.0);
@@ -238,10 +238,10 @@ impl Supervisor {
         }
     }
 
-    fn start(&mut self, key: &SessionKey, schedule: SampleSchedule) {
+    fn start(&mut self, key: &SessionKey, plan: NodePlan) {
         let (node, job) = key;
         let Some(launcher) = self.launcher(*job) else { return };
-        let (wanted, schedule) = watch::channel(Target { schedule, stop: false });
+        let (wanted, plan) = watch::channel(Target { plan, stop: false });
         let (retry, waits) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
         let (requests, request_rx) = mpsc::channel(NODE_QUEUE_CAPACITY);
         let session = Session {
@@ -250,7 +250,7 @@ impl Supervisor {
             launcher,
             clock: self.clock,
             events: self.events.clone(),
-            wanted: schedule,
+            wanted: plan,
             retry: Arc::clone(&retry),
             budget: self.budget.clone(),
             is_urgent: false,

@@ -170,11 +170,8 @@ fn node(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
 }
 
-fn wanted(names: &[&str], interval_ms: u32) -> BTreeMap<NodeName, SampleSchedule> {
-    names
-        .iter()
-        .map(|name| (node(name), SampleSchedule { interval_ms, ..SampleSchedule::default() }))
-        .collect()
+fn wanted(names: &[&str], interval_ms: u32) -> BTreeMap<NodeName, NodePlan> {
+    names.iter().map(|name| (node(name), NodePlan { interval_ms, ..NodePlan::default() })).collect()
 }
 
 impl Harness {

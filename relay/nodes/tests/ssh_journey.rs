@@ -11,7 +11,7 @@ mod sshd;
 
 use config::{User, until};
 use nodeglass_fleet::SessionEvent;
-use nodeglass_nodes::{FromNode, Plan, SampleSchedule, Supervisor};
+use nodeglass_nodes::{FromNode, NodePlan, Plan, Supervisor};
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::probe::ProbeLine;
@@ -53,7 +53,7 @@ async fn f03_a_frozen_node_is_reported_and_recovers_without_leftovers() {
     let (sender, mut events) = mpsc::channel(64);
     let mut supervisor = Supervisor::new(launcher, Clock::start(), sender, PollTrigger::default());
     let node = NodeName::new("node-1").unwrap();
-    let orders = SampleSchedule { interval_ms: 1_000, ..SampleSchedule::default() };
+    let orders = NodePlan { interval_ms: 1_000, ..NodePlan::default() };
     supervisor.follow(&Plan { nodes: BTreeMap::from([(node, orders)]), ..Plan::default() });
     next(&mut events, is_hello).await;
     next(

@@ -9,10 +9,10 @@ fn harness() -> (Harness, Arc<FakeJobLauncher>) {
     (Harness::with(launcher), jobs)
 }
 
-fn plan(jobs: &[u32]) -> BTreeMap<NodeName, SampleSchedule> {
+fn plan(jobs: &[u32]) -> BTreeMap<NodeName, NodePlan> {
     let job_probes = jobs.iter().map(|job| JobId(*job)).collect();
-    let schedule = SampleSchedule { interval_ms: 1_000, phase_ms: 100, job_probes, ..Default::default() };
-    BTreeMap::from([(node("n1"), schedule)])
+    let plan = NodePlan { interval_ms: 1_000, phase_ms: 100, job_probes, ..Default::default() };
+    BTreeMap::from([(node("n1"), plan)])
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,9 +26,9 @@ async fn f32_t34_a_refused_login_is_never_retried_without_the_user() {
 /// A plan for `n1` with these jobs that run there; without any the jobs there are completing.
 fn plan(number: u64, jobs: &[u32]) -> Plan {
     let (jobs, is_ending) = (jobs.iter().copied().map(JobId).collect(), jobs.is_empty());
-    let schedule = SampleSchedule { interval_ms: 1_000, jobs, is_ending, ..SampleSchedule::default() };
+    let plan = NodePlan { interval_ms: 1_000, jobs, is_ending, ..NodePlan::default() };
     let list = JobListVersion { number, is_fresh: true };
-    Plan { nodes: BTreeMap::from([(node("n1"), schedule)]), list }
+    Plan { nodes: BTreeMap::from([(node("n1"), plan)]), list }
 }
 
 /// No node is wanted.
@@ -176,7 +176,7 @@ async fn f32_a_node_that_others_do_not_stand_for_is_tried() {
         harness.refused().await;
     }
     // A listed machine has an account of its own, and the user decides about any.
-    nodes.insert(node("listed"), SampleSchedule { target: 7, ..SampleSchedule::default() });
+    nodes.insert(node("listed"), NodePlan { target: 7, ..NodePlan::default() });
     nodes.extend(wanted(&["n4"], 1_000));
     harness.supervisor.set_targets(&nodes);
     assert!(harness.refused().await.starts_with("not tried"));
