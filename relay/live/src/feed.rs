@@ -95,7 +95,7 @@ impl TopicFeed {
             let mut sent = SentNode::of(detail.view(view.now()), detail);
             if viewer.is_restricted() {
                 sent.visible = Some(view.long_history());
-                sent.note_health(view.now());
+                sent.record_health(view.now());
             }
             sent
         };
@@ -317,7 +317,7 @@ impl TopicFeed {
             self.relay_changes(fleet, changes, &mut out);
         }
         out.extend(membership);
-        // What a guest may see of a node depends on the job list.
+        // What a restricted viewer may see of a node depends on the job list.
         let jobs_changed = changes.jobs && self.viewer.is_restricted();
         for dirty in nodes {
             let node_changes = dirty.node_changes.map(DirtyFlags::from_changes).unwrap_or_default();
@@ -325,8 +325,8 @@ impl TopicFeed {
             let mut what = if jobs_changed { what.union(DirtyFlags::JOB_DEPENDENT) } else { what };
             let sent = &mut self.nodes[dirty.index];
             if self.viewer.is_restricted() {
-                what.gpus |= sent.note_health(dirty.view.now());
-                what = what.for_guest();
+                what.gpus |= sent.record_health(dirty.view.now());
+                what = what.for_restricted_viewer();
             }
             let gpus_changed = sent.push_changes(dirty, what, self.detail, &mut out);
             // History is encoded by GPU positions.

@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(id(&waiting[..1], "40", None), refused("job 40 has not started"));
         assert_eq!(id(&waiting, "40_1", None), Ok(JobId(42)));
         assert_eq!(id(&waiting, "42", None), Ok(JobId(42)));
-        // The task begins before the list says so.
+        // The task starts before SLURM's list shows it.
         assert_eq!(id(&waiting, "40", Some(&own)), Ok(JobId(40)));
         let running = [task(42, Some(1), "40_1"), task(40, Some(3), "40_3")];
         assert_eq!(id(&running, "40_3", None), Ok(JobId(40)));

@@ -22,9 +22,9 @@ pub(super) struct SentNode {
     /// Health of its GPUs, at the highest level of detail: their NVLink rates change all the time.
     health: Vec<GpuHealth>,
     cores: Vec<u8>,
-    /// The part of its history that a guest may see; `None` for the owner.
+    /// The part of its history that a restricted viewer may see; `None` for the owner.
     pub(super) visible: Option<VisibleNode>,
-    /// Whether each GPU is without health; only for guests.
+    /// Whether each GPU is without health; only for restricted viewers.
     without_health: Vec<bool>,
 }
 
@@ -43,7 +43,7 @@ impl DirtyFlags {
     /// For subscribers that do not have the node yet.
     pub(super) const ALL: Self =
         Self { head: true, gpus: true, health: false, processes: true, job_usage: true, cores: true };
-    /// Parts that may change for a guest with the job list.
+    /// Parts that may change for a restricted viewer with the job list.
     pub(super) const JOB_DEPENDENT: Self = Self { cores: false, ..Self::ALL };
 
     /// Selects the parts that the fleet recorded as changed.
@@ -70,9 +70,9 @@ impl DirtyFlags {
         }
     }
 
-    /// For a guest: visible GPUs follow from owners and processes, and their topology is part of the
+    /// Adds the head for a restricted viewer: visible GPUs follow from owners and processes, and their topology is part of the
     /// head.
-    pub(super) fn for_guest(self) -> Self {
+    pub(super) fn for_restricted_viewer(self) -> Self {
         Self { head: !self.is_empty(), ..self }
     }
 
@@ -184,9 +184,9 @@ impl SentNode {
         }
     }
 
-    /// Records which GPUs are without health; returns whether these are others than before. For a guest, a sample alone
-    /// changes that: it may be from a time for which the job's readings are withheld.
-    pub(super) fn note_health(&mut self, now: &NodePicture) -> bool {
+    /// Records which GPUs are without health; returns whether these are others than before. For a
+    /// restricted viewer, a sample alone changes that: it may be from a time for which the job's readings are withheld.
+    pub(super) fn record_health(&mut self, now: &NodePicture) -> bool {
         let without: Vec<_> = now.gpus.iter().map(|gpu| gpu.health == GpuHealth::default()).collect();
         let is_another = without != self.without_health;
         self.without_health = without;
