@@ -1,12 +1,14 @@
 //! Cuts one job out of a recording, without what a share of the job hides.
 
-use super::event::{RecordedEvent, RecordedLine, RecordedNodeEvent};
+use super::event::{RecordedEvent, RecordedLine, RecordedNodeEvent, RecordedSample};
 use super::writer::Writer;
 use super::{Info, Reader, RecorderError, RecordingError};
 use nodeglass_api::{JobSelector, NotOneJob};
 use nodeglass_fleet::{Event, Fleet, FleetSettings, NoteChange};
+use nodeglass_protocol::field::Row;
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::probe::{Hello, ProbeLine, ProcessList};
+use nodeglass_protocol::picture::GpuPicture;
+use nodeglass_protocol::probe::{HealthReport, Hello, LinkRates, ProbeLine, ProcessList};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Text};
 use nodeglass_share::Visibility;
@@ -99,12 +101,18 @@ struct Cut {
 struct Probe {
     /// Its first line.
     hello: Option<RecordedLine>,
-    /// Its last health report.
-    health: Option<RecordedLine>,
-    /// Whether these have been copied.
+    /// Its last health report, of all GPUs.
+    health: Option<HealthReport>,
+    /// Whether the first line has been copied.
     is_announced: bool,
-    /// New positions of its GPUs.
+    /// The UUIDs of its GPUs.
+    uuids: Vec<GpuUuid>,
+    /// New positions of its GPUs; those of GPUs that were the job's at any time.
     gpus: Vec<Option<u32>>,
+    /// Whether each GPU was the job's at the last sample that was copied; `None` after a pause.
+    owned: Vec<Option<bool>>,
+    /// Whether the job got a GPU with that sample.
+    gains_gpu: bool,
     /// New positions of the entries of its last list of processes.
     processes: Vec<Option<u32>>,
 }
@@ -161,7 +169,7 @@ struct CertainUse(BTreeMap<(Option<i64>, NodeName), u64>);
 
 impl CertainUse {
     /// Follows the job, as it is in the fleet's list.
-    fn observe(&mut self, job: &Job, gpus: &GpusByNode, visibility: &Visibility, fleet: &Fleet, now_ms: u64) {
+    fn observe(&mut self, job: &Job, visibility: &Visibility, fleet: &Fleet, now_ms: u64) {
         if let Some(ended) = job.ended.filter(|_| !job.is_active()) {
             let ended_ms = fleet.relay_ms(ended);
             let of_run = self.0.iter_mut().filter(|((start, _), _)| *start == job.start);
@@ -170,9 +178,9 @@ impl CertainUse {
         for name in job.nodes.iter().filter(|_| job.is_active()) {
             let Some(node) = fleet.node(name) else { continue };
             let until = |gpu| Visibility::certain_until(fleet, node, gpu, &[job]);
-            let gpus = gpus.get(name).into_iter().flatten();
+            let owned = node.gpus.iter().filter(|gpu| gpu.owners.iter().any(|owner| owner.job == job.id));
             let host = visibility.shows_host(name, fleet).then(|| until(None));
-            let until_ms = gpus.map(|gpu| until(Some(gpu))).chain(host).fold(now_ms, u64::min);
+            let until_ms = owned.map(|gpu| until(Some(&gpu.facts.uuid))).chain(host).fold(now_ms, u64::min);
             let known = self.0.entry((job.start, name.clone())).or_default();
             *known = until_ms.max(*known);
         }
@@ -229,7 +237,7 @@ fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, CertainUse, NamedJobs
                 gpus.entry(name.clone()).or_default().extend(owned.map(|gpu| gpu.facts.uuid.clone()));
             }
             if let Some(job) = fleet.jobs().iter().find(|listed| listed.id == job) {
-                certain.observe(job, &gpus, &visibility, &fleet, last_ms);
+                certain.observe(job, &visibility, &fleet, last_ms);
             }
             drop(fleet.take_changes());
         }
@@ -360,17 +368,21 @@ impl Cut {
         };
         let mut events = Vec::new();
         if runs_here && !is_foreign {
+            let mut before = Vec::new();
             // A probe that was started for an earlier job has said hello before.
             if !probe.is_announced {
                 probe.is_announced = true;
-                let before = [probe.hello.clone(), probe.health.clone()].into_iter().flatten();
                 let is_hello = matches!(&line, Some(RecordedNodeEvent::Line(line)) if matches!(**line, ProbeLine::Hello(_)));
-                events
-                    .extend(before.filter(|_| !is_hello).map(|line| RecordedNodeEvent::Line(Box::new(line))));
+                before.extend(probe.hello.clone().filter(|_| !is_hello));
             }
+            if std::mem::take(&mut probe.gains_gpu) {
+                before.extend(probe.health.as_ref().map(|report| probe.owned_health(report)));
+            }
+            events.extend(before.into_iter().map(|line| RecordedNodeEvent::Line(Box::new(line))));
             events.extend(line);
         } else {
             probe.is_announced = false;
+            probe.owned.fill(None);
         }
         let (node, job) = key.clone();
         self.probes.insert(key, probe);
@@ -386,8 +398,7 @@ impl Cut {
         Some(match line {
             ProbeLine::Hello(hello) => self.hello(probe, node, hello),
             ProbeLine::Sample(mut sample) => {
-                let shows_host = self.visibility.shows_host(node, &self.fleet);
-                sample.retain(|position| probe.gpus.get(position).copied().flatten(), shows_host, self.job);
+                self.sample(probe, node, &mut sample);
                 ProbeLine::Sample(sample)
             }
             ProbeLine::Processes(list) => ProbeLine::Processes(self.processes(probe, node, list)),
@@ -395,20 +406,16 @@ impl Cut {
                 readings.retain(|position| probe.processes.get(position).copied().flatten());
                 ProbeLine::ProcessReadings(readings)
             }
-            ProbeLine::Health(mut report) => {
-                report.gpus = positions(&report.gpus, |at| probe.keeps(at)).cloned().collect();
-                let health = ProbeLine::Health(report);
-                probe.health = Some(health.clone());
+            ProbeLine::Health(report) => {
+                let health = probe.owned_health(&report);
+                probe.health = Some(report);
                 health
             }
-            ProbeLine::LinkRates(mut rates) => {
-                rates.gpus = positions(&rates.gpus, |at| probe.keeps(at)).cloned().collect();
-                ProbeLine::LinkRates(rates)
-            }
+            ProbeLine::LinkRates(rates) => ProbeLine::LinkRates(LinkRates { gpus: probe.owned(&rates.gpus) }),
             ProbeLine::Heartbeat(heartbeat) => ProbeLine::Heartbeat(heartbeat),
             ProbeLine::Event(mut event) => {
                 let uuid = event.gpu.as_ref()?;
-                self.gpus.get(node).filter(|owned| owned.contains(uuid))?;
+                self.fleet.node(node)?.gpus.iter().find(|gpu| gpu.facts.uuid == *uuid && self.owns(gpu))?;
                 if let Some(xid) = event.xid {
                     // The driver's text may name a process.
                     event.text = Text::new(format!("Xid {xid}"));
@@ -431,6 +438,35 @@ impl Cut {
         })
     }
 
+    /// Leaves the readings of GPUs while they are the job's.
+    fn sample(&self, probe: &mut Probe, node: &NodeName, sample: &mut RecordedSample) {
+        let shows_host = self.visibility.shows_host(node, &self.fleet);
+        sample.retain(|position| probe.gpus.get(position).copied().flatten(), shows_host, self.job);
+        let gpus = self.fleet.node(node).map_or(&[][..], |picture| &picture.gpus);
+        for (at, uuid) in probe.uuids.iter().enumerate() {
+            let Some(position) = probe.gpus[at] else { continue };
+            let owned = gpus.iter().find(|gpu| gpu.facts.uuid == *uuid && self.owns(gpu));
+            match (probe.owned[at], owned) {
+                (Some(true), Some(_)) => continue,
+                // A kept sample may be from the time of the other owner.
+                _ if !sample.is_current() => {
+                    sample.remove_gpu(position);
+                    continue;
+                }
+                (Some(false), None) => sample.remove_gpu(position),
+                (_, Some(gpu)) => sample.replace_gpu(position, &gpu.row, gpu.fault.clone()),
+                (_, None) => sample.replace_gpu(position, &Row::default(), None),
+            }
+            probe.owned[at] = Some(owned.is_some());
+            probe.gains_gpu |= owned.is_some();
+        }
+    }
+
+    /// Returns whether a GPU is the job's now.
+    fn owns(&self, gpu: &GpuPicture) -> bool {
+        gpu.owners.iter().any(|owner| owner.job == self.job)
+    }
+
     /// The hello with the job's GPUs only, which have new positions from now on.
     fn hello(&self, probe: &mut Probe, node: &NodeName, mut hello: Box<Hello>) -> RecordedLine {
         let owned = self.gpus.get(node);
@@ -438,6 +474,8 @@ impl Cut {
         let mut next = 0..;
         let position = |uuid: &GpuUuid| is_owned(uuid).then(|| next.next()).flatten();
         probe.gpus = hello.gpus.iter().map(|gpu| &gpu.uuid).map(position).collect();
+        probe.uuids = hello.gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
+        probe.owned = vec![None; probe.uuids.len()];
         // Instances have no place in the matrix.
         let kept = |position: usize| probe.gpus.get(position).copied().flatten().is_some();
         hello.topology =
@@ -469,8 +507,18 @@ impl Cut {
 }
 
 impl Probe {
-    fn keeps(&self, position: usize) -> bool {
-        self.gpus.get(position).copied().flatten().is_some()
+    /// The entries of GPUs that are the job's, which are empty for those that were or will be.
+    fn owned<T: Clone + Default>(&self, all: &[T]) -> Vec<T> {
+        let is_kept = |at: usize| self.gpus.get(at).copied().flatten().is_some();
+        let entry = |(at, entry): (usize, &T)| match self.owned[at] {
+            Some(true) => entry.clone(),
+            Some(false) | None => T::default(),
+        };
+        all.iter().enumerate().filter(|(at, _)| is_kept(*at)).map(entry).collect()
+    }
+
+    fn owned_health(&self, report: &HealthReport) -> RecordedLine {
+        ProbeLine::Health(HealthReport { gpus: self.owned(&report.gpus) })
     }
 }
 

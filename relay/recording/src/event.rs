@@ -3,7 +3,7 @@
 use nodeglass_fleet::{Event, Host, NoteChange, RefusalCause, SessionEvent};
 use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::cluster::ClusterSummary;
-use nodeglass_protocol::field::Field;
+use nodeglass_protocol::field::{Field, Row};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::probe::ProbeLine;
@@ -113,6 +113,27 @@ impl RecordedSample {
         if let Some(jobs) = &mut self.jobs {
             jobs.retain(|(of, _)| *of == job);
         }
+    }
+
+    /// Returns whether it is of the moment at which it was recorded, rather than one that a probe kept.
+    pub(super) fn is_current(&self) -> bool {
+        !self.replay
+    }
+
+    /// Removes the readings of the GPU at a position.
+    pub(super) fn remove_gpu(&mut self, position: u32) {
+        self.gpus.cells.retain(|(row, ..)| *row != position);
+        self.gpus.faults.retain(|(row, _)| *row != position);
+    }
+
+    /// Replaces the readings of the GPU at a position by all that the probe reported, not only those that changed.
+    pub(super) fn replace_gpu(&mut self, position: u32, row: &Row<GpuField>, fault: Option<Text>) {
+        self.remove_gpu(position);
+        // The relay determines it.
+        let is_reported = |field: &&GpuField| **field != GpuField::MemUnattributed;
+        let code = |field: &GpuField| (position, field.index(), row.get(*field).code());
+        self.gpus.cells.extend(GpuField::ALL.iter().filter(is_reported).map(code));
+        self.gpus.faults.push((position, fault));
     }
 }
 

@@ -6,13 +6,14 @@ use super::writer::Writer;
 use super::*;
 use nodeglass_fleet::scene::{self, health, hello, job, name, process, process_readings, sample, since};
 use nodeglass_fleet::{Event, NoteChange, SessionEvent};
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::note::{Note, NoteId, NoteSource};
-use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use nodeglass_protocol::probe::GpuSample;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::replay::ReplayCommand;
+use nodeglass_protocol::{GpuField, JobId};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -267,6 +268,49 @@ fn a_cut_has_the_job_alone_and_nothing_that_its_share_hides() {
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(whole).unwrap();
     let other = cut(&path, &folder.path().join("other.rec"), JobId(2)).unwrap();
     assert_eq!(other.gpus, 1);
+}
+
+#[test]
+fn t09_a_cut_has_the_readings_of_a_gpu_only_while_it_is_the_jobs() {
+    let (folder, path) = scratch();
+    let wall_s = (BEGIN_MS.cast_signed() + WALL_AHEAD_MS) / 1_000;
+    let mut bobs = job(2, &[("n1", &[0])]);
+    bobs.user = "bob".into();
+    let again = Job { start: Some(wall_s + 30), ..job(1, &[("n1", &[1])]) };
+    let listed = |jobs| Event::Jobs { jobs, wall_ahead_ms: WALL_AHEAD_MS };
+    let mut all = vec![
+        (0, listed(vec![job(1, &[("n1", &[0])])])),
+        (40, node_line(hello("n1", &[0, 1]))),
+        (50, node_line(health(&[(0, 11, 0), (0, 22, 0)]))),
+        // The job is requeued, and gets the other GPU.
+        (30_500, listed(vec![again, bobs])),
+    ];
+    for second in 1..=60 {
+        let mut line = sample(second, &[if second <= 30 { 77 } else { 55 }, 33]);
+        if let ProbeLine::Sample(sample) = &mut line
+            && second > 1
+        {
+            // The readings of this one do not change.
+            sample.gpus[1] = GpuSample::default();
+        }
+        let before = (second > 1).then(|| second - 1);
+        all.push((second * 1_000, node_line(since(before, line))));
+    }
+    all.sort_by_key(|(after_ms, _)| *after_ms);
+    let all: Vec<_> = all.into_iter().map(|(after_ms, event)| (BEGIN_MS + after_ms, event)).collect();
+    record(&path, &all);
+    let to = folder.path().join("cut.rec");
+    assert_eq!(cut(&path, &to, JobId(1)).unwrap().gpus, 2);
+    let (events, _) = played(&to);
+    let shown = |until_s: u64| {
+        let until = events.partition_point(|(at_ms, _)| *at_ms <= BEGIN_MS + until_s * 1_000);
+        let node = nodes(&events[..until]).remove(0);
+        let readings =
+            |gpu: &GpuPicture| (gpu.row.value(GpuField::Util), gpu.health.pcie_replays.value().copied());
+        [readings(&node.gpus[0]), readings(&node.gpus[1])]
+    };
+    assert_eq!(shown(30), [(Some(77), Some(11)), (None, None)]);
+    assert_eq!(shown(60), [(None, None), (Some(33), Some(22))]);
 }
 
 #[test]
