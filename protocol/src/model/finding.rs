@@ -214,6 +214,16 @@ impl Finding {
     pub fn wasted_gpu_hours(&self, now_ms: u64) -> f64 {
         self.waste().gpu_hours(self.ended_ms.unwrap_or(now_ms))
     }
+
+    /// Removes what was captured, and the advice that follows from it: stacks, arguments and paths of processes are for the
+    /// owner.
+    #[must_use]
+    pub fn without_capture(mut self) -> Self {
+        if self.capture.take().is_some() {
+            self.advice = self.kind.advice().into();
+        }
+        self
+    }
 }
 
 impl FindingGpu {

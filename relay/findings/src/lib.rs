@@ -253,10 +253,26 @@ impl Findings {
     }
 }
 
-/// Returns the part of a finding that a guest may see: `None` if it names processes of others, follows a rule in the
+/// Removes the statements of a finding that name nodes which its viewer may not see; `None` if its title does.
+pub fn without_nodes(mut finding: Finding, hidden: &[NodeName]) -> Option<Finding> {
+    let is_in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let names_hidden = |text: &str| {
+        let mut words = text.split(|c| !is_in_name(c)).map(|word| word.trim_end_matches('.'));
+        words.any(|word| hidden.iter().any(|node| node.as_str() == word))
+    };
+    finding.evidence.retain(|text| !names_hidden(text.as_str()));
+    if names_hidden(finding.advice.as_str()) {
+        finding.advice = finding.kind.advice().into();
+    }
+    let is_named = names_hidden(finding.title.as_str()) || names_hidden(finding.reason.as_str());
+    (!is_named).then_some(finding)
+}
+
+/// Returns the part of a finding that a guest may see, without a capture: `None` if it names processes of others, follows a rule in the
 /// owner's words, or is made from logs, whose lines may contain anything. The failure of a job stays, without its
 /// evidence, which may also name jobs that it depends on.
-pub fn for_guests(mut finding: Finding) -> Option<Finding> {
+pub fn for_guests(finding: Finding) -> Option<Finding> {
+    let mut finding = finding.without_capture();
     // A time limit that is more than a reminder has the progress of the job in its title.
     let has_progress = finding.kind == FindingKind::TimeLimit && finding.severity > FindingSeverity::Info;
     if finding.kind.is(FindingTrait::PrivateEvidence) {

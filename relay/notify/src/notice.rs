@@ -117,12 +117,12 @@ impl Notice {
         match self {
             Self::Found(finding, jobs) | Self::Resolved(finding, jobs) => {
                 // What processes do is for the owner, and a webhook may be read by others.
-                json["finding"] = json!(Finding { capture: None, ..(**finding).clone() });
+                json["finding"] = json!((**finding).clone().without_capture());
                 json["jobs"] = json!(jobs);
             }
             Self::Several(findings, jobs) => {
                 let findings: Vec<Finding> =
-                    findings.iter().map(|finding| Finding { capture: None, ..finding.clone() }).collect();
+                    findings.iter().map(|finding| finding.clone().without_capture()).collect();
                 // A program that knows of one finding alone reads the first.
                 json["finding"] = json!(findings.first());
                 json["findings"] = json!(findings);

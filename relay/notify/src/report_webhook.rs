@@ -2,6 +2,7 @@
 
 use crate::webhook::{Payload, Webhook, WebhookFormat};
 use nodeglass_platform::local_time;
+use nodeglass_protocol::finding::Finding;
 use nodeglass_report::{Chat, Report};
 use serde_json::json;
 
@@ -9,7 +10,7 @@ use serde_json::json;
 pub fn payload(report: &Report, format: WebhookFormat, chat: Chat) -> Payload {
     let mut report = report.clone();
     // Stacks and arguments are for the owner, and a webhook may be read by others.
-    report.findings.iter_mut().for_each(|finding| finding.capture = None);
+    report.findings = report.findings.into_iter().map(Finding::without_capture).collect();
     match format {
         // Other events may follow, which their receivers tell apart by it.
         WebhookFormat::Json => Payload::Json(json!({ "event": "job_report", "report": report })),

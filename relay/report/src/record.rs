@@ -1,6 +1,7 @@
 //! The record of a job: its sums, and what is stated beside them.
 
 use super::{NodeTotals, advice, summary};
+use nodeglass_protocol::NodeName;
 use nodeglass_protocol::finding::{Finding, FindingTrait};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::note::{self, MAX_PER_JOB, Note};
@@ -149,6 +150,8 @@ impl JobRecord {
         let count = self.nodes.len();
         self.nodes.retain(|node| visible.nodes.contains(&node.node));
         let is_part = self.nodes.len() < count;
+        let hidden: Vec<NodeName> =
+            self.job.nodes.iter().filter(|node| !visible.nodes.contains(node)).cloned().collect();
         self.job = visible;
         if is_part {
             // They are of the whole job.
@@ -170,8 +173,8 @@ impl JobRecord {
         self.findings = std::mem::take(&mut self.findings)
             .into_iter()
             .filter_map(nodeglass_findings::for_guests)
+            .filter_map(|finding| nodeglass_findings::without_nodes(finding, &hidden))
             .collect();
-        self.findings.iter_mut().for_each(|finding| finding.capture = None);
         // It follows from the arguments of processes.
         self.application = None;
         // What the owner pays is the owner's. Emissions are left out as well: beside the energy, they state the factor.

@@ -301,9 +301,8 @@ impl Visibility {
     /// jobs and nodes, and the readings that it is made from.
     fn finding(&self, finding: &Finding, fleet: &Fleet) -> Option<Finding> {
         let jobs = fleet.jobs();
-        // A capture has stacks, arguments and paths of the owner's processes. What the owner silenced stays silenced,
-        // and a page can unfold it.
-        let mut finding = Finding { capture: None, ..finding.clone() };
+        // What the owner silenced stays silenced, and a page can unfold it.
+        let mut finding = finding.clone();
         if finding.kind.is(FindingTrait::OfNode) && !finding.jobs.is_empty() {
             // Its texts name the node alone.
             finding.jobs.retain(|job| self.shows_job(*job, jobs));
@@ -337,7 +336,16 @@ impl Visibility {
             }
             _ => {}
         }
-        nodeglass_findings::for_guests(finding)
+        let of_finding = || jobs.iter().filter(|job| finding.jobs.contains(&job.id));
+        let hidden: Vec<NodeName> = match self.shared_nodes() {
+            None => Vec::new(),
+            Some(shown) => of_finding()
+                .flat_map(|job| &job.nodes)
+                .filter(|node| !shown.contains(node))
+                .cloned()
+                .collect(),
+        };
+        nodeglass_findings::without_nodes(nodeglass_findings::for_guests(finding)?, &hidden)
     }
 
     /// Returns whether every process on these GPUs is shown.

@@ -415,6 +415,15 @@ fn t09_a_finding_shows_a_guest_neither_output_of_logins_nor_hidden_readings() {
     let shown = everything.finding(&finding(FindingKind::Straggler), &fleet).unwrap();
     assert_eq!(shown.silenced_until_ms, Some(9_000), "what is silenced is so for guests too");
     assert_eq!(shown.capture, None, "stacks and connections are the owner's, whatever is shared");
+    assert_eq!(shown.advice.as_str(), FindingKind::Straggler.advice(), "it follows from a capture");
+    let evidence = vec!["hidden behind rank 61 (n2 GPU 5), which is slower".into(), "n1 GPU 0: 12 %".into()];
+    let slow = Finding { evidence, ..finding(FindingKind::Straggler) };
+    let evidence = |scope| {
+        let Viewer::Restricted(visibility) = viewer(scope, NOTHING) else { unreachable!() };
+        visibility.finding(&slow, &fleet).unwrap().evidence.len()
+    };
+    assert_eq!(evidence(Scope::Nodes(vec![scene::name("n1"), scene::name("n2")])), 2);
+    assert_eq!(evidence(Scope::Nodes(vec![scene::name("n1")])), 1, "the other node is not shared");
     let sees = |scope, hidden, kind| {
         let Viewer::Restricted(visibility) = viewer(scope, hidden) else { unreachable!() };
         visibility.finding(&finding(kind), &fleet).is_some()
