@@ -351,8 +351,13 @@ impl JobReports {
             node.gap = Some((at_ms - since_ms, at_ms - span_ms));
         }
         node.last_ms = Some(at_ms);
+        let booted_ms = booted_ms(picture, at_ms);
         let here = node.jobs.iter_mut().filter(|known| !known.has_left);
         for JobOnNode { job, joined_ms, totals, .. } in here {
+            // No job survives a boot of its node, which SLURM may state much later.
+            if joined_ms.zip(booted_ms).is_some_and(|(joined_ms, booted_ms)| joined_ms < booted_ms) {
+                continue;
+            }
             let is_suspended =
                 self.jobs.get(job).is_some_and(|tracked| tracked.job.state == JobState::Suspended);
             // Neither its run time nor its GPU hours count then; another job may use its GPUs.
@@ -543,6 +548,12 @@ impl JobReports {
         }
         self.push_finished([record.ended(job)]);
     }
+}
+
+/// Returns a time before the boot of a node, in ms of the relay's clock: its uptime has steps of a minute.
+fn booted_ms(picture: &NodePicture, at_ms: u64) -> Option<u64> {
+    let uptime_s = picture.host.value(HostField::Uptime)?;
+    Some(at_ms.saturating_sub(uptime_s.saturating_add(60).saturating_mul(1_000)))
 }
 
 fn is_of(gpu: &GpuPicture, job: JobId) -> bool {

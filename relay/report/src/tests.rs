@@ -406,6 +406,29 @@ fn what_an_earlier_relay_counted_is_not_counted_again() {
 }
 
 #[test]
+fn samples_after_a_boot_of_the_node_are_not_of_a_job_from_before() {
+    let mut reports = reports(1);
+    let up = |second: u64, uptime_s: u64| {
+        let mut node = node(second * 1_000, &[(90, 300)]);
+        node.host.set(HostField::Uptime, Cell::quantize(HostField::Uptime, &Reading::Value(uptime_s)));
+        node
+    };
+    (0..=600).for_each(|second| reports.record(&up(second, 86_400 + second)));
+    // The node was down for a minute; SLURM states the end of the job later.
+    (660..=900).for_each(|second| reports.record(&up(second, second - 640)));
+    let report = ended(&mut reports, 1, 1_000 + 1_200);
+    assert_eq!(report.gpus[0].observed_s, 600.0);
+    // The run after it is on the same node.
+    let again = Job { start: Some(1_700), ..job(1) };
+    reports.set_jobs(&[again.clone()], 2_200, relay_ms, |_| None);
+    (1_200..=1_560).for_each(|second| reports.record(&up(second, second - 640)));
+    let state = JobState::Ended("COMPLETED".into());
+    reports.set_jobs(&[Job { state, ended: Some(2_560), ..again }], 2_560, relay_ms, |_| None);
+    let [record] = reports.take_finished().try_into().unwrap();
+    assert_eq!(record.report().gpus[0].observed_s, 360.0);
+}
+
+#[test]
 fn samples_from_before_a_job_are_not_its_own() {
     let mut reports = JobReports::default();
     reports.set_jobs(&[Job { start: Some(1_500), ..job(1) }], 1_600, relay_ms, |_| None);
@@ -494,7 +517,7 @@ fn a_job_that_slurm_lists_as_active_again_continues_its_sums() {
     assert_eq!((running.is_final, running.false_end_s), (false, Some(1_100)));
     let report = ended(&mut reports, 1, 1_200);
     assert_eq!((report.elapsed_s, report.totals.energy_kwh), (200, Some(0.0184)), "184 s of 360 W");
-    // A later run of the job is another one.
+    // A later run is a different record.
     reports.set_jobs(&[Job { start: Some(1_300), ..job(1) }], 1_310, relay_ms, |_| None);
     let requeued = reports.of(JobId(7), 1_310, Until::Now).unwrap();
     assert_eq!((requeued.false_end_s, requeued.nodes[0].gpus.len()), (None, 0));
