@@ -56,6 +56,13 @@ impl FromStr for NatsUrl {
     }
 }
 
+impl NatsUrl {
+    /// Its host and port.
+    pub fn address(&self) -> (&str, u16) {
+        (self.0.host(), self.0.port())
+    }
+}
+
 impl fmt::Display for NatsUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}:{}", self.0.scheme(), self.0.host(), self.0.port())

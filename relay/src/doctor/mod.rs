@@ -8,6 +8,7 @@ mod node;
 mod notifications;
 mod probe;
 mod render;
+mod services;
 mod settings;
 mod slurm;
 
@@ -117,10 +118,15 @@ pub async fn run(
         machine: Text::new(rustix::system::uname().nodename().to_string_lossy()),
         user: Text::new(nodeglass_launch::ssh_config::Local::from_env().user),
     };
-    let (machine, notifications, slurm) =
-        tokio::join!(machine::check(&context), notifications::check(&context), slurm::check(&context));
+    let (machine, notifications, services, slurm) = tokio::join!(
+        machine::check(&context),
+        notifications::check(&context),
+        services::check(&context),
+        slurm::check(&context)
+    );
     results.extend(machine);
     results.extend(notifications);
+    results.extend(services);
     results.extend(slurm.results);
     let jobs = slurm.jobs.as_deref();
     let node = node.or(slurm.node);

@@ -6,6 +6,7 @@ use nodeglass_api::ChannelStatus;
 use nodeglass_app::remote::Remote;
 use nodeglass_notify::webhook::Webhook;
 use nodeglass_notify::{ChannelProblem, Mail, NotifyCommand};
+use nodeglass_protocol::Text;
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -62,15 +63,19 @@ fn judged(name: &'static str, found: Result<String, ChannelProblem>) -> CheckRes
 struct Status {
     #[serde(default)]
     notifications: Vec<ChannelStatus>,
+    #[serde(default)]
+    notices: Vec<Text>,
 }
 
-/// Checks the delivery of the notices of the user's running relay, if there is one.
+/// Checks the delivery of the notices of the user's running relay, if there is one, and states its own problems.
 async fn check_relay() -> Vec<CheckResult> {
     let Ok(relay) = Remote::find(None) else { return Vec::new() };
     let Ok(status) = relay.json::<Status>(Method::GET, "/status", String::new()).await else {
         return Vec::new();
     };
-    status.notifications.iter().map(delivered).collect()
+    let problem =
+        |notice: &Text| CheckResult::warn("Running relay", "notice", notice, "see its log for more");
+    status.notifications.iter().map(delivered).chain(status.notices.iter().map(problem)).collect()
 }
 
 fn delivered(status: &ChannelStatus) -> CheckResult {

@@ -5,7 +5,7 @@ use nodeglass_config::{Config, ConfigError, Effective, Source};
 
 const SECTION: &str = "Settings";
 /// Settings whose values may contain secrets.
-const SECRET: [&str; 3] = ["report-webhook", "notify-webhook", "on-finding"];
+const SECRET: [&str; 5] = ["report-webhook", "notify-webhook", "on-finding", "remote-write", "history-url"];
 
 /// The configuration file, environment and command line.
 pub(super) fn check(settings: &Result<(Config, Vec<Effective>), ConfigError>) -> Vec<CheckResult> {
