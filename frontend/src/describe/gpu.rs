@@ -4,7 +4,7 @@ use super::fact::{self, Emphasis, Fact, FactGroup, bytes, rate};
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::domain::throttle::ThrottleSummary;
-use crate::domain::{flags, ownership};
+use crate::domain::{flags, ownership, xid};
 use nodeglass_protocol::field::{Field as _, Group, Unit, Vendors, Wording};
 use nodeglass_protocol::gpu::{GpuFacts, Section, VgpuLicense};
 use nodeglass_protocol::picture::{GpuPicture, NodeFacts, NodePicture};
@@ -32,8 +32,11 @@ pub fn groups(gpu: &GpuPicture) -> Vec<FactGroup> {
     ]
 }
 
-/// Returns what matters most about a GPU in one line: that it cannot be read, an error, why its clocks are lowered
-/// now, a warning among `groups`, or that it is healthy. `throttle` is what applied up to `now_ms`.
+/// Time for which an Xid is stated after it occurred, in ms; as long as findings state it.
+const XID_MS: u64 = 3_600_000;
+
+/// Returns what matters most about a GPU in one line: that it cannot be read, an error, an Xid of the last hour, why its
+/// clocks are lowered now, a warning among `groups`, or that it is healthy. `throttle` is what applied up to `now_ms`.
 pub fn status(
     node: &NodePicture,
     gpu: &GpuPicture,
@@ -53,6 +56,9 @@ pub fn status(
     if let Some(text) = worst(Emphasis::Error) {
         return (Severity::Error, text);
     }
+    if let Some(xid) = recent_xid(node, gpu, now_ms) {
+        return xid;
+    }
     if let Some(text) = throttle.iter().find_map(|one| throttle_status(gpu, one, now_ms)) {
         return (Severity::Warning, text);
     }
@@ -60,6 +66,19 @@ pub fn status(
         Some(text) => (Severity::Warning, text),
         None => (Severity::Ok, "Healthy".to_owned()),
     }
+}
+
+/// Describes the latest Xid of the last hour that the GPU rather than a program caused: `Xid 79, 9 min ago: fell off the bus`.
+/// Findings are about GPUs of jobs; one without a job is not healthy either.
+fn recent_xid(node: &NodePicture, gpu: &GpuPicture, now_ms: u64) -> Option<(Severity, String)> {
+    let (event, number, meaning) = node.head.events.iter().rev().find_map(|event| {
+        let number = event.xid.filter(|_| event.gpu.as_ref() == Some(&gpu.facts.uuid))?;
+        let (meaning, is_by_program) = xid::meaning(number)?;
+        let is_recent = event.at_ms.saturating_add(XID_MS) > now_ms;
+        (is_recent && !is_by_program).then_some((event, number, meaning))
+    })?;
+    let age = text::span(now_ms.saturating_sub(event.at_ms) / 1_000);
+    Some((xid::severity(number), format!("Xid {number}, {age} ago: {meaning}")))
 }
 
 /// Describes a reason that lowers the clocks now and is not normal: `Too hot: clocks 1,095 of 1,980 MHz for 9 min`.
@@ -388,7 +407,7 @@ mod tests {
     use super::*;
     use nodeglass_protocol::Cell;
     use nodeglass_protocol::gpu::Virtualization;
-    use nodeglass_protocol::picture::{Evidence, Owner};
+    use nodeglass_protocol::picture::{Evidence, GpuEvent, Owner};
 
     fn around() -> GpuContext<'static> {
         GpuContext { node: None, job_name: &|job| format!("name of {job}") }
@@ -513,6 +532,28 @@ mod tests {
         assert!(narrow.1.starts_with("Links: PCIe link: generation 5 ×8"), "{}", narrow.1);
         gpu.fault = Some("GPU is lost".into());
         assert_eq!(status_of(&gpu, &[]), (Severity::Error, "Cannot be read: GPU is lost".to_owned()));
+    }
+
+    #[test]
+    fn a_gpu_that_had_an_xid_within_the_hour_is_not_healthy() {
+        let gpu = GpuPicture::default();
+        let status_after = |number: u64, age_ms: u64| {
+            let mut node = NodePicture::new(nodeglass_protocol::NodeName::new("n1").unwrap());
+            let gpu_uuid = Some(gpu.facts.uuid.clone());
+            node.head.events.push(GpuEvent {
+                at_ms: 8_000_000 - age_ms,
+                gpu: gpu_uuid,
+                xid: Some(number),
+                text: "Xid".into(),
+            });
+            status(&node, &gpu, &groups(&gpu), &[], 8_000_000)
+        };
+        assert_eq!(
+            status_after(79, 540_000),
+            (Severity::Error, "Xid 79, 9 min ago: fell off the bus".to_owned())
+        );
+        assert_eq!(status_after(79, 3_600_000).1, "Healthy");
+        assert_eq!(status_after(31, 540_000).1, "Healthy", "a program caused it");
     }
 
     #[test]

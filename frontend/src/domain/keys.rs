@@ -88,7 +88,11 @@ pub const BINDINGS: &[Binding] = &[
     ),
     binding(&["N"], Command::Next(-1), "previous problem; in a log, first the previous match or error"),
     binding(&["m"], Command::Note, "mark a moment with a note, at the time pointed at"),
-    binding(&["/"], Command::Filter, "filter a table or search a log; Esc clears, Enter goes on"),
+    binding(
+        &["/"],
+        Command::Filter,
+        "filter a table or search a log: Enter for the next match, Esc to clear",
+    ),
     binding(&["C"], Command::Columns, "columns of a table"),
     binding(&["y"], Command::Copy, "copy or download a table"),
     binding(&["<"], Command::Sort(-1), "sort a table by the column to the left"),
