@@ -327,7 +327,7 @@ impl Worker {
                 }
                 Err(absent) => Ok(absent),
             };
-            if source.is_stuck() && self.report(Report::Stuck).is_err() {
+            if source.needs_new_process() && self.report(Report::NeedsNewProcess).is_err() {
                 return;
             }
             failures += 1;

@@ -184,7 +184,7 @@ impl NodeReport {
                 self.take_inventory(collection);
             }
             // The reason is reported next.
-            Report::Stuck => {}
+            Report::NeedsNewProcess => {}
             Report::Read { gpus, processes, .. } => {
                 (driver.gpus, driver.processes) = (gpus, processes);
                 driver.reads += 1;

@@ -145,7 +145,7 @@ impl Probe {
             }
             LoopEvent::InvalidControl(why) => self.ignore_invalid_line(&why),
             // From any thread, because it applies to the whole process.
-            LoopEvent::Report(worker, Report::Stuck) => return Some(self.replaced(worker)),
+            LoopEvent::Report(worker, Report::NeedsNewProcess) => return Some(self.replaced(worker)),
             LoopEvent::Report(worker, report) if self.engine.environment().is_current_thread(worker) => {
                 self.engine.handle_report(worker.source, report)
             }

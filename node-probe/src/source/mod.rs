@@ -38,7 +38,7 @@ pub trait Source: Send {
     fn open(&mut self) -> Result<Box<dyn Session + '_>, Absent>;
 
     /// Returns whether only a new process can open it, because the library of a replaced driver cannot be unloaded.
-    fn is_stuck(&self) -> bool {
+    fn needs_new_process(&self) -> bool {
         false
     }
 }
@@ -212,8 +212,8 @@ pub enum Report {
     Opened(Inventory),
     /// The source could not be opened or became unavailable.
     Absent(Absent),
-    /// Only a new process can open the source; see [`Source::is_stuck`].
-    Stuck,
+    /// Only a new process can open the source; see [`Source::needs_new_process`].
+    NeedsNewProcess,
     /// Response to a request for readings.
     Read {
         /// One entry per GPU.

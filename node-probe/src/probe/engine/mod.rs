@@ -282,13 +282,13 @@ impl<E: Environment> Engine<E> {
         }
     }
 
-    /// Handles a report of a source; [`Report::Stuck`] is the caller's, because it concerns the
+    /// Handles a report of a source; [`Report::NeedsNewProcess`] is the caller's, because it concerns the
     /// whole process.
     pub fn handle_report(&mut self, source: usize, report: Report) {
         match report {
             Report::Opened(inventory) => self.set_ready(source, inventory),
             Report::Absent(absent) => self.set_absent(source, absent),
-            Report::Stuck => {}
+            Report::NeedsNewProcess => {}
             Report::Read { gpus, processes, driver_events } => {
                 self.take_readings(source, gpus, processes, driver_events)
             }

@@ -90,8 +90,8 @@ impl Source for NvmlSource {
         }))
     }
 
-    fn is_stuck(&self) -> bool {
-        self.nvml.is_none() && unload::is_stuck_with_replaced(&self.library)
+    fn needs_new_process(&self) -> bool {
+        self.nvml.is_none() && unload::holds_replaced(&self.library)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, os::unix::fs::MetadataExt, pa
 
 /// Returns whether a file with the library's name is mapped into this process but no longer exists at its
 /// path.
-pub fn is_stuck_with_replaced(library: &OsStr) -> bool {
+pub fn holds_replaced(library: &OsStr) -> bool {
     fs::read("/proc/self/maps").is_ok_and(|maps| is_replaced(&maps, library))
 }
 
