@@ -94,8 +94,7 @@ fn check(bytes: &[u8]) -> Result<(), String> {
         let why = format!("a line is not JSON ({error}); each message is one line of JSON");
         refusal(None, ErrorCode::PARSE_ERROR, &why)
     })?;
-    let is_id = |id: &&Value| id.is_number() || id.is_string();
-    let id = message.get("id").filter(is_id);
+    let id = message.get("id").filter(|id| is_id(id));
     let invalid = |why| Err(refusal(id, ErrorCode::INVALID_REQUEST, why));
     match &message {
         Value::Array(_) => {
@@ -108,7 +107,7 @@ fn check(bytes: &[u8]) -> Result<(), String> {
         return invalid("a message has \"jsonrpc\": \"2.0\"");
     }
     if message.get("id").is_some() && id.is_none() {
-        return invalid("an id is a number or a text");
+        return invalid("an id is an integer or a text");
     }
     match message.get("method") {
         Some(Value::String(_)) => {}
@@ -168,11 +167,16 @@ fn id_at_end(bytes: &[u8]) -> Option<Value> {
     id(last).filter(|_| last.matches('}').count() == 1)
 }
 
-/// The number or text that follows the name of a member.
+/// Returns whether it is an id by MCP, which excludes fractions.
+fn is_id(value: &Value) -> bool {
+    value.is_i64() || value.is_string()
+}
+
+/// The integer or text that follows the name of a member.
 fn id(rest: &str) -> Option<Value> {
     let value = rest.trim_start().strip_prefix(':')?.trim_start();
     let id = serde_json::Deserializer::from_str(value).into_iter::<Value>().next()?.ok()?;
-    (id.is_number() || id.is_string()).then_some(id)
+    is_id(&id).then_some(id)
 }
 
 #[cfg(test)]
@@ -213,6 +217,7 @@ mod tests {
             ("{\"jsonrpc\":\"2.0\",\"id\":\"x\"}", json!("x"), -32600),
             ("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":7}", json!(2), -32600),
             ("{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"a\"}", Value::Null, -32600),
+            ("{\"jsonrpc\":\"2.0\",\"id\":6.5,\"method\":\"a\"}", Value::Null, -32600),
             ("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"a\",\"params\":[1]}", json!(3), -32602),
         ] {
             let (passed, responses) = passed(&format!("{line}\n")).await;
