@@ -36,8 +36,9 @@ impl Signals {
             _ = self.interrupt.recv() => None,
             // `kill`, or the end of a session.
             _ = self.terminate.recv() => None,
-            // The terminal was closed.
-            () = received(self.hangup.as_mut()) => None,
+            () = received(self.hangup.as_mut()) => {
+                Some("its terminal was closed (SIGHUP): the relay exits; one in tmux or a service goes on".into())
+            }
             _ = self.cpu_time.recv() => {
                 Some("this machine limits the CPU time of a process (ulimit -t), which is used up: the relay exits".into())
             }
