@@ -41,6 +41,8 @@ pub(super) struct PendingRequests {
     /// Responses that are available immediately.
     ready: VecDeque<ServerMessage>,
     followed: Vec<FollowedLog>,
+    /// What was read of a followed log, until it is certain that it may still be sent.
+    unchecked: Option<(LogRef, Tail)>,
     /// The ranges that are being read from the long-term storage, with the numbers of their queries.
     ranges: JoinSet<(u32, RangeHistory)>,
 }
@@ -53,6 +55,7 @@ impl PendingRequests {
             open: JoinSet::new(),
             ready: VecDeque::new(),
             followed: Vec::new(),
+            unchecked: None,
             ranges: JoinSet::new(),
         }
     }
@@ -103,27 +106,36 @@ impl PendingRequests {
         for of in logs {
             match self.permissions.follow(of).await {
                 Some(followed) => self.followed.push(followed),
-                None => {
-                    let error = Some("the logs of this job are not shared".into());
-                    self.ready.push_back(ServerMessage::Log { of, tail: Tail { error, ..Tail::default() } });
-                }
+                None => self.ready.push_back(not_shared(of)),
             }
         }
     }
 
     /// Returns the next message; pending forever if there is nothing to wait for. Cancel safe.
     pub(super) async fn next(&mut self) -> ServerMessage {
-        if let Some(message) = self.ready.pop_front() {
-            return message;
-        }
-        tokio::select! {
-            // A request was answered; a panicked task has no number to report.
-            Some(Ok((number, response))) = self.open.join_next() => ServerMessage::Response { number, response },
-            // A range was read.
-            Some(Ok((number, range))) = self.ranges.join_next() => ServerMessage::Range { number, range },
-            // A followed log grew.
-            (of, tail) = next_of(&mut self.followed) => {
-                ServerMessage::Log { of, tail: self.permissions.redacted(tail) }
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                return message;
+            }
+            if let Some((of, _)) = &self.unchecked {
+                // The job may have left the scope of a share since then.
+                let is_shown = self.permissions.show(*of).await;
+                let Some((of, tail)) = self.unchecked.take() else { continue };
+                if is_shown {
+                    return ServerMessage::Log { of, tail: self.permissions.redacted(tail) };
+                }
+                self.followed.retain(|followed| followed.of() != of);
+                return not_shared(of);
+            }
+            tokio::select! {
+                // A request was answered; a panicked task has no number to report.
+                Some(Ok((number, response))) = self.open.join_next() => {
+                    return ServerMessage::Response { number, response };
+                }
+                // A range was read.
+                Some(Ok((number, range))) = self.ranges.join_next() => return ServerMessage::Range { number, range },
+                // A followed log grew.
+                read = next_of(&mut self.followed) => self.unchecked = Some(read),
             }
         }
     }
@@ -136,10 +148,21 @@ impl Permissions {
             Self::Owner(actions) => Some(actions.logs().follow(of, Recipient::Owner)),
             Self::ReadOnly(None) => None,
             Self::ReadOnly(Some(guest)) => {
-                let job = guest.hub.job(of.job).await?;
-                let redacted = guest.visibility.shows_logs_of(of.job, std::slice::from_ref(&job));
-                redacted.then(|| guest.logs.follow(of, Recipient::Guest))
+                self.show(of).await.then(|| guest.logs.follow(of, Recipient::Guest))
             }
+        }
+    }
+
+    /// Returns whether they show a log now.
+    async fn show(&self, of: LogRef) -> bool {
+        match self {
+            Self::Owner(_) => true,
+            Self::ReadOnly(None) => false,
+            Self::ReadOnly(Some(guest)) => guest
+                .hub
+                .job(of.job)
+                .await
+                .is_some_and(|job| guest.visibility.shows_logs_of(of.job, std::slice::from_ref(&job))),
         }
     }
 
@@ -153,6 +176,12 @@ impl Permissions {
             }
         }
     }
+}
+
+/// Says that a log is not shared.
+fn not_shared(of: LogRef) -> ServerMessage {
+    let error = Some("the logs of this job are not shared".into());
+    ServerMessage::Log { of, tail: Tail { error, ..Tail::default() } }
 }
 
 async fn next_of(followed: &mut [FollowedLog]) -> (LogRef, Tail) {

@@ -1,5 +1,7 @@
 //! Requests, actions and logs over the wire: limited, refused where necessary, and recorded.
 
+use crate::api::share;
+use crate::bearer_socket::open;
 use crate::harness::{LONG, Page, TestRelay};
 use async_trait::async_trait;
 use nodeglass_actions::JobControl;
@@ -226,6 +228,41 @@ async fn a_log_is_followed_from_its_end_on_until_the_page_follows_others() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn t09_a_guest_does_not_follow_a_log_out_of_the_scope_of_the_share() {
+    // Others may not write to the folder.
+    let folder = tempfile::tempdir().unwrap();
+    let mut file = tempfile::NamedTempFile::new_in(&folder).unwrap();
+    file.write_all(b"epoch 1\n").unwrap();
+    let user =
+        nodeglass_access::user::name_of(rustix::process::geteuid().as_raw()).expect("a user with a name");
+    let now_s = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs().cast_signed();
+    let on = |node: &str| Job {
+        nodes: vec![NodeName::new(node).unwrap()],
+        start: Some(now_s - 10),
+        stdout: Some(file.path().to_str().unwrap().into()),
+        ..Job::new(JobId(1), user.clone(), JobState::Running)
+    };
+    let listed = |job| Event::Jobs { jobs: vec![job], wall_ahead_ms: 1_000 };
+    let (shared, elsewhere) = (listed(on("n1")), listed(on("n2")));
+    let mut fleet = Fleet::new();
+    fleet.handle(shared, 0);
+    let relay = TestRelay::start_with(fleet).await;
+    let ticket = share(&relay, r#"{"scope":{"nodes":["n1"]},"hidden":{"logs":false}}"#).await;
+    let (mut page, _) = open(&relay, &ticket).await;
+    let log = LogRef { job: JobId(1), stream: LogStream::Stdout };
+    page.send(&ClientMessage::Follow(vec![log])).await;
+    assert_eq!(lines(&tail(&mut page, log).await), ["epoch 1"]);
+    // The job is requeued, and runs on a node that is not shared.
+    relay.events.send(elsewhere).await.unwrap();
+    while relay.request("GET /api/v1/jobs/1", &[("Authorization", &format!("Bearer {ticket}"))]).await.status
+        != 404
+    {}
+    file.write_all(b"secret\n").unwrap();
+    let tail = tail(&mut page, log).await;
+    assert!(tail.lines.is_empty() && tail.error.is_some_and(|why| why.as_str().contains("not shared")));
 }
 
 #[tokio::test]
