@@ -19,6 +19,7 @@ mod tracker;
 
 use capture::{CaptureOrder, Captures};
 use detect::bottleneck;
+use detect::jobs::TOO_SLOW;
 use held_rules::HeldRules;
 use input::DetectorInput;
 use job_log::JobLogs;
@@ -274,7 +275,8 @@ pub fn without_nodes(mut finding: Finding, hidden: &[NodeName]) -> Option<Findin
 pub fn for_guests(finding: Finding) -> Option<Finding> {
     let mut finding = finding.without_capture();
     // A time limit that is more than a reminder has the progress of the job in its title.
-    let has_progress = finding.kind == FindingKind::TimeLimit && finding.severity > FindingSeverity::Info;
+    let is_reminder = finding.severity == FindingSeverity::Info && finding.reason.as_str() != TOO_SLOW;
+    let has_progress = finding.kind == FindingKind::TimeLimit && !is_reminder;
     if finding.kind.is(FindingTrait::PrivateEvidence) {
         finding.evidence.clear();
     }

@@ -478,6 +478,9 @@ fn a_job_too_slow_for_its_time_limit_is_found_by_its_log() {
     let found = script.only();
     assert_eq!((found.kind, found.severity), (FindingKind::TimeLimit, FindingSeverity::Warning));
     assert!(found.title.as_str().contains("7 % done"), "{}", found.title);
+    // Its severity is lower if another job goes on.
+    let remark = Finding { severity: FindingSeverity::Info, ..found.clone() };
+    assert_eq!(for_guests(remark), None, "progress is in the log");
     assert!(logging(12_000, 700, step).active().is_empty(), "it is done in time");
     // A reminder shortly before the limit, unless the log shows that the job is done by then.
     assert_eq!(logging(1_000, 960, |_| String::new()).active(), [FindingKind::TimeLimit]);

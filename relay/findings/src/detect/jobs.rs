@@ -116,6 +116,9 @@ fn follows(next: &Job, job: &Job) -> bool {
     })
 }
 
+/// The reason of a finding that states the progress of a job.
+pub(crate) const TOO_SLOW: &str = "too slow for its time limit";
+
 /// A job that will not be done at its limit, by the progress in its log.
 fn too_slow(
     input: &DetectorInput<'_>,
@@ -136,7 +139,7 @@ fn too_slow(
     let severity = if goes_on { FindingSeverity::Info } else { FindingSeverity::Warning };
     let mut detection = of(job, FindingKind::TimeLimit, title);
     detection.severity = severity;
-    detection.reason = "too slow for its time limit".to_owned();
+    detection.reason = TOO_SLOW.to_owned();
     detection.confidence_pct = 80;
     detection.nodes.clone_from(&job.nodes);
     let label = mask::command(progress.label.as_str());

@@ -5,7 +5,7 @@ pub mod bottleneck;
 mod foreign;
 mod growth;
 mod health;
-mod jobs;
+pub mod jobs;
 mod logs;
 mod memory;
 mod models;
