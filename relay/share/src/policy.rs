@@ -20,6 +20,7 @@ use nodeglass_protocol::share::{HiddenParts, Scope, Sharing};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading, Row, Text};
 use nodeglass_rules::ownership::has_every_cpu;
+use nodeglass_rules::run::ms_of;
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -293,8 +294,11 @@ impl Visibility {
             }
             (None, None) => self.covers_all(),
         };
-        let author = note.job.and_then(|id| jobs.iter().find(|job| job.id == id)).map(|job| &job.user);
-        is_in_scope && !self.hidden_of(author).notes
+        let job = note.job.and_then(|id| jobs.iter().find(|job| job.id == id));
+        // A note from before its submission is of an earlier job with the same number.
+        let is_earlier =
+            job.and_then(|job| job.submitted).is_some_and(|submitted| note.at_ms < ms_of(submitted));
+        is_in_scope && !is_earlier && !self.hidden_of(job.map(|job| &job.user)).notes
     }
 
     /// A finding as a guest sees it; `None` if it is hidden. It is shown only if everything that its texts name is: its

@@ -479,6 +479,9 @@ fn t09_each_topic_and_share_has_its_notes() {
     assert_eq!(ids(&viewer(Scope::All, NOTHING), &job(1)), [1, 3, 4, 5]);
     let hidden = HiddenParts { notes: true, ..NOTHING };
     assert_eq!(ids(&viewer(Scope::All, hidden), &job(1)), [0; 0]);
+    // SLURM uses the number again.
+    jobs(&mut fleet, vec![Job { submitted: Some(1), ..scene::job(1, &[("n1", &[0])]) }], 0);
+    assert_eq!(one.notes(&fleet, &job(1)), []);
 }
 
 /// A viewer who is a person of a site.
