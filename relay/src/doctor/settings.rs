@@ -29,3 +29,23 @@ pub(super) fn check(settings: &Result<(Config, Vec<Effective>), ConfigError>) ->
     }
     vec![CheckResult::ok(SECTION, "configuration", lines.join("; "))]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_config::Request;
+
+    #[test]
+    fn urls_that_may_contain_keys_are_masked() {
+        let urls = SECRET.iter().filter(|name| **name != "on-finding");
+        let flags = urls.flat_map(|name| [format!("--{name}"), "http://127.0.0.1:1/s3cret".to_owned()]);
+        let line = ["relay", "doctor"].into_iter().map(str::to_owned).chain(flags);
+        let Ok(Request::Doctor { settings: Ok((config, effective)), .. }) =
+            nodeglass_config::read(line.map(Into::into))
+        else {
+            panic!("not understood")
+        };
+        let found = check(&Ok((*config, effective))).remove(0);
+        assert!(found.text.contains("remote-write = …") && !found.text.contains("s3cret"), "{found:?}");
+    }
+}
