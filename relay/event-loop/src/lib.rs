@@ -462,7 +462,8 @@ impl EventLoop {
 
     /// Returns the visible long-term history of a topic.
     fn range(&self, viewer: &Viewer, query: &RangeQuery) -> Option<RangeSource> {
-        let nodes = viewer.nodes(&self.fleet, &query.topic)?;
+        let mut nodes = viewer.nodes(&self.fleet, &query.topic)?;
+        nodes.extend(viewer.nodes_before_requeue(&self.fleet, &query.topic));
         let recent = nodes.iter().map(|node| (node.long_history(), node.history()));
         if let Some(recent) = RecentSource::new(query, self.clock.now_ms(), recent) {
             return Some(RangeSource::Recent(recent));

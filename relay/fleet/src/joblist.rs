@@ -40,7 +40,7 @@ impl JobList {
         self.list.iter().find(|job| job.id == id)
     }
 
-    /// The last picture of an ended job's nodes; empty if it ended long ago.
+    /// The last picture of the nodes of a job that ended, or was requeued and waits; empty if that was long ago.
     pub fn last_picture_of(&self, id: JobId) -> &[NodePicture] {
         self.kept.get(&id).map_or(&[], Vec::as_slice)
     }
@@ -66,11 +66,11 @@ impl JobList {
             }
         }
         jobs.sort_by_key(order);
-        let ended = jobs.split_off(jobs.partition_point(|job| !matches!(job.state, JobState::Ended(_))));
+        let ended = jobs.split_off(jobs.partition_point(|job| !is_ended(job)));
         let is_listed = |job: &Job| listed.contains(&job.id);
         let kept = ended.into_iter().enumerate().filter(|(at, job)| *at < KEPT_JOBS || is_listed(job));
         jobs.extend(kept.map(|(_, job)| job));
-        let shown = jobs.partition_point(|job| !matches!(job.state, JobState::Ended(_))) + MAX_ENDED;
+        let shown = jobs.partition_point(|job| !is_ended(job)) + MAX_ENDED;
         self.surplus = jobs.split_off(shown.min(jobs.len()));
         self.forget_oldest(&jobs, switched);
         self.record_updates(&jobs);
@@ -79,25 +79,39 @@ impl JobList {
         changed
     }
 
-    /// Stores the nodes of a job that just ended; drops the stored nodes of a requeued job. Returns whether it did
-    /// either.
+    /// Stores the nodes of a job that just ended, or was requeued; drops the stored nodes of one that runs again. Returns
+    /// whether its topic has another content now.
     fn keep_or_release(
         &mut self,
         job: &mut Job,
         wall_s: i64,
         picture_of: impl Fn(&Job, &NodeName) -> Option<NodePicture>,
     ) -> bool {
-        if !matches!(job.state, JobState::Ended(_)) {
+        if job.is_active() {
             return self.kept.remove(&job.id).is_some();
         }
         let Some(old) = self.list.iter().find(|old| old.id == job.id) else { return false };
-        keep_place(job, old);
-        if matches!(old.state, JobState::Ended(_)) {
-            return false;
+        let last_picture = |job: &Job| old.nodes.iter().filter_map(|node| picture_of(job, node)).collect();
+        match (&job.state, &old.state) {
+            // It has no nodes, but its report is that of its last run.
+            (JobState::Pending, JobState::Ended(_)) => true,
+            (JobState::Pending, _) => {
+                if old.is_active() {
+                    self.kept.insert(job.id, last_picture(job));
+                }
+                false
+            }
+            (_, JobState::Ended(_)) => {
+                keep_place(job, old);
+                false
+            }
+            _ => {
+                keep_place(job, old);
+                job.ended = job.ended.or(Some(wall_s));
+                self.kept.insert(job.id, last_picture(job));
+                true
+            }
         }
-        job.ended = job.ended.or(Some(wall_s));
-        self.kept.insert(job.id, old.nodes.iter().filter_map(|node| picture_of(job, node)).collect());
-        true
     }
 
     /// Lists jobs that an earlier relay saw end, with the last picture of their nodes.
@@ -114,11 +128,13 @@ impl JobList {
     /// Takes the ended jobs that have a last picture and are new or changed since the last call.
     pub fn take_updated(&mut self) -> Vec<(Job, Vec<NodePicture>)> {
         let ids = std::mem::take(&mut self.updated);
-        ids.iter().filter_map(|id| Some((self.get(*id)?.clone(), self.kept.get(id)?.clone()))).collect()
+        let ended = ids.iter().filter_map(|id| self.get(*id)).filter(|job| is_ended(job));
+        ended.filter_map(|job| Some((job.clone(), self.kept.get(&job.id)?.clone()))).collect()
     }
 
     fn record_updates(&mut self, jobs: &[Job]) {
-        let is_new = |job: &&Job| self.kept.contains_key(&job.id) && self.get(job.id) != Some(*job);
+        let is_new =
+            |job: &&Job| is_ended(job) && self.kept.contains_key(&job.id) && self.get(job.id) != Some(*job);
         let updated: Vec<_> = jobs.iter().filter(is_new).map(|job| job.id).collect();
         self.updated.extend(updated);
         self.updated.retain(|id| self.kept.contains_key(id));
@@ -137,6 +153,10 @@ impl JobList {
             }
         }
     }
+}
+
+fn is_ended(job: &Job) -> bool {
+    matches!(job.state, JobState::Ended(_))
 }
 
 /// Keeps the nodes and GPUs that an ended job had: SLURM forgets its GPUs, and empties some lists of nodes.

@@ -350,6 +350,14 @@ impl Fleet {
         }
     }
 
+    /// Returns the last picture of the nodes of a requeued job that waits.
+    pub fn nodes_before_requeue(&self, id: JobId) -> &[NodePicture] {
+        match self.jobs.get(id) {
+            Some(job) if job.state == JobState::Pending => self.jobs.last_picture_of(id),
+            _ => &[],
+        }
+    }
+
     /// The current state of a node.
     pub fn node(&self, name: &NodeName) -> Option<&NodePicture> {
         self.nodes.get(name).map(Node::picture)

@@ -242,6 +242,20 @@ fn f30_a_requeued_job_is_live_again() {
 }
 
 #[test]
+fn f30_a_requeued_job_that_waits_keeps_the_history_of_its_run() {
+    let mut fleet = one_node();
+    let waiting = || Job { state: JobState::Pending, nodes: Vec::new(), ..job(1, &[]) };
+    jobs(&mut fleet, vec![waiting()], 2_000);
+    assert!(fleet.nodes_of(&Topic::Job(JobId(1))).unwrap().is_empty(), "it has no nodes");
+    assert_eq!(fleet.nodes_before_requeue(JobId(1)).len(), 1);
+    assert_eq!(fleet.take_ended(), [], "it has not ended");
+    jobs(&mut fleet, vec![waiting()], 3_000);
+    assert_eq!(fleet.nodes_before_requeue(JobId(1)).len(), 1);
+    jobs(&mut fleet, vec![job(1, &[("n1", &[0])])], 4_000);
+    assert!(fleet.nodes_before_requeue(JobId(1)).is_empty(), "it runs again");
+}
+
+#[test]
 fn a_gres_index_is_a_minor_number_and_never_an_nvml_index() {
     let mut fleet = Fleet::new();
     jobs(&mut fleet, vec![job(1, &[("n1", &[3])]), job(2, &[("n1", &[0, 1, 2])])], 0);

@@ -67,6 +67,16 @@ pub struct NodeView<'a> {
 }
 
 impl Viewer {
+    /// Returns the nodes of the owner's job that was requeued and waits, with their history until then; of others none.
+    pub fn nodes_before_requeue<'a>(&'a self, fleet: &'a Fleet, topic: &Topic) -> Vec<NodeView<'a>> {
+        match (self, topic) {
+            (Self::Owner, Topic::Job(id)) => {
+                fleet.nodes_before_requeue(*id).iter().map(|raw| NodeView::of(raw, None)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns the nodes of a topic; `None` if the topic does not exist, or is not visible.
     pub fn nodes<'a>(&'a self, fleet: &'a Fleet, topic: &Topic) -> Option<Vec<NodeView<'a>>> {
         let nodes = fleet.nodes_of(topic)?;

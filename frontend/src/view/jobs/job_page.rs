@@ -129,7 +129,19 @@ fn NoNodes(
             "SLURM no longer states the nodes of this job."
         }
         Some(job) if matches!(job.state, JobState::Ended(_)) => "This job ended before it started.",
+        Some(job) if job.restarts > 0 => {
+            "This job was requeued, and waits. Its GPUs appear here when it starts again. "
+        }
         _ => "This job has no nodes yet. Its GPUs appear here when it starts.",
     });
-    view! { <p class="empty">{why}</p> }
+    let was_requeued = Memo::new(move |_| page.job(id).is_some_and(|job| job.restarts > 0));
+    let href = page.href(&Route::Job(id, JobTab::Report));
+    view! {
+        <p class="empty">
+            {why}
+            <Show when=move || was_requeued.get()>
+                <a class="link" href=href.clone()>"Report of its run until then"</a>
+            </Show>
+        </p>
+    }
 }
