@@ -62,9 +62,10 @@ pub fn carbon(kg: f64) -> String {
     }
 }
 
-/// Formats an amount of money: `12.30 EUR`.
+/// Formats an amount of money: `2,412.30 EUR`.
 pub fn money(amount: f64, currency: &str) -> String {
-    format!("{amount:.2} {currency}")
+    let hundredths = (amount * 100.0).round() as u64;
+    format!("{}.{:02} {currency}", text::grouped(hundredths / 100), hundredths % 100)
 }
 
 /// Returns the unit of a column of energies in kWh, and the factor to it.
@@ -84,6 +85,7 @@ mod tests {
         assert_eq!([0.004, -3.0].map(precise), ["< 0.01", "0"]);
         assert_eq!([0.0, 0.14, 0.6, 99.7].map(percent), ["0 %", "< 1 %", "1 %", "100 %"]);
         assert_eq!([32.94, 0.2979].map(energy), ["32.9 kWh", "297.9 Wh"]);
+        assert_eq!([0.07, 2_397.084].map(|amount| money(amount, "EUR")), ["0.07 EUR", "2,397.08 EUR"]);
     }
 
     #[test]

@@ -177,18 +177,22 @@ fn gpus(report: &Report) -> Vec<Figure> {
     figures.extend(totals.sm_clock_mhz.map(|mhz| {
         Figure::new("Mean SM clock", format!("{} MHz", text::grouped(mhz.round() as u64)), Some(mhz))
     }));
+    let measured = match totals.energy_known_pct {
+        99.5.. => String::new(),
+        known => format!("power measured for {} of the run", percent(known)),
+    };
     figures.extend(totals.energy_kwh.map(|kwh| Figure {
-        note: match totals.energy_known_pct {
-            99.5.. => String::new(),
-            known => format!("power measured for {} of the run", percent(known)),
-        },
+        note: measured.clone(),
         unit: Unit::Energy,
         ..Figure::new("Energy", energy(kwh), Some(kwh))
     }));
-    figures.extend(totals.co2_kg.map(|kg| Figure::new("CO₂", carbon(kg), Some(kg))));
+    figures.extend(
+        totals.co2_kg.map(|kg| Figure { note: measured, ..Figure::new("CO₂", carbon(kg), Some(kg)) }),
+    );
     figures.extend(totals.cost.as_ref().map(|cost| {
-        let number = Some(cost.amount);
-        Figure::new("Cost", money(cost.amount, cost.currency.as_str()), number).of_whole_run()
+        let (number, value) = (Some(cost.amount), money(cost.amount, cost.currency.as_str()));
+        let note = "for all allocated GPU hours".to_owned();
+        Figure { note, ..Figure::new("Cost", value, number).of_whole_run() }
     }));
     figures.extend(totals.throttled.iter().map(|Throttled { reason, seconds }| Figure {
         note: "sum over the GPUs".to_owned(),

@@ -26,6 +26,14 @@ pub fn array_of(job: &Job) -> Option<JobId> {
     }
 }
 
+/// Returns the number of a task within its array; the rest that waits follows all of them.
+pub fn task_number(job: &Job) -> u32 {
+    match job.part_of {
+        Some(Parent::Array { task: Some(task), .. }) => task,
+        _ => u32::MAX,
+    }
+}
+
 /// Returns whether a job is a task of an array.
 pub fn is_task(job: &Job, array: JobId) -> bool {
     array_of(job) == Some(array)

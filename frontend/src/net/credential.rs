@@ -31,7 +31,8 @@ impl Credential {
     /// Parses a fragment (`k=KEY`, `s=ID.KEY`, `t=ID.KEY`), a link with such a fragment, or the owner's bare
     /// key.
     pub fn from_link(text: &str) -> Option<Self> {
-        let text = text.trim();
+        // A sentence may go on behind a link.
+        let text = text.trim().trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '>', '"', '\'']);
         let fragment = text.rsplit_once('#').map_or(text, |(_, fragment)| fragment);
         match (fragment.strip_prefix("s="), fragment.strip_prefix("t=")) {
             (Some(share), _) => share.parse().ok().map(Self::Share),
@@ -140,7 +141,8 @@ mod tests {
     #[test]
     fn a_share_link_has_an_id_and_a_key() {
         let share = format!("s=k3jq9x.{}", key());
-        for given in [share.clone(), format!("#{share}"), format!("http://127.0.0.1:8080/#{share} ")] {
+        let link = format!("http://127.0.0.1:8080/#{share}");
+        for given in [share.clone(), format!("#{share}"), format!("{link} "), format!("{link}>.")] {
             let found = Credential::from_link(&given).unwrap_or_else(|| panic!("{given}"));
             assert!(found.is_share() && found.reveal().as_deref() == Some(&share), "{given}");
             assert_eq!(found.id(), KeyId::Share("k3jq9x".parse().unwrap()));

@@ -184,9 +184,11 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
         add("Distribution", totals.util_distribution_pct.as_ref().map(distribution));
         let mem = totals.gpu_mem_peak_bytes.map(|peak| of(peak as f64, totals.gpu_mem_total_bytes));
         add("GPU memory", mem.map(|mem| format!("at most {mem} of one GPU")));
-        add("Energy", totals.energy_kwh.map(|kwh| known_energy(kwh, totals.energy_known_pct)));
-        add("CO₂", totals.co2_kg.map(carbon));
-        add("Cost", totals.cost.as_ref().map(|cost| money(cost.amount, cost.currency.as_str())));
+        let known = |amount| of_known_power(amount, totals.energy_known_pct);
+        add("Energy", totals.energy_kwh.map(|kwh| known(energy(kwh))));
+        add("CO₂", totals.co2_kg.map(|kg| known(carbon(kg))));
+        let cost = totals.cost.as_ref().map(|cost| money(cost.amount, cost.currency.as_str()));
+        add("Cost", cost.map(|cost| format!("{cost} for all allocated GPU hours")));
     }
     add(
         "Host memory",
@@ -224,10 +226,10 @@ fn gpu_hours(report: &Report) -> String {
 }
 
 /// An energy, with the share of the GPU time for which the power is known unless it is all of it.
-fn known_energy(kwh: f64, known_pct: f64) -> String {
+fn of_known_power(amount: String, known_pct: f64) -> String {
     match known_pct {
-        99.5.. => energy(kwh),
-        known => format!("{} over the {} of the GPU time with known power", energy(kwh), percent(known)),
+        99.5.. => amount,
+        known => format!("{amount} over the {} of the GPU time with known power", percent(known)),
     }
 }
 

@@ -16,7 +16,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("SchedDefer", "It is deferred to the next regular scheduling cycle."),
     ("Dependency", "It waits for another job to finish."),
     ("DependencyNeverSatisfied", "The job that it waits for did not end as required, so it will never start; cancel it, or change the dependency (`scontrol update`)."),
-    ("BeginTime", "It may not start before its begin time, or it was requeued and waits some minutes; `scontrol update StartTime=now` lifts that."),
+    ("BeginTime", "It may not start before its begin time, or it was requeued and waits some minutes; `scontrol update JobId=ID StartTime=now` lifts that."),
     ("JobHeldUser", "On hold by you. Release it to put it back in the queue."),
     ("JobHeldAdmin", "On hold by an administrator; ask them why."),
     ("JobHoldMaxRequeue", "It was requeued too often and is held now; find out why it failed, then release it."),

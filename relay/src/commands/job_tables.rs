@@ -90,15 +90,15 @@ pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
     let mut out = format!("Your jobs of the last {days} days\n{}\n", GpuHours::from(&usage.total).sentence());
     if usage.total.jobs_unobserved > 0 {
         let unobserved = text::count(usage.total.jobs_unobserved as usize, "job was", "jobs were");
-        out.push_str(&format!("{unobserved} not observed: SLURM's accounting states their allocation\n"));
+        out.push_str(&format!("{unobserved} not observed\n"));
     }
     out.extend(usage.incomplete.iter().map(|why| format!("{why}\n")));
     let costs = usage.total.costs.iter().map(|cost| money(cost.amount, cost.currency.as_str()));
-    let co2 = usage.total.co2_kg.map(|kg| format!("{} of CO₂", carbon(kg)));
-    let spent: Vec<_> = costs.chain(co2).collect();
-    if !spent.is_empty() {
-        out.push_str(&format!("In total {}\n", spent.join(", ")));
+    let costs = costs.collect::<Vec<_>>().join(" and ");
+    if !costs.is_empty() {
+        out.push_str(&format!("All hours cost {costs}\n"));
     }
+    out.extend(usage.total.co2_kg.map(|kg| format!("The observed ones emitted {} of CO₂\n", carbon(kg))));
     out.push('\n');
     out.push_str(&sums("Started in the week of", &weeks.collect::<Vec<_>>()));
     out.push('\n');

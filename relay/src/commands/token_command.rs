@@ -38,7 +38,10 @@ fn created_text(created: &CreatedToken) -> String {
     // Something else than a relay may have sent them.
     let (name, secret) = (Text::new(&created.token.name), Text::new(&created.secret));
     let until = match (created.token.expires_at, created.is_stored) {
-        (_, false) => "until this relay ends, which stores nothing".to_owned(),
+        (None, false) => "until this relay ends, which stores nothing".to_owned(),
+        (Some(at), false) => {
+            format!("until this relay ends, which stores nothing, or until {}", local(at))
+        }
         (Some(at), true) => format!("until {}", local(at)),
         (None, true) => format!("until you run `relay token revoke {name}`"),
     };

@@ -64,7 +64,7 @@ fn storage_problem(page: &Page) -> impl Fn() -> Option<AnyView> + use<> {
 fn range_sentence(page: &Page, time: &Time, range: Memo<Range>) -> Memo<String> {
     let (time, page, replay) = (time.clone(), page.clone(), page.replay());
     Memo::new(move |_| {
-        let (range, span) = (range.get(), text::span(range.get().span_ms() / 1_000));
+        let (range, span) = (range.get(), text::exact_span(range.get().span_ms() / 1_000));
         page.second.track();
         let now_ms = time.now_ms();
         let (start_ms, end_ms) = (range.start_ms(now_ms), range.end_ms(now_ms));

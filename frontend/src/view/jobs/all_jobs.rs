@@ -10,7 +10,7 @@ use super::users::Users;
 use crate::describe::job::pending_reason;
 use crate::domain::compared;
 use crate::domain::health::{Health, is_stale};
-use crate::domain::job_groups::{self, is_task};
+use crate::domain::job_groups::{self, is_task, task_number};
 use crate::domain::job_health;
 use crate::domain::job_names;
 use crate::domain::other_users::Refusals;
@@ -23,7 +23,7 @@ use crate::fleet::Phase;
 use crate::platform;
 use crate::state::page::Page;
 use crate::table::jobs::{self, JobRow};
-use crate::table::{Column, Now, Value};
+use crate::table::{CellStyle, Column, Now, Value};
 use crate::view::charts::heat_map::HeatMap;
 use crate::view::scope::NodeScope;
 use crate::view::severity_class::SeverityClass;
@@ -267,7 +267,14 @@ impl RowSource for Jobs {
     }
 
     fn columns(&self) -> Vec<Column> {
-        jobs::columns(self.several_users)
+        let columns = jobs::columns(self.several_users);
+        // All tasks of an array have its name.
+        let of_array = |column: Column| match column.id {
+            "name" => column.rank(Column::HIDDEN),
+            "job" => column.rank(0).style(CellStyle::Custom),
+            _ => column,
+        };
+        if self.array.is_some() { columns.into_iter().map(of_array).collect() } else { columns }
     }
 
     fn entries(&self) -> Vec<RowEntry> {
@@ -282,7 +289,8 @@ impl RowSource for Jobs {
             // Running jobs before ended ones, worst first; the others as SLURM lists them.
             let is_meant = |job: &&Job| self.array.is_none_or(|id| is_task(job, id));
             let mut jobs: Vec<&Job> = jobs.iter().filter(is_meant).collect();
-            sorting::sort_by_key(&mut jobs, |job| (jobs::has_ended(job), position(job)));
+            let task = |job: &Job| self.array.map(|_| task_number(job));
+            sorting::sort_by_key(&mut jobs, |job| (jobs::has_ended(job), position(job), task(job)));
             jobs.into_iter().map(entry).collect()
         })
     }
@@ -365,9 +373,11 @@ impl RowSource for Jobs {
         }
         let health = health_of(&page, &scope, job);
         let dot = view! { <Dot health/> }.into_any();
+        let label =
+            move || job.with(|job| job.as_ref().map_or_else(|| id.to_string(), |job| job.label.to_string()));
         CustomCell::self_updating(grid::link(page.href(&Route::Job(id, JobTab::Nodes)), dot, {
             let page = page.clone();
-            move || page.job_name(id)
+            move || if column == "job" { label() } else { page.job_name(id) }
         }))
     }
 

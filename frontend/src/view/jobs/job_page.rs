@@ -124,18 +124,20 @@ fn NoNodes(
     id: JobId,
 ) -> impl IntoView {
     let page = Page::from_context();
-    let why = Memo::new(move |_| match page.job(id) {
+    let href = page.href(&Route::Job(id, JobTab::Report));
+    let job = Memo::new(move |_| page.job(id));
+    let was_requeued =
+        Memo::new(move |_| job.get().is_some_and(|job| job.restarts > 0 && job.state == JobState::Pending));
+    let why = Memo::new(move |_| match job.get() {
         Some(job) if matches!(job.state, JobState::Ended(_)) && has_run(&job) => {
             "SLURM no longer states the nodes of this job."
         }
         Some(job) if matches!(job.state, JobState::Ended(_)) => "This job ended before it started.",
-        Some(job) if job.restarts > 0 => {
+        _ if was_requeued.get() => {
             "This job was requeued, and waits. Its GPUs appear here when it starts again. "
         }
         _ => "This job has no nodes yet. Its GPUs appear here when it starts.",
     });
-    let was_requeued = Memo::new(move |_| page.job(id).is_some_and(|job| job.restarts > 0));
-    let href = page.href(&Route::Job(id, JobTab::Report));
     view! {
         <p class="empty">
             {why}

@@ -172,17 +172,19 @@ fn summary(usage: &Usage) -> AnyView {
     let (total, hours) = (&usage.total, GpuHours::from(&usage.total));
     let costs = total.costs.iter().map(|cost| money(cost.amount, cost.currency.as_str()));
     let co2 = total.co2_kg.map(|kg| format!("{} of CO₂", carbon(kg)));
-    let measured: Vec<String> = costs.chain(co2).chain(total.energy_kwh.map(energy)).collect();
-    let measured = if measured.is_empty() { String::new() } else { format!(", {}", measured.join(", ")) };
+    let measured: String =
+        total.energy_kwh.map(energy).into_iter().chain(co2).map(|amount| format!(", {amount}")).collect();
+    let costs: Vec<String> = costs.collect();
+    let costs = (!costs.is_empty()).then(|| format!("All hours cost {}. ", costs.join(" and ")));
     let unobserved = (total.jobs_unobserved > 0).then(|| {
         let jobs = text::count(total.jobs_unobserved as usize, "job", "jobs");
-        format!("{jobs} not observed: no relay was running.")
+        format!("{jobs} not observed.")
     });
     let lacking: Vec<String> =
         unobserved.into_iter().chain(usage.incomplete.as_ref().map(ToString::to_string)).collect();
     view! {
         <p class="usage__sum">
-            <b class="num">{hours.coverage()}</b> {hours.spent().map(|spent| format!(": {spent}"))} {measured} ". " {lacking.join(" ")}
+            <b class="num">{hours.coverage()}</b> {hours.spent().map(|spent| format!(": {spent}"))} {measured} ". " {costs} {lacking.join(" ")}
         </p>
     }
     .into_any()
