@@ -4,6 +4,7 @@ use crate::attention;
 use crate::flags;
 use crate::severity::Severity;
 use crate::text;
+use nodeglass_protocol::NodeName;
 use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{JobsHealth, Link, NodePicture, Picture};
@@ -95,10 +96,15 @@ pub fn with_findings(node: &NodePicture, findings: &[Finding], now_ms: u64) -> H
     let worst = attention::worst(findings, |finding| finding.nodes.contains(&node.name));
     match worst.map(|finding| (Severity::from(finding.severity), finding)) {
         Some((severity, finding)) if severity > own.severity => {
-            Health::new(severity, finding.reason.as_str())
+            Health::new(severity, within_node(finding.reason.as_str(), &node.name))
         }
         _ => own,
     }
+}
+
+/// Returns a reason without the name of a node, for a row of that node.
+pub fn within_node<'a>(reason: &'a str, node: &NodeName) -> &'a str {
+    reason.strip_prefix(node.as_str()).and_then(|rest| rest.strip_prefix(' ')).unwrap_or(reason)
 }
 
 /// Returns whether enough is known to show a picture that was just begun: the list of jobs, and of every node a sample or why
@@ -190,7 +196,7 @@ pub fn state_label(job: &Job) -> String {
 mod tests {
     use super::*;
     use nodeglass_protocol::picture::{Evidence, GpuPicture, Owner};
-    use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading};
+    use nodeglass_protocol::{Cell, GpuField, JobId, Reading};
 
     fn node(link: Link, sampled_at_ms: Option<u64>) -> NodePicture {
         let mut node = NodePicture::new(NodeName::new("n1").unwrap());
@@ -199,6 +205,14 @@ mod tests {
         node.sampled_at_ms = sampled_at_ms;
         node.gpus = vec![GpuPicture::default()];
         node
+    }
+
+    #[test]
+    fn a_row_of_a_node_does_not_repeat_its_name() {
+        let name = NodeName::new("n1").unwrap();
+        let reasons =
+            ["n1 GPU 4 Xid 31", "n10 GPU 4 Xid 31", "hang"].map(|reason| within_node(reason, &name));
+        assert_eq!(reasons, ["GPU 4 Xid 31", "n10 GPU 4 Xid 31", "hang"]);
     }
 
     #[test]

@@ -25,6 +25,7 @@ use nodeglass_nats::Publishing;
 use nodeglass_nodes::{Plan, Probes};
 use nodeglass_notify::{NotificationCounts, Notifier};
 use nodeglass_platform::clock::Clock;
+use nodeglass_platform::local_time;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::Mode;
@@ -111,6 +112,12 @@ impl Ending {
     }
 }
 
+/// Names this run of the relay, for whoever reads why a share is closed.
+fn run_name() -> String {
+    let started = local_time::here_and_now(Clock::wall_ms() / 1_000);
+    format!("with the job numbers of relay {}, started {started}", std::process::id())
+}
+
 /// The running parts.
 pub(super) struct Relay {
     pub(super) about: Arc<About>,
@@ -138,12 +145,13 @@ impl Relay {
 
         let reports = nats::Reports::of(nats.as_ref(), &watched);
         let whose = watched.jobs_description().unwrap_or_default();
-        let extent = watched.extent(config);
+        let (extent, numbers_jobs) = (watched.extent(config), watched.numbers_jobs());
         let sources = Sources::new(config, watched, hosts, nats.as_ref(), &about.host)?;
         // What is simulated or recorded does not outlive the relay.
         let is_stored = stores && about.mode != Mode::Demo && !sources.is_recording();
         let Stored { silences, history, shares, jobs: store, audit, tokens } =
             Stored::open(config, &about, (is_stored, sources.has_jobs()), (whose.as_str(), extent), &events)?;
+        let shares = shares.map(|store| if numbers_jobs { store.numbering_jobs(run_name()) } else { store });
         let about = Arc::new(About { downtimes: history.downtimes, ..about });
         let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, shares));
 

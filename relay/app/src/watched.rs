@@ -124,6 +124,11 @@ impl Watched {
         what + &selecting_settings(config)
     }
 
+    /// Returns whether the relay numbers jobs itself, because several clusters may have the same number.
+    pub fn numbers_jobs(&self) -> bool {
+        matches!(self, Self::Others(_, clusters) if clusters.len() != 1)
+    }
+
     /// Returns the mode for the page.
     pub fn mode(&self) -> Mode {
         match self {

@@ -140,8 +140,8 @@ impl Shares {
             nodeglass_access::new_share_id().map_err(|error| ShareError::Failed(error.to_string().into()))?;
         let share = Share { id, created_ms: now_ms, terms };
         let ticket = ticket(&share, &self.key);
-        let watches = self.store.as_ref().map_or("", Store::watches);
-        let open = OpenShare::new(share.clone(), uid, watches, &ticket);
+        let watches = self.store.as_ref().map(|store| store.watches(&share.terms.scope)).unwrap_or_default();
+        let open = OpenShare::new(share.clone(), uid, &watches, &ticket);
         let mut pending = self.pending();
         let stored = self.store.as_ref().map_or(Ok(()), |store| store.save(&open));
         if stored.is_err() {
@@ -529,6 +529,35 @@ mod tests {
         let store = Store::new(StateDir::at(folder).unwrap(), "login1".into(), watches.to_owned());
         let endpoint = ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
         Shares::new(Key::new([7; 32]), "alice".into(), endpoint, Some(store))
+    }
+
+    #[test]
+    fn t09_a_share_of_a_job_is_closed_once_another_run_numbers_the_jobs() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("nodeglass");
+        let of_run = |run: &str| {
+            let store =
+                Store::new(StateDir::at(&folder).unwrap(), "login1".into(), "all clusters".to_owned());
+            let endpoint =
+                ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
+            Shares::new(
+                Key::new([7; 32]),
+                "alice".into(),
+                endpoint,
+                Some(store.numbering_jobs(run.to_owned())),
+            )
+        };
+        let first = of_run("as numbered at 9:00");
+        let made =
+            [Scope::Jobs(vec![JobId(17)]), Scope::All].map(|scope| first.create(request(scope)).unwrap());
+        let is_open = |shares: &Shares| {
+            made.each_ref().map(|made| shares.state(&made.share.id).is_some_and(|state| state.status.is_ok()))
+        };
+        assert_eq!(is_open(&first), [true, true]);
+        let next = of_run("as numbered at 10:00");
+        assert_eq!(is_open(&next), [false, true]);
+        let closed = next.watch().borrow().closed.clone();
+        assert_eq!(closed[0].watches.as_str(), "all clusters, as numbered at 9:00");
     }
 
     #[test]

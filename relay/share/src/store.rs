@@ -7,7 +7,7 @@ use nodeglass_platform::regular_file::identity;
 use nodeglass_platform::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::{Key, LEN, Verifier};
-use nodeglass_protocol::share::{Share, ShareId};
+use nodeglass_protocol::share::{Scope, Share, ShareId};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row, params};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,8 @@ pub struct Store {
     host: Text,
     /// The jobs and machines that this relay watches.
     watches: String,
+    /// The run of this relay, if jobs have their numbers in it only.
+    run: Option<String>,
     /// The file, while it is open.
     database: Mutex<Option<Database>>,
 }
@@ -108,12 +110,27 @@ const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shares (
 impl Store {
     /// The store in a state directory, which need not be usable yet, of a relay that `watches` these jobs and machines.
     pub fn new(dir: StateDir, host: Text, watches: String) -> Self {
-        Self { dir, host, watches, database: Mutex::default() }
+        Self { dir, host, watches, run: None, database: Mutex::default() }
     }
 
-    /// The jobs and machines that the relay watches.
-    pub(super) fn watches(&self) -> &str {
-        &self.watches
+    /// The store of a relay that numbers the jobs of several clusters itself: shares of jobs and arrays are closed after this `run`, as
+    /// another one may give their numbers to other jobs.
+    #[must_use]
+    pub fn numbering_jobs(self, run: String) -> Self {
+        Self { run: Some(run), ..self }
+    }
+
+    /// Describes what a relay must watch to open a share of this scope.
+    pub(super) fn watches(&self, scope: &Scope) -> String {
+        match (&self.run, scope) {
+            (Some(run), Scope::Jobs(_) | Scope::JobsAndArrays { .. }) => format!("{}, {run}", self.watches),
+            _ => self.watches.clone(),
+        }
+    }
+
+    /// Returns whether a share opens at this relay.
+    fn opens(&self, open: &OpenShare) -> bool {
+        open.watches == self.watches(&open.share.terms.scope)
     }
 
     /// Loads the unexpired shares of this host that a relay made which watched the same: at one that watches more, they
@@ -135,13 +152,13 @@ impl Store {
             )?;
             let mut query = database.prepare(
                 "SELECT id, stored, server, seal, uid, watches, share FROM shares \
-                 WHERE host = ?1 AND expires_ms > ?2 AND watches = ?3",
+                 WHERE host = ?1 AND expires_ms > ?2",
             )?;
-            let mut rows = query.query(params![self.host.as_str(), now_ms, self.watches])?;
+            let mut rows = query.query(params![self.host.as_str(), now_ms])?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 match parse_row(row) {
-                    Some(open) => found.push(open),
+                    Some(open) => found.extend(Some(open).filter(|open| self.opens(open))),
                     None => tracing::warn!(
                         share = row.get::<_, String>(0).unwrap_or_default(),
                         "a stored share cannot be read and stays closed; create a new one"
@@ -161,11 +178,11 @@ impl Store {
         self.access(|database| {
             let mut query = database.prepare_cached(
                 "SELECT id, stored, server, seal, uid, watches, share FROM shares \
-                 WHERE host = ?1 AND expires_ms > ?2 AND watches <> ?3 ORDER BY id",
+                 WHERE host = ?1 AND expires_ms > ?2 ORDER BY id",
             )?;
-            let rows = query
-                .query_map(params![self.host.as_str(), now_ms, self.watches], |row| Ok(parse_row(row)))?;
-            rows.filter_map(Result::transpose).collect()
+            let rows = query.query_map(params![self.host.as_str(), now_ms], |row| Ok(parse_row(row)))?;
+            let is_closed = |row: &Result<OpenShare, _>| row.as_ref().map_or(true, |open| !self.opens(open));
+            rows.filter_map(Result::transpose).filter(is_closed).collect()
         })
     }
 
@@ -338,7 +355,7 @@ mod tests {
     use super::super::link::ticket;
     use super::*;
     use nodeglass_protocol::live::ticket::Ticket;
-    use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
+    use nodeglass_protocol::share::{HiddenParts, ShareTerms};
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 

@@ -27,6 +27,7 @@ use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{Field as _, GpuField, GpuUuid, JobId, NodeName, Picture};
 pub use nodeglass_rules::attention::Since;
 use nodeglass_rules::attention::{Folded, fold, fold_run, names, needs_attention};
+use nodeglass_rules::health::within_node;
 use nodeglass_rules::ownership;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -348,7 +349,12 @@ pub fn node_health_in(
         !item.is_past && item.nodes.contains(node) && job.is_none_or(|job| item.jobs.contains(&job))
     };
     let items = entries.iter().filter(|entry| !entry.is_resolved).map(|entry| &entry.item).filter(affects);
-    worse(own, items.max_by_key(|item| item.severity))
+    match items.max_by_key(|item| item.severity) {
+        Some(item) if item.severity > own.severity => {
+            Arc::new(Health::new(item.severity, within_node(&item.reason, node)))
+        }
+        _ => own,
+    }
 }
 
 /// Returns a node's health, or an item's if it is worse.

@@ -252,12 +252,9 @@ fn memory_bar(gpu: &GpuPicture, width: u16, style: impl Fn(Style) -> Style, pale
     let Some((used, whole)) = used else { return Spans::new() };
     let level = memory_level(gpu);
     let style = style(palette.memory_of(level));
-    // A mark besides the colour, where the bar ends.
-    let room = if level == MemoryLevel::High { width.saturating_sub(1) } else { width };
-    let mut spans = bar(used, whole, room, style, palette);
-    if level == MemoryLevel::High {
-        spans.push(Span::styled("!", style));
-    }
+    // A mark besides the colour has a place of its own: bars of one column have one scale.
+    let mut spans = bar(used, whole, width.saturating_sub(1), style, palette);
+    spans.push(Span::styled(if level == MemoryLevel::High { "!" } else { " " }, style));
     spans
 }
 

@@ -96,11 +96,10 @@ pub fn has_ended(job: &Job) -> bool {
 pub fn lines<'a>(world: &World<'a>, hides_ended: bool, filter: &str) -> Vec<Line<'a>> {
     let listed = world.overview.jobs.iter().filter(|job| !(hides_ended && has_ended(job)));
     let kept = listed.filter(|job| {
-        let state = health::state_label(job);
-        matches(
-            filter,
-            [job.label.as_str(), job.name.as_str(), job.user.as_str(), job.partition.as_str(), &state],
-        )
+        let own = health::state_label(job);
+        let shown = if filter.is_empty() { String::new() } else { state(job, world).1 };
+        let (label, name) = (job.label.as_str(), job.name.as_str());
+        matches(filter, [label, name, job.user.as_str(), job.partition.as_str(), &own, &shown])
     });
     let rank = |job: &'a Job| match has_ended(job) {
         // It needs no more attention than the head gives it.

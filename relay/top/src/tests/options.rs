@@ -84,7 +84,7 @@ fn full_memory_is_marked_by_shape_and_word() {
     let screen = shown.screen(200, 50);
     let row = |gpu: &str| screen.lines().find(|line| line.contains(gpu)).unwrap().to_owned();
     assert!(row(" GPU 0 ").contains("!    79.0/80") && row(" GPU 0 ").contains("mem high"), "{screen}");
-    assert!(row(" GPU 1 ").contains("·    60.0/80") && !row(" GPU 1 ").contains("mem high"), "{screen}");
+    assert!(row(" GPU 1 ").contains("·     60.0/80") && !row(" GPU 1 ").contains("mem high"), "{screen}");
     assert!(!row(" GPU 2 ").contains("mem high"), "{screen}");
 }
 
