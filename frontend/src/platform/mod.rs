@@ -407,6 +407,11 @@ pub fn local_datetime(unix_s: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {}", format_time_s(unix_s))
 }
 
+/// Formats a time in local time with its zone, for what is read elsewhere and later: `2026-11-25 09:14:03 UTC+1`.
+pub fn zoned_datetime(unix_s: i64) -> String {
+    format!("{} {}", local_datetime(unix_s), utc_text(utc_offset_min()))
+}
+
 /// Parses a date and a time of day in local time to Unix time; seconds may be omitted.
 pub fn parse_local_datetime(text: &str) -> Option<i64> {
     let (date, time) = text.trim().split_once([' ', 'T'])?;

@@ -100,12 +100,13 @@ fn title(report: &Report) -> AnyView {
     let at = |time_s: Option<i64>| time_s.map_or_else(|| "–".to_owned(), platform::format_time_or_date);
     let what = format!("Job {} · {}", report.label, report.name);
     let when = format!(
-        "{} · {} · partition {} · {} to {}",
+        "{} · {} · partition {} · {} to {} · as of {}",
         report.user,
         report::state_text(&report.state, report.is_final),
         report.partition,
         at(report.start_s),
         at(report.ended_s),
+        platform::zoned_datetime(report.at_s),
     );
     view! { <header class="report__title"><h1>{what}</h1><p>{when}</p></header> }.into_any()
 }

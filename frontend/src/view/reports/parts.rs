@@ -95,8 +95,8 @@ fn PartRow(
                     <span>{label}</span>
                 </span>
             </th>
-            <td class="parts__time">{time_inputs(time, ran, edit)}</td>
-            <td class="num">{length} <small class="parts__range">{remark}</small> {whole}</td>
+            <td class="parts__time" data-title="From, to">{time_inputs(time, ran, edit)}</td>
+            <td class="num" data-title="Length">{length} <small class="parts__range">{remark}</small> {whole}</td>
             {cells}
             <td class="parts__do"><button class="btn btn--small" hidden=is_only title="Remove from the comparison" aria-label="Remove from the comparison" on:click=move |_| removed.remove()>"×"</button></td>
         </tr>

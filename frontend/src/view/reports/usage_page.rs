@@ -129,7 +129,7 @@ fn Shown(usage: Memo<Option<Usage>>) -> impl IntoView {
     let page = Page::from_context();
     let title = move || {
         let days = usage.with(|usage| usage.as_ref().map_or(0, |usage| usage.days));
-        let until = platform::local_datetime((page.wall_ms() / 1_000).cast_signed());
+        let until = platform::zoned_datetime((page.wall_ms() / 1_000).cast_signed());
         let (title, period) =
             (format!("GPU usage of {}", page.owner()), format!("{days} days until {until}"));
         view! { <header class="report__title"><h1>{title}</h1><p>{period}</p></header> }

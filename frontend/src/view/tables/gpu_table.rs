@@ -319,7 +319,7 @@ impl RowSource for Gpus {
     fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
         let (owner, flags) = self.owner_and_flags(entry);
         let flag = flags.into_iter().find(|flag| flag.severity >= Severity::Warning);
-        flag.map(|flag| format!("{} {}", flag.text, flag.why)).or(owner.filter(|_| !is_shown("flags")))
+        flag.map(|flag| format!("{} – {}", flag.text, flag.why)).or(owner.filter(|_| !is_shown("flags")))
     }
 
     fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell {

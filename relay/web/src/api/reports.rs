@@ -8,9 +8,11 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use nodeglass_api::JobSelector;
-use nodeglass_protocol::NodeName;
+use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::report::{MAX_DAYS, Report, Usage};
+use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_report::NodeFault;
+use nodeglass_share::Viewer;
 use serde::{Deserialize, Serialize};
 use tokio::time::error::Elapsed;
 use utoipa::{IntoParams, ToSchema};
@@ -68,10 +70,22 @@ pub async fn report(
         report = reports::job(&web, id, &viewer).await.map_err(late)?;
     }
     charge.restart();
-    let report = report.ok_or_else(|| Problem::not_found(format!("there is no report of job {named}")))?;
+    let report = match report {
+        Some(report) => report,
+        None => return Err(no_report(&web, &viewer, id, &named).await.into()),
+    };
     let body = reply::body(&report);
     charge.sends(body.len());
     Ok(reply::json(&headers, body))
+}
+
+/// Says that there is no report of a job, and that it has not started if a viewer may know that.
+async fn no_report(web: &WebState, viewer: &Viewer, id: JobId, named: &JobSelector) -> Problem {
+    let job = if viewer.is_restricted() { None } else { web.hub.job(id).await };
+    Problem::not_found(match job {
+        Some(job) if job.state == JobState::Pending => format!("job {named} has not started"),
+        _ => format!("there is no report of job {named}"),
+    })
 }
 
 /// Returns the usage of the owner's jobs of the last days: by week and project, and the most wasteful ones. On the relay of
