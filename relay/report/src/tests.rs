@@ -420,7 +420,7 @@ fn samples_after_a_boot_of_the_node_are_not_of_a_job_from_before() {
     assert_eq!(report.gpus[0].observed_s, 600.0);
     // The run after it is on the same node.
     let again = Job { start: Some(1_700), ..job(1) };
-    reports.set_jobs(&[again.clone()], 2_200, relay_ms, |_| None);
+    reports.set_jobs(std::slice::from_ref(&again), 2_200, relay_ms, |_| None);
     (1_200..=1_560).for_each(|second| reports.record(&up(second, second - 640)));
     let state = JobState::Ended("COMPLETED".into());
     reports.set_jobs(&[Job { state, ended: Some(2_560), ..again }], 2_560, relay_ms, |_| None);

@@ -185,20 +185,21 @@ fn stored(database: &Database, job: JobId) -> Result<(Option<JobRecord>, Vec<Not
     })
 }
 
-/// Returns the report of a job: from the database if the job has ended, else from a running relay, else as it was last
-/// stored; with a sentence that states which of these it is.
+/// Returns the report of a job: of its newest run from a running relay, from the database if it has ended, else as it was last stored;
+/// with a sentence that states which of these it is.
 async fn newest(
     job: JobId,
     stored: Option<JobRecord>,
     notes: Vec<Note>,
     relays: &[Remote],
 ) -> anyhow::Result<(Report, Option<String>)> {
-    if let Some(record) = stored.as_ref().filter(|record| record.is_final) {
-        return Ok((record.report_with(notes), None));
-    }
+    // A requeued job, or another one with its number, may run since.
+    let ended = stored.as_ref().filter(|record| record.is_final);
+    let is_newer = |report: &Report| ended.is_none_or(|record| report.start_s > record.job.start);
     let mut failed = None;
     for relay in relays {
         match relay.report(job).await {
+            Ok(report) if !is_newer(&report) => {}
             Ok(report) => {
                 let note = "The job is still running; these are its figures so far.";
                 return Ok((report.clone(), (!report.is_final).then(|| note.to_owned())));
@@ -206,6 +207,9 @@ async fn newest(
             Err(error) if is_unknown(&error) => {}
             Err(error) => failed = failed.or(Some(error)),
         }
+    }
+    if let Some(record) = ended {
+        return Ok((record.report_with(notes), None));
     }
     let Some(record) = stored else {
         match failed {
