@@ -259,6 +259,14 @@ impl Shares {
         for id in open.iter().filter(|id| !stored.contains(id.as_str())) {
             self.end(id, EndReason::Revoked);
         }
+        // A file that was away for a while may return with shares that ended meanwhile: a later relay would open them.
+        for id in stored.iter().filter_map(|id| ShareId::new(id).ok()) {
+            let state = self.table().state(&id);
+            if state.is_some_and(|state| state.status.is_err_and(|reason| reason == EndReason::Revoked)) {
+                store.delete(&id)?;
+                tracing::info!(share = %id, "a share that had ended was deleted from a file that returned");
+            }
+        }
         Ok(())
     }
 
@@ -529,6 +537,21 @@ mod tests {
         let store = Store::new(StateDir::at(folder).unwrap(), "login1".into(), watches.to_owned());
         let endpoint = ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
         Shares::new(Key::new([7; 32]), "alice".into(), endpoint, Some(store))
+    }
+
+    #[test]
+    fn t10_shares_that_ended_while_their_file_was_away_stay_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, away) = (folder.path().join("nodeglass"), folder.path().join("away"));
+        let shares = stored_shares(&here);
+        let made = shares.create(request(Scope::All)).unwrap();
+        std::fs::rename(&here, &away).unwrap();
+        shares.follow_store();
+        assert_eq!(shares.state(&made.share.id).unwrap().status.unwrap_err(), EndReason::Revoked);
+        std::fs::remove_dir_all(&here).unwrap();
+        std::fs::rename(&away, &here).unwrap();
+        shares.follow_store();
+        assert!(stored_shares(&here).state(&made.share.id).is_none(), "the owner saw it end");
     }
 
     #[test]
