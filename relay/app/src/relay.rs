@@ -112,7 +112,7 @@ impl Ending {
     }
 }
 
-/// Names this run of the relay, for whoever reads why a share is closed.
+/// The name of this run of the relay, for users who read why a share is closed.
 fn run_name() -> String {
     let started = local_time::here_and_now(Clock::wall_ms() / 1_000);
     format!("with the job numbers of relay {}, started {started}", std::process::id())

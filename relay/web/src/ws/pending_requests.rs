@@ -41,7 +41,7 @@ pub(super) struct PendingRequests {
     /// Responses that are available immediately.
     ready: VecDeque<ServerMessage>,
     followed: Vec<FollowedLog>,
-    /// What was read of a followed log, until it is certain that it may still be sent.
+    /// The last chunk of a followed log, until it is certain that it may still be sent.
     unchecked: Option<(LogRef, Tail)>,
     /// The ranges that are being read from the long-term storage, with the numbers of their queries.
     ranges: JoinSet<(u32, RangeHistory)>,
