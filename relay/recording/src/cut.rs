@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Time for which a probe keeps samples, in ms.
+const KEPT_MS: u64 = 600_000;
 /// Ownership is read this often while a recording is searched for the GPUs of a job, in ms.
 const OWNERS_INTERVAL_MS: u64 = 1_000;
 
@@ -350,9 +352,9 @@ impl Cut {
         let is_foreign = key.1.is_some_and(|job| job != self.job);
         let mut probe = self.probes.remove(&key).unwrap_or_default();
         let line = match event {
-            RecordedNodeEvent::Line(line) => {
-                self.line(&mut probe, &key.0, *line).map(|line| RecordedNodeEvent::Line(Box::new(line)))
-            }
+            RecordedNodeEvent::Line(line) => self
+                .line(&mut probe, &key.0, *line, at_ms)
+                .map(|line| RecordedNodeEvent::Line(Box::new(line))),
             RecordedNodeEvent::Connecting { failures } => Some(RecordedNodeEvent::Connecting { failures }),
             RecordedNodeEvent::Down { retry_at_ms, .. } => {
                 Some(RecordedNodeEvent::Down { why: "the relay cannot reach this node".into(), retry_at_ms })
@@ -394,11 +396,17 @@ impl Cut {
     }
 
     /// The line without GPUs and processes that are not the job's; `None` if nothing of it is.
-    fn line(&self, probe: &mut Probe, node: &NodeName, line: RecordedLine) -> Option<RecordedLine> {
+    fn line(
+        &self,
+        probe: &mut Probe,
+        node: &NodeName,
+        line: RecordedLine,
+        at_ms: u64,
+    ) -> Option<RecordedLine> {
         Some(match line {
             ProbeLine::Hello(hello) => self.hello(probe, node, hello),
             ProbeLine::Sample(mut sample) => {
-                self.sample(probe, node, &mut sample);
+                self.sample(probe, node, &mut sample, at_ms);
                 ProbeLine::Sample(sample)
             }
             ProbeLine::Processes(list) => ProbeLine::Processes(self.processes(probe, node, list)),
@@ -439,7 +447,7 @@ impl Cut {
     }
 
     /// Leaves the readings of GPUs while they are the job's.
-    fn sample(&self, probe: &mut Probe, node: &NodeName, sample: &mut RecordedSample) {
+    fn sample(&self, probe: &mut Probe, node: &NodeName, sample: &mut RecordedSample, at_ms: u64) {
         let shows_host = self.visibility.shows_host(node, &self.fleet);
         sample.retain(|position| probe.gpus.get(position).copied().flatten(), shows_host, self.job);
         let gpus = self.fleet.node(node).map_or(&[][..], |picture| &picture.gpus);
@@ -448,9 +456,12 @@ impl Cut {
             let owned = gpus.iter().find(|gpu| gpu.facts.uuid == *uuid && self.owns(gpu));
             match (probe.owned[at], owned) {
                 (Some(true), Some(_)) => continue,
-                // A kept sample may be from the time of the other owner.
-                _ if !sample.is_current() => {
-                    sample.remove_gpu(position);
+                // A probe keeps samples for ten minutes, in which the GPU may have had another owner.
+                (before, owned) if !sample.is_current() => {
+                    let is_own = |gpu| self.owned_since(node, gpu).saturating_add(KEPT_MS) <= at_ms;
+                    if before.is_some() || !owned.is_some_and(is_own) {
+                        sample.remove_gpu(position);
+                    }
                     continue;
                 }
                 (Some(false), None) => sample.remove_gpu(position),
@@ -460,6 +471,12 @@ impl Cut {
             probe.owned[at] = Some(owned.is_some());
             probe.gains_gpu |= owned.is_some();
         }
+    }
+
+    /// Returns the time from which a GPU of the job is certainly its own, in ms of the relay's clock.
+    fn owned_since(&self, node: &NodeName, gpu: &GpuPicture) -> u64 {
+        let job = self.fleet.jobs().iter().find(|job| job.id == self.job);
+        job.map_or(u64::MAX, |job| self.fleet.owned_since(job, node, gpu))
     }
 
     /// Returns whether a GPU is the job's now.
@@ -474,8 +491,11 @@ impl Cut {
         let mut next = 0..;
         let position = |uuid: &GpuUuid| is_owned(uuid).then(|| next.next()).flatten();
         probe.gpus = hello.gpus.iter().map(|gpu| &gpu.uuid).map(position).collect();
+        // The owners of the GPUs are known from before if only the link was interrupted.
+        let before = std::mem::take(&mut probe.uuids).into_iter().zip(std::mem::take(&mut probe.owned));
+        let before: BTreeMap<GpuUuid, Option<bool>> = before.collect();
         probe.uuids = hello.gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
-        probe.owned = vec![None; probe.uuids.len()];
+        probe.owned = probe.uuids.iter().map(|uuid| before.get(uuid).copied().flatten()).collect();
         // Instances have no place in the matrix.
         let kept = |position: usize| probe.gpus.get(position).copied().flatten().is_some();
         hello.topology =

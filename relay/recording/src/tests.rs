@@ -314,6 +314,33 @@ fn t09_a_cut_has_the_readings_of_a_gpu_only_while_it_is_the_jobs() {
 }
 
 #[test]
+fn a_cut_has_the_samples_that_a_probe_kept_for_the_job() {
+    let (folder, path) = scratch();
+    let wall_s = (BEGIN_MS.cast_signed() + WALL_AHEAD_MS) / 1_000;
+    let old = Job { start: Some(wall_s - 7_200), ..job(1, &[("n1", &[0])]) };
+    let mut all = vec![
+        (0, Event::Jobs { jobs: vec![old], wall_ahead_ms: WALL_AHEAD_MS }),
+        (40, node_line(hello("n1", &[0]))),
+    ];
+    // Before the relay started, and while the link was interrupted.
+    all.extend((1..=10).map(|second| (500, node_line(scene::replay(second, &[70])))));
+    all.extend((11..=20).map(|second| ((second - 10) * 1_000, node_line(sample(second, &[80])))));
+    all.push((21_000, Event::Node(name("n1"), SessionEvent::Connecting { failures: 0 })));
+    all.push((30_000, node_line(hello("n1", &[0]))));
+    all.extend((21..=30).map(|second| (30_500, node_line(scene::replay(second, &[90])))));
+    all.push((31_000, node_line(sample(31, &[80]))));
+    let all: Vec<_> = all.into_iter().map(|(after_ms, event)| (BEGIN_MS + after_ms, event)).collect();
+    record(&path, &all);
+    let to = folder.path().join("cut.rec");
+    cut(&path, &to, JobId(1)).unwrap();
+    let node = nodes(&played(&to).0).remove(0);
+    let trace = node.history.as_ref().unwrap().gpu(0, GpuField::Util).unwrap();
+    let values: Vec<u32> = trace.points().filter_map(|(_, cell)| cell?.value()).collect();
+    let count = |of: u32| values.iter().filter(|value| **value == of).count();
+    assert_eq!([count(70), count(90)], [10, 10]);
+}
+
+#[test]
 fn t09_a_cut_ends_where_a_gpu_may_be_the_next_users() {
     let (folder, path) = scratch();
     let recorded = |answer: Option<Event>| {
