@@ -108,7 +108,10 @@ impl JobList {
             _ => {
                 keep_place(job, old);
                 job.ended = job.ended.or(Some(wall_s));
-                self.kept.insert(job.id, last_picture(job));
+                // One that was requeued, and did not run again, has the picture of its run.
+                if old.is_active() || !self.kept.contains_key(&job.id) {
+                    self.kept.insert(job.id, last_picture(job));
+                }
                 true
             }
         }

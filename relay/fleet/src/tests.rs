@@ -253,6 +253,10 @@ fn f30_a_requeued_job_that_waits_keeps_the_history_of_its_run() {
     assert_eq!(fleet.nodes_before_requeue(JobId(1)).len(), 1);
     jobs(&mut fleet, vec![job(1, &[("n1", &[0])])], 4_000);
     assert!(fleet.nodes_before_requeue(JobId(1)).is_empty(), "it runs again");
+    jobs(&mut fleet, vec![waiting()], 5_000);
+    let cancelled = Job { state: JobState::Ended("CANCELLED".into()), ended: Some(1_006), ..waiting() };
+    jobs(&mut fleet, vec![cancelled], 6_000);
+    assert_eq!(fleet.nodes_of(&Topic::Job(JobId(1))).unwrap().len(), 1, "it was cancelled while it waited");
 }
 
 #[test]

@@ -581,7 +581,11 @@ impl Session {
                 false => DisconnectReason::trouble(format!("{why}; {advice}"), RetryClass::Harmful),
             },
             LaunchError::Denied { why } => DisconnectReason::trouble(why, RetryClass::Denied),
-            LaunchError::Unreachable { why } => DisconnectReason::trouble(why, RetryClass::Link),
+            LaunchError::Unreachable { why } => {
+                // On a slow line, logins seem to hang as well.
+                self.hung = false;
+                DisconnectReason::trouble(why, RetryClass::Link)
+            }
             LaunchError::Throttled { why } => DisconnectReason::trouble(why, RetryClass::Throttled),
             LaunchError::Probe { why } => {
                 DisconnectReason::trouble(why, RetryClass::ProbeEnded { after_ms: 0 })

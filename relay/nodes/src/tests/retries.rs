@@ -407,6 +407,21 @@ async fn f37_a_hanging_login_script_is_run_twice_and_then_rarely_for_five_hours(
 }
 
 #[tokio::test(start_paused = true)]
+async fn f37_hangs_between_failures_of_the_link_are_retried_as_those() {
+    let mut harness = Harness::empty();
+    for _ in 0..3 {
+        harness.launcher.fails(LaunchError::Hangs { why: "it hangs".into(), advice: "mend it".into() });
+        harness.launcher.fails(LaunchError::Unreachable { why: "it did not speak SSH within 10 s".into() });
+    }
+    let mut probe = harness.launcher.probe();
+    let began = Instant::now();
+    harness.set_targets();
+    probe.hello(1).await;
+    assert!(matches!(probe.control().await, Some(Control::Interval { .. })));
+    assert!(began.elapsed() < Duration::from_secs(400), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn f37_a_node_whose_logins_hung_for_minutes_is_linked_and_waits_short_again() {
     let mut harness = Harness::empty();
     let hangs = || LaunchError::Hangs { why: "it hangs".into(), advice: "mend it".into() };
