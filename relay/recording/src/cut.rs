@@ -133,9 +133,9 @@ pub fn cut(from: &Path, to: &Path, job: JobId) -> Result<CutSummary, CutError> {
     let mut cut = Cut { certain, ..Cut::new(job, gpus, &info) };
     let failed = |source| CutError::Write { path: to.to_owned(), source };
     let mut writer = None;
-    let (mut first_ms, mut last_ms) = (0, 0);
+    let (mut first_ms, mut last_ms, mut user) = (0, 0, None);
     while let Some((at_ms, event)) = reader.next_event().map_err(|error| RecordingError::new(from, error))? {
-        let events = cut.events(event, at_ms);
+        let events = cut.events(of_one_user(event, job, &mut user), at_ms);
         for event in events {
             let writer = match &mut writer {
                 Some(writer) => writer,
@@ -224,7 +224,7 @@ fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, CertainUse, NamedJobs
     let mut certain = CertainUse::default();
     let visibility = visibility(job, reader.info());
     let mut known = BTreeMap::new();
-    let (mut read_ms, mut last_ms) = (0, 0);
+    let (mut read_ms, mut last_ms, mut user) = (0, 0, None);
     loop {
         let next = reader.next_event().map_err(|error| RecordingError::new(path, error))?;
         let is_due =
@@ -248,9 +248,22 @@ fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, CertainUse, NamedJobs
         if is_due {
             read_ms = at_ms;
         }
-        fleet.handle(event, at_ms);
+        fleet.handle(of_one_user(event, job, &mut user), at_ms);
     }
     Ok((gpus, certain, known.into_iter().collect()))
+}
+
+/// Removes from a list of jobs one with this number that is not of the user of the first that ran: SLURM may use numbers again.
+fn of_one_user(mut event: Event, id: JobId, user: &mut Option<Text>) -> Event {
+    if let Event::Jobs { jobs, .. } = &mut event {
+        let mut is_own = |job: &Job| match user {
+            Some(user) => *user == job.user,
+            None if job.is_active() => *user.insert(job.user.clone()) == job.user,
+            None => true,
+        };
+        jobs.retain(|job| job.id != id || is_own(job));
+    }
+    event
 }
 
 /// Returns the visibility of a share of the job with the usual settings.

@@ -314,6 +314,25 @@ fn t09_a_cut_has_the_readings_of_a_gpu_only_while_it_is_the_jobs() {
 }
 
 #[test]
+fn t09_a_cut_has_no_job_of_another_user_with_the_same_number() {
+    let (folder, path) = scratch();
+    let mut all = events(10);
+    let bobs = Job { user: "bob".into(), name: "secret".into(), ..job(1, &[("n1", &[0, 1])]) };
+    let listed = Event::Jobs { jobs: vec![bobs], wall_ahead_ms: WALL_AHEAD_MS };
+    all.push((BEGIN_MS + 10_500, listed));
+    all.extend((11..=20).map(|second| (BEGIN_MS + second * 1_000, node_line(sample(second, &[99, 99])))));
+    record(&path, &all);
+    let to = folder.path().join("cut.rec");
+    cut(&path, &to, JobId(1)).unwrap();
+    let (events, _) = played(&to);
+    let everything = format!("{events:?}");
+    assert!(!everything.contains("bob") && !everything.contains("secret"), "{everything}");
+    let last_ms =
+        events.iter().filter(|(_, event)| matches!(event, Event::Node(..))).map(|(at_ms, _)| *at_ms).max();
+    assert!(last_ms < Some(BEGIN_MS + 10_500), "{last_ms:?}");
+}
+
+#[test]
 fn a_cut_has_the_samples_that_a_probe_kept_for_the_job() {
     let (folder, path) = scratch();
     let wall_s = (BEGIN_MS.cast_signed() + WALL_AHEAD_MS) / 1_000;
