@@ -106,7 +106,7 @@ fn spool(args: &NoteArgs, job: Option<&JobSelector>) -> anyhow::Result<String> {
         .with_context(|| format!("failed to write {}", path.display()))?;
     Ok(match args.json {
         true => terminal::json(&serde_json::json!({ "written_to": path }))?,
-        false => format!("written to {}; your relay reads it from there\n", path.display()),
+        false => format!("written to {}; your relay reads it only while job {job} runs\n", path.display()),
     })
 }
 
