@@ -271,7 +271,8 @@ impl RowSource for Jobs {
         // All tasks of an array have its name.
         let of_array = |column: Column| match column.id {
             "name" => column.rank(Column::HIDDEN),
-            "job" => column.rank(0).style(CellStyle::Custom),
+            // With a dot, and for `48440_[18-23%8]`.
+            "job" => column.rank(0).style(CellStyle::Custom).width(150),
             _ => column,
         };
         if self.array.is_some() { columns.into_iter().map(of_array).collect() } else { columns }
