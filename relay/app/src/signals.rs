@@ -37,7 +37,7 @@ impl Signals {
             // `kill`, or the end of a session.
             _ = self.terminate.recv() => None,
             () = received(self.hangup.as_mut()) => {
-                Some("its terminal was closed (SIGHUP): the relay exits; one in tmux or a service goes on".into())
+                Some("its terminal was closed (SIGHUP): the relay exits; run it in tmux or as a service to keep it".into())
             }
             _ = self.cpu_time.recv() => {
                 Some("this machine limits the CPU time of a process (ulimit -t), which is used up: the relay exits".into())
