@@ -1,9 +1,10 @@
 //! Ring of the sample lines of the last ten minutes, from which a relay can request what it missed.
 
+use nodeglass_protocol::probe::MAX_SAMPLE_AGE_MS;
 use std::collections::VecDeque;
 
 /// Maximum age of a sample, in ns of `CLOCK_BOOTTIME`.
-pub const MAX_AGE_NS: u64 = 600 * 1_000_000_000;
+pub const MAX_AGE_NS: u64 = MAX_SAMPLE_AGE_MS * 1_000_000;
 /// Maximum size in bytes, which bounds the probe's memory regardless of age.
 pub const MAX_BYTES: usize = 3 << 20;
 

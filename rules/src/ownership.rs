@@ -14,11 +14,8 @@ pub fn belongs_to_job(node: &NodePicture, gpu: &GpuPicture, job: Option<JobId>) 
     let Some(job) = job else { return true };
     let has_none = || node.head.without_gpus.binary_search(&job).is_ok();
     let is_of_other = || gpu.owners.iter().any(|owner| owner.by == Evidence::GresIndex);
-    owns(gpu, job) || (!has_none() && !node.gpus.iter().any(|gpu| owns(gpu, job)) && !is_of_other())
-}
-
-fn owns(gpu: &GpuPicture, job: JobId) -> bool {
-    gpu.owners.iter().any(|owner| owner.job == job)
+    gpu.is_owned_by(job)
+        || (!has_none() && !node.gpus.iter().any(|gpu| gpu.is_owned_by(job)) && !is_of_other())
 }
 
 /// Returns whether evidence is a statement of SLURM, which no program of a user can bring about.

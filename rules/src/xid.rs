@@ -6,6 +6,14 @@
 use crate::severity::Severity;
 use Cause::{Gpu, Program, Repaired, ReportedElsewhere, Unclear};
 
+/// Time for which an Xid is stated after it occurred, in ms.
+const RECENT_MS: u64 = 3_600_000;
+
+/// Returns whether an Xid that occurred at `at_ms` is stated at `now_ms`, both in ms of one clock.
+pub fn is_recent(at_ms: u64, now_ms: u64) -> bool {
+    at_ms.saturating_add(RECENT_MS) > now_ms
+}
+
 /// An Xid error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Xid {

@@ -32,9 +32,6 @@ pub fn groups(gpu: &GpuPicture) -> Vec<FactGroup> {
     ]
 }
 
-/// Time for which an Xid is stated after it occurred, in ms; as long as findings state it.
-const XID_MS: u64 = 3_600_000;
-
 /// Returns what matters most about a GPU in one line: that it cannot be read, an error, an Xid of the last hour, why its
 /// clocks are lowered now, a warning among `groups`, or that it is healthy. `throttle` is what applied up to `now_ms`.
 pub fn status(
@@ -74,7 +71,7 @@ fn recent_xid(node: &NodePicture, gpu: &GpuPicture, now_ms: u64) -> Option<(Seve
     let (event, number, meaning) = node.head.events.iter().rev().find_map(|event| {
         let number = event.xid.filter(|_| event.gpu.as_ref() == Some(&gpu.facts.uuid))?;
         let (meaning, is_by_program) = xid::meaning(number)?;
-        let is_recent = event.at_ms.saturating_add(XID_MS) > now_ms;
+        let is_recent = xid::is_recent(event.at_ms, now_ms);
         (is_recent && !is_by_program).then_some((event, number, meaning))
     })?;
     let age = text::span(now_ms.saturating_sub(event.at_ms) / 1_000);

@@ -321,6 +321,11 @@ pub enum JobsHealth {
 }
 
 impl GpuPicture {
+    /// Returns whether a job owns it.
+    pub fn is_owned_by(&self, job: JobId) -> bool {
+        self.owners.iter().any(|owner| owner.job == job)
+    }
+
     /// Returns the value that fills the scale of a field, in its unit, if it is known.
     pub fn full_scale(&self, field: GpuField) -> Option<u64> {
         match field.metric().full_scale {

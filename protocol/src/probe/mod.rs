@@ -29,6 +29,8 @@ pub const MAX_PROCESSES: usize = 4_096;
 pub const MAX_NOISE: usize = 64 * 1024;
 /// The probe exits if it receives no [`Control`] line for this long.
 pub const PING_TIMEOUT_MS: u64 = 30_000;
+/// Maximum age of a sample that a probe keeps for a relay that missed it, in ms.
+pub const MAX_SAMPLE_AGE_MS: u64 = 600_000;
 /// Maximum time between two lines, even while the driver hangs, of a probe that samples every
 /// `interval_ms`.
 ///

@@ -159,7 +159,7 @@ impl Job {
     pub(super) fn new(job: &job::Job, picture: &Picture, clock: Clock) -> Self {
         let insight = picture.insight(job.id);
         let nodes = || picture.nodes.iter().filter(|node| job.nodes.contains(&node.name));
-        let is_own = |gpu: &&GpuPicture| gpu.owners.iter().any(|owner| owner.job == job.id);
+        let is_own = |gpu: &&GpuPicture| gpu.is_owned_by(job.id);
         let own: Vec<&GpuPicture> = nodes().flat_map(|node| &node.gpus).filter(is_own).collect();
         let current = nodes().filter(|node| !is_stale(node)).flat_map(|node| &node.gpus).filter(is_own);
         let (array, het) = match job.part_of {

@@ -35,7 +35,7 @@ pub use job::{ArrayTask, HetComponent, Job, JobSuspension, JobTotals};
 pub use job_selector::{JobSelector, JobSelectorError, Listed, NotOneJob};
 pub use losses::{ConnectionLosses, Losses, UnstoredRecords};
 pub use node::{ConnectionState, Driver, Node, NodeEvent, NodeJob};
-use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{JobId, NodeName, Picture};
 pub use notification::{ChannelStatus, RemoteWriteStatus};
 pub use own_load::{AutoExit, LimitedBy, OwnLoad};
@@ -111,9 +111,9 @@ impl<'a> UnlocatedJobs<'a> {
 
     /// Returns whether such a job is on a node. A job that SLURM says to have no GPU is none.
     fn are_on(&self, node: &NodePicture) -> bool {
-        let owns = |gpu: &GpuPicture, job| gpu.owners.iter().any(|owner| owner.job == job);
         let is_located = |job| {
-            node.gpus.iter().any(|gpu| owns(gpu, job)) || node.head.without_gpus.binary_search(&job).is_ok()
+            node.gpus.iter().any(|gpu| gpu.is_owned_by(job))
+                || node.head.without_gpus.binary_search(&job).is_ok()
         };
         self.jobs.get(&node.name).is_some_and(|jobs| !jobs.iter().all(|job| is_located(*job)))
     }

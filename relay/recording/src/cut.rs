@@ -8,7 +8,7 @@ use nodeglass_fleet::{Event, Fleet, FleetSettings, NoteChange};
 use nodeglass_protocol::field::Row;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::GpuPicture;
-use nodeglass_protocol::probe::{HealthReport, Hello, LinkRates, ProbeLine, ProcessList};
+use nodeglass_protocol::probe::{HealthReport, Hello, LinkRates, MAX_SAMPLE_AGE_MS, ProbeLine, ProcessList};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Text};
 use nodeglass_share::Visibility;
@@ -16,8 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Time for which a probe keeps samples, in ms.
-const KEPT_MS: u64 = 600_000;
 /// Ownership is read this often while a recording is searched for the GPUs of a job, in ms.
 const OWNERS_INTERVAL_MS: u64 = 1_000;
 
@@ -180,7 +178,7 @@ impl CertainUse {
         for name in job.nodes.iter().filter(|_| job.is_active()) {
             let Some(node) = fleet.node(name) else { continue };
             let until = |gpu| Visibility::certain_until(fleet, node, gpu, &[job]);
-            let owned = node.gpus.iter().filter(|gpu| gpu.owners.iter().any(|owner| owner.job == job.id));
+            let owned = node.gpus.iter().filter(|gpu| gpu.is_owned_by(job.id));
             let host = visibility.shows_host(name, fleet).then(|| until(None));
             let until_ms = owned.map(|gpu| until(Some(&gpu.facts.uuid))).chain(host).fold(now_ms, u64::min);
             let known = self.0.entry((job.start, name.clone())).or_default();
@@ -235,7 +233,7 @@ fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, CertainUse, NamedJobs
             let of_job = fleet.jobs().iter().find(|listed| listed.id == job && listed.is_active());
             for name in of_job.into_iter().flat_map(|job| &job.nodes) {
                 let Some(node) = fleet.node(name) else { continue };
-                let owned = node.gpus.iter().filter(|gpu| gpu.owners.iter().any(|owner| owner.job == job));
+                let owned = node.gpus.iter().filter(|gpu| gpu.is_owned_by(job));
                 gpus.entry(name.clone()).or_default().extend(owned.map(|gpu| gpu.facts.uuid.clone()));
             }
             if let Some(job) = fleet.jobs().iter().find(|listed| listed.id == job) {
@@ -436,7 +434,11 @@ impl Cut {
             ProbeLine::Heartbeat(heartbeat) => ProbeLine::Heartbeat(heartbeat),
             ProbeLine::Event(mut event) => {
                 let uuid = event.gpu.as_ref()?;
-                self.fleet.node(node)?.gpus.iter().find(|gpu| gpu.facts.uuid == *uuid && self.owns(gpu))?;
+                self.fleet
+                    .node(node)?
+                    .gpus
+                    .iter()
+                    .find(|gpu| gpu.facts.uuid == *uuid && gpu.is_owned_by(self.job))?;
                 if let Some(xid) = event.xid {
                     // The driver's text may name a process.
                     event.text = Text::new(format!("Xid {xid}"));
@@ -466,12 +468,12 @@ impl Cut {
         let gpus = self.fleet.node(node).map_or(&[][..], |picture| &picture.gpus);
         for (at, uuid) in probe.uuids.iter().enumerate() {
             let Some(position) = probe.gpus[at] else { continue };
-            let owned = gpus.iter().find(|gpu| gpu.facts.uuid == *uuid && self.owns(gpu));
+            let owned = gpus.iter().find(|gpu| gpu.facts.uuid == *uuid && gpu.is_owned_by(self.job));
             match (probe.owned[at], owned) {
                 (Some(true), Some(_)) => continue,
                 // A probe keeps samples for ten minutes, in which the GPU may have had another owner.
                 (before, owned) if !sample.is_current() => {
-                    let is_own = |gpu| self.owned_since(node, gpu).saturating_add(KEPT_MS) <= at_ms;
+                    let is_own = |gpu| self.owned_since(node, gpu).saturating_add(MAX_SAMPLE_AGE_MS) <= at_ms;
                     if before.is_some() || !owned.is_some_and(is_own) {
                         sample.remove_gpu(position);
                     }
@@ -490,11 +492,6 @@ impl Cut {
     fn owned_since(&self, node: &NodeName, gpu: &GpuPicture) -> u64 {
         let job = self.fleet.jobs().iter().find(|job| job.id == self.job);
         job.map_or(u64::MAX, |job| self.fleet.owned_since(job, node, gpu))
-    }
-
-    /// Returns whether a GPU is the job's now.
-    fn owns(&self, gpu: &GpuPicture) -> bool {
-        gpu.owners.iter().any(|owner| owner.job == self.job)
     }
 
     /// The hello with the job's GPUs only, which have new positions from now on.

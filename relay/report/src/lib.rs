@@ -318,7 +318,7 @@ impl JobReports {
             let Some((from_ms, mut totals)) = kept else { continue };
             if let Some(picture) = picture_of(name) {
                 tail::add_history(&mut totals, picture, (from_ms, ended_ms), |sums, position| {
-                    let gpu = picture.gpus.get(position).filter(|gpu| is_of(gpu, id))?;
+                    let gpu = picture.gpus.get(position).filter(|gpu| gpu.is_owned_by(id))?;
                     gpu_totals(sums, position, gpu)
                 });
             }
@@ -367,7 +367,7 @@ impl JobReports {
             totals.cpus = picture.head.facts.as_ref().map(|facts| facts.cpus).or(totals.cpus);
             totals.add(&picture.host, usage, span_ms);
             for (position, gpu) in picture.gpus.iter().enumerate() {
-                if is_of(gpu, *job)
+                if gpu.is_owned_by(*job)
                     && let Some(sums) = gpu_totals(&mut totals.gpus, position, gpu)
                 {
                     sums.add(&gpu.row, gpu.fault.is_some(), span_ms);
@@ -402,7 +402,7 @@ impl JobReports {
                         .iter()
                         .zip(cells.iter())
                         .for_each(|(field, cell)| row.set(*field, *cell));
-                    if is_of(gpu, job)
+                    if gpu.is_owned_by(job)
                         && let Some(sums) = gpu_totals(&mut totals.gpus, position, gpu)
                     {
                         sums.add(&row, false, span_ms);
@@ -554,10 +554,6 @@ impl JobReports {
 fn booted_ms(picture: &NodePicture, at_ms: u64) -> Option<u64> {
     let uptime_s = picture.host.value(HostField::Uptime)?;
     Some(at_ms.saturating_sub(uptime_s.saturating_add(60).saturating_mul(1_000)))
-}
-
-fn is_of(gpu: &GpuPicture, job: JobId) -> bool {
-    gpu.owners.iter().any(|owner| owner.job == job)
 }
 
 /// The sums of a GPU, which is usually at the same position as on the node.

@@ -373,8 +373,8 @@ impl Visibility {
 
     /// Returns the time for which a GPU in scope is visible.
     fn gpu_span(&self, gpu: &GpuPicture, raw: &NodePicture, fleet: &Fleet) -> Span {
-        let owns = |job: &&Job| gpu.owners.iter().any(|owner| owner.job == job.id);
-        self.span_of(fleet.jobs().iter().filter(owns), raw, Some(gpu), fleet)
+        let owners = fleet.jobs().iter().filter(|job| gpu.is_owned_by(job.id));
+        self.span_of(owners, raw, Some(gpu), fleet)
     }
 
     /// Returns the time for which the whole host is visible; `None` if it is hidden.

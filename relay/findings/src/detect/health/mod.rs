@@ -16,9 +16,6 @@ use nodeglass_rules::throttle::{self, reason};
 use nodeglass_rules::{ownership, xid};
 use std::collections::BTreeMap;
 
-/// Time for which an Xid is listed after it occurred, in ms.
-const XID_MS: u64 = 3_600_000;
-
 /// Time for which a process must be a zombie or uninterruptible, in ms: checkpoints to a shared file system take a
 /// while.
 const STUCK_MS: u64 = 120_000;
@@ -82,7 +79,7 @@ fn examine<'a>(
     let xids: Vec<(&GpuEvent, u64)> = events.iter().filter_map(|event| Some((*event, event.xid?))).collect();
     // An error that a count still has occurred when it did, however long ago.
     let uncorrected_ms = uncorrected_ms(input, node, gpu, owners, &xids);
-    let is_recent = |(event, _): &(&GpuEvent, u64)| event.at_ms.saturating_add(XID_MS) > input.now.relay_ms;
+    let is_recent = |(event, _): &(&GpuEvent, u64)| xid::is_recent(event.at_ms, input.now.relay_ms);
     let recent: Vec<(&GpuEvent, u64)> = xids.iter().copied().filter(is_recent).collect();
     let is_lost = gpu.fault.is_some();
     let mut problems = Problems { input, node, gpu, owners, uncorrected_ms, groups };
