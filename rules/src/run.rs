@@ -1,6 +1,6 @@
 //! When a job ran, how long, and which times are of its run: a note must be near it.
 
-use nodeglass_protocol::job::{Job, JobState, TimeLimit};
+use nodeglass_protocol::job::{Job, JobState, Parent, TimeLimit};
 
 /// A time may be this far outside of the run: clocks differ, and a job is prepared before it starts.
 pub const TOLERANCE_MS: u64 = 3_600_000;
@@ -52,6 +52,35 @@ pub fn limit_reached_at(job: &Job) -> Option<i64> {
 fn counted_from(job: &Job) -> Option<i64> {
     let start = job.start.filter(|_| job.state != JobState::Pending)?;
     Some(job.suspension.map_or(start, |suspension| suspension.at.saturating_sub_unsigned(suspension.ran_s)))
+}
+
+/// Properties of a job by which it differs from another with its number, which SLURM uses again once numbers wrap or its state is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Submission<'a> {
+    /// Its user.
+    pub user: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// When it was submitted, in s since 1970; a requeue changes it.
+    pub submitted_s: Option<i64>,
+    /// Id of the array or heterogeneous job that it is a part of.
+    pub parent: Option<u32>,
+}
+
+impl<'a> Submission<'a> {
+    /// Returns the submission of a job.
+    pub fn of(job: &'a Job) -> Self {
+        let parent = job.part_of.map(|(Parent::Array { job, .. } | Parent::Het { job, .. })| job.0);
+        Self { user: job.user.as_str(), name: job.name.as_str(), submitted_s: job.submitted, parent }
+    }
+
+    /// Returns whether it is another job than an `earlier` one with the same number, rather than that one, requeued or renamed. A job of
+    /// the same user and name cannot be distinguished from a requeued one.
+    pub fn reuses_number_of(&self, earlier: &Self) -> bool {
+        let is_later = || self.submitted_s.zip(earlier.submitted_s).is_some_and(|(own, other)| own > other);
+        let has_other_parent = || self.parent.zip(earlier.parent).is_some_and(|(own, other)| own != other);
+        self.user != earlier.user || has_other_parent() || self.name != earlier.name && is_later()
+    }
 }
 
 /// The run of a job, in ms since 1970.
@@ -126,6 +155,23 @@ mod tests {
         assert_eq!(run_time(&ended, 9_000), Some(67));
         let hostile = suspended(JobState::Running, i64::MIN, u64::MAX);
         assert_eq!((time_left(&hostile, i64::MAX), run_time(&hostile, i64::MIN)), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn a_requeued_or_renamed_job_is_the_same_but_not_a_later_one_with_its_number() {
+        let job = Job { name: "train".into(), submitted: Some(100), ..suspended(JobState::Running, 0, 0) };
+        let reuses = |later: Job| Submission::of(&later).reuses_number_of(&Submission::of(&job));
+        let requeued = Job { submitted: Some(200), ..job.clone() };
+        assert!(!reuses(requeued.clone()));
+        assert!(!reuses(Job { name: "renamed".into(), ..job.clone() }));
+        assert!(!reuses(Job { name: "renamed".into(), submitted: None, ..job.clone() }), "not known");
+        assert!(reuses(Job { name: "eval".into(), ..requeued.clone() }));
+        assert!(reuses(Job { user: "bob".into(), ..requeued.clone() }));
+        let task =
+            |array| Job { part_of: Some(Parent::Array { job: JobId(array), task: Some(1) }), ..job.clone() };
+        let (first, second) = (task(3), task(4));
+        assert!(Submission::of(&second).reuses_number_of(&Submission::of(&first)));
+        assert!(!reuses(first));
     }
 
     #[test]

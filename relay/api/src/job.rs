@@ -5,6 +5,7 @@ use nodeglass_protocol::job::{self, JobState, Parent, TimeLimit};
 use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture, ProcessPicture};
 use nodeglass_protocol::{GpuField, GpuUuid, Picture};
 use nodeglass_rules::health::slurm_state;
+use nodeglass_rules::run::Submission;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use utoipa::ToSchema;
@@ -142,6 +143,17 @@ impl Job {
     /// Returns whether it waits for nodes.
     pub fn is_pending(&self) -> bool {
         self.state == "PENDING"
+    }
+
+    /// Returns its submission, which distinguishes it from another job with its number.
+    pub fn submission(&self) -> Submission<'_> {
+        let array = self.array.as_ref().map(|array| array.job);
+        Submission {
+            user: &self.user,
+            name: &self.name,
+            submitted_s: self.submitted_at.and_then(|at| i64::try_from(at.as_millis() / 1_000).ok()),
+            parent: array.or_else(|| self.het.as_ref().map(|het| het.job)),
+        }
     }
 
     /// Returns its run time as SLURM counts it, if it has started: at its end, or at `now_s` in s since 1970.

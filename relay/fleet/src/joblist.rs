@@ -3,6 +3,7 @@
 use nodeglass_protocol::job::{GpuSet, Job, JobState};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{JobId, NodeName, Text};
+use nodeglass_rules::run::Submission;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +80,8 @@ impl JobList {
         changed
     }
 
-    /// Stores the nodes of a job that just ended, or was requeued; drops the stored nodes of one that runs again. Returns
+    /// Stores the nodes of a job that just ended, or was requeued; drops the stored nodes of one that runs again, and of an earlier
+    /// job with the number. Returns
     /// whether its topic has another content now.
     fn keep_or_release(
         &mut self,
@@ -91,6 +93,9 @@ impl JobList {
             return self.kept.remove(&job.id).is_some();
         }
         let Some(old) = self.list.iter().find(|old| old.id == job.id) else { return false };
+        if Submission::of(job).reuses_number_of(&Submission::of(old)) {
+            return self.kept.remove(&job.id).is_some();
+        }
         let last_picture = |job: &Job| old.nodes.iter().filter_map(|node| picture_of(job, node)).collect();
         match (&job.state, &old.state) {
             // It has no nodes, but its report is that of its last run.
@@ -174,8 +179,9 @@ fn keep_place(job: &mut Job, old: &Job) {
 fn ended(mut job: Job, wall_s: i64) -> Job {
     if !matches!(job.state, JobState::Ended(_)) {
         if matches!(job.state, JobState::Pending) {
-            // It never ran: the start was the one that SLURM expected.
+            // It never ran: the start was the one that SLURM expected, and the reason why it waited.
             job.start = None;
+            job.reason = None;
         }
         job.state = JobState::Ended(Text::default());
         job.ended = Some(wall_s);
@@ -206,6 +212,30 @@ mod tests {
         list.replace(Vec::new(), 1_000, |_, _| None, &mut switched);
         let job = list.get(JobId(1)).unwrap();
         assert_eq!((&job.state, job.start), (&JobState::Ended(Text::default()), None));
+    }
+
+    #[test]
+    fn a_job_with_the_number_of_an_earlier_one_does_not_get_its_gpus() {
+        let lost = Job {
+            nodes: vec![NodeName::new("n1").unwrap()],
+            gpu_count: Some(2),
+            submitted: Some(100),
+            ..Job::new(JobId(5), "alice".into(), JobState::Running)
+        };
+        let ended = JobState::Ended("COMPLETED".into());
+        let next = |name: &str| Job {
+            name: name.into(),
+            submitted: Some(200),
+            ..Job::new(JobId(5), "alice".into(), ended.clone())
+        };
+        let nodes_of = |later: Job| {
+            let (mut list, mut switched) = (JobList::default(), BTreeSet::new());
+            list.replace(vec![lost.clone()], 300, |_, _| None, &mut switched);
+            list.replace(vec![later], 400, |_, _| None, &mut switched);
+            (list.get(JobId(5)).unwrap().nodes.len(), list.kept.contains_key(&JobId(5)))
+        };
+        assert_eq!(nodes_of(next("other")), (0, false));
+        assert_eq!(nodes_of(next("")), (1, true), "it may be the same, requeued");
     }
 
     #[test]

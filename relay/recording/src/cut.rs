@@ -11,6 +11,7 @@ use nodeglass_protocol::picture::GpuPicture;
 use nodeglass_protocol::probe::{HealthReport, Hello, LinkRates, MAX_SAMPLE_AGE_MS, ProbeLine, ProcessList};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Text};
+use nodeglass_rules::run::Submission;
 use nodeglass_share::Visibility;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -131,9 +132,9 @@ pub fn cut(from: &Path, to: &Path, job: JobId) -> Result<CutSummary, CutError> {
     let mut cut = Cut { certain, ..Cut::new(job, gpus, &info) };
     let failed = |source| CutError::Write { path: to.to_owned(), source };
     let mut writer = None;
-    let (mut first_ms, mut last_ms, mut user) = (0, 0, None);
+    let (mut first_ms, mut last_ms, mut first) = (0, 0, None);
     while let Some((at_ms, event)) = reader.next_event().map_err(|error| RecordingError::new(from, error))? {
-        let events = cut.events(of_one_user(event, job, &mut user), at_ms);
+        let events = cut.events(of_one_job(event, job, &mut first), at_ms);
         for event in events {
             let writer = match &mut writer {
                 Some(writer) => writer,
@@ -191,27 +192,27 @@ impl CertainUse {
     }
 }
 
-/// The raw id of the job that is named.
+/// The raw id of the job that is named, among those that run in a recording.
 ///
 /// # Errors
 /// The recording cannot be read, or has no such job or several.
 pub fn find_job(path: &Path, named: &JobSelector) -> Result<JobId, CutError> {
-    if let JobSelector::Id(id) = named {
-        return Ok(JobId(*id));
-    }
     let mut reader = Reader::open(path)?;
-    let mut found = Err(NotOneJob::None(named.clone()));
+    let mut jobs = BTreeMap::new();
     while let Some((_, event)) = reader.next_event().map_err(|error| RecordingError::new(path, error))? {
-        if let Event::Jobs { jobs, .. } = &event {
-            let running: Vec<_> = jobs.iter().filter(|job| job.is_active()).cloned().collect();
-            match named.one(&running) {
-                Ok(job) => return Ok(job.id),
-                Err(NotOneJob::None(_)) => {}
-                Err(error) => found = Err(error),
+        if let Event::Jobs { jobs: listed, .. } = event {
+            for job in listed.into_iter().filter(Job::is_active) {
+                jobs.entry(job.id).or_insert(job);
             }
         }
     }
-    found.map_err(CutError::NotOneJob)
+    let jobs: Vec<Job> = jobs.into_values().collect();
+    match (named.only(&jobs), named) {
+        (Ok(job), _) => Ok(job.id),
+        // The error states which jobs there are.
+        (Err(NotOneJob::None(_)), JobSelector::Id(id)) => Ok(JobId(*id)),
+        (Err(error), _) => Err(CutError::NotOneJob(error)),
+    }
 }
 
 /// The GPUs of a job, until when its use of nodes is certain, and all jobs that run.
@@ -222,7 +223,7 @@ fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, CertainUse, NamedJobs
     let mut certain = CertainUse::default();
     let visibility = visibility(job, reader.info());
     let mut known = BTreeMap::new();
-    let (mut read_ms, mut last_ms, mut user) = (0, 0, None);
+    let (mut read_ms, mut last_ms, mut first) = (0, 0, None);
     loop {
         let next = reader.next_event().map_err(|error| RecordingError::new(path, error))?;
         let is_due =
@@ -246,17 +247,20 @@ fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, CertainUse, NamedJobs
         if is_due {
             read_ms = at_ms;
         }
-        fleet.handle(of_one_user(event, job, &mut user), at_ms);
+        fleet.handle(of_one_job(event, job, &mut first), at_ms);
     }
     Ok((gpus, certain, known.into_iter().collect()))
 }
 
-/// Removes from a list of jobs one with this number that is not of the user of the first that ran: SLURM may use numbers again.
-fn of_one_user(mut event: Event, id: JobId, user: &mut Option<Text>) -> Event {
+/// Removes from a list of jobs another one with the number of the first that ran, which is kept in `first`.
+fn of_one_job(mut event: Event, id: JobId, first: &mut Option<Job>) -> Event {
     if let Event::Jobs { jobs, .. } = &mut event {
-        let mut is_own = |job: &Job| match user {
-            Some(user) => *user == job.user,
-            None if job.is_active() => *user.insert(job.user.clone()) == job.user,
+        let mut is_own = |job: &Job| match first {
+            Some(first) => !Submission::of(job).reuses_number_of(&Submission::of(first)),
+            None if job.is_active() => {
+                *first = Some(job.clone());
+                true
+            }
             None => true,
         };
         jobs.retain(|job| job.id != id || is_own(job));

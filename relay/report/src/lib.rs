@@ -25,7 +25,7 @@ use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 pub use nodeglass_protocol::report::NodeFault;
 pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
-use nodeglass_rules::run::{REQUEUED, has_run, ms_of};
+use nodeglass_rules::run::{REQUEUED, Submission, has_run, ms_of};
 pub use record::{Factors, JobRecord, ReportNotes, Resized};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub use text::{FormatTime, markdown, text};
@@ -187,8 +187,11 @@ impl JobReports {
     ) {
         self.date_observations(wall_s, relay_ms(wall_s));
         let listed: BTreeMap<JobId, &Job> = jobs.iter().map(|job| (job.id, job)).collect();
-        let runs_on =
-            |old: &Job| listed.get(&old.id).is_some_and(|job| job.is_active() && job.start == old.start);
+        let is_same = |job: &Job, old: &Job| !Submission::of(job).reuses_number_of(&Submission::of(old));
+        let runs_on = |old: &Job| {
+            let listed = listed.get(&old.id);
+            listed.is_some_and(|job| job.is_active() && job.start == old.start && is_same(job, old))
+        };
         let over: Vec<JobId> = self
             .jobs
             .values()
@@ -203,9 +206,9 @@ impl JobReports {
             let has_start =
                 |job: &Job| is_configuring || tracked.job.start.is_none_or(|start| Some(start) == job.start);
             // A requeued job is not the ended one, nor did this run end as a later one.
-            let ended =
-                listed.get(&id).filter(|job| matches!(job.state, JobState::Ended(_)) && has_start(job));
-            if ended.is_none() && listed.contains_key(&id) && !is_configuring {
+            let same = listed.get(&id).filter(|job| is_same(job, &tracked.job));
+            let ended = same.filter(|job| matches!(job.state, JobState::Ended(_)) && has_start(job));
+            if ended.is_none() && same.is_some() && !is_configuring {
                 tracked.job.state = JobState::Ended(REQUEUED.into());
             }
             // Of a requeued one, the end was stated while it was completing.

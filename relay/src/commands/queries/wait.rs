@@ -94,8 +94,8 @@ impl JobList {
 /// State of the jobs that are waited for, by raw id.
 #[derive(Debug, Default)]
 struct Watched {
-    /// Those that were seen and for which what is waited for may still happen, with their labels.
-    waiting: BTreeMap<u32, String>,
+    /// Those that were seen and for which what is waited for may still happen.
+    waiting: BTreeMap<u32, Job>,
     /// Those for which it has happened, or cannot happen any more. Ended jobs leave the list after a while.
     done: BTreeMap<u32, Outcome>,
     /// Since when all GPUs of a job are idle.
@@ -118,26 +118,29 @@ impl Watched {
     /// Returns whether a job is missing that was listed before. A relay that was started anew may not have a list yet.
     fn has_lost_one(&self, snapshot: &Snapshot, args: &WaitArgs) -> bool {
         let listed = args.job.select(&snapshot.jobs);
-        self.waiting.keys().any(|id| listed.iter().all(|job| job.id != *id))
+        self.waiting.keys().any(|id| !listed.iter().any(|job| job.id == *id && self.is_same(job)))
+    }
+
+    /// Returns whether a listed job is the one that is waited for, rather than another that got its number.
+    fn is_same(&self, job: &Job) -> bool {
+        let earlier = self.waiting.get(&job.id);
+        earlier.is_none_or(|earlier| !job.submission().reuses_number_of(&earlier.submission()))
     }
 
     /// The answer, once there is one.
     fn check(&mut self, snapshot: &Snapshot, args: &WaitArgs, now: Instant) -> Option<Answer> {
-        let jobs = args.job.select(&snapshot.jobs);
+        let mut jobs = args.job.select(&snapshot.jobs);
         if self.is_unknown(snapshot, args) {
             return Some(Answer::not_met(format!("there is no job {} in the list", args.job)));
         }
         if let Err(several) = args.job.of_one_cluster(&snapshot.jobs) {
             return Some(Answer::not_met(several.to_string()));
         }
+        jobs.retain(|job| self.is_same(job));
         let listed: BTreeSet<u32> = jobs.iter().map(|job| job.id).collect();
-        let gone: Vec<String> = self
-            .waiting
-            .iter()
-            .filter(|(id, _)| !listed.contains(id))
-            .map(|(_, label)| label.clone())
-            .collect();
-        self.waiting.clear();
+        let waiting = std::mem::take(&mut self.waiting);
+        let gone: Vec<String> =
+            waiting.into_values().filter(|job| !listed.contains(&job.id)).map(|job| job.label).collect();
         let mut has_pending = false;
         for job in jobs.iter().copied() {
             if let Some(outcome) = outcome(job, args.until) {
@@ -148,7 +151,7 @@ impl Watched {
             has_pending = true;
             // The pending rest of an array is not a job that ends: its last task takes its id.
             if job.array.as_ref().is_none_or(|array| array.task.is_some()) {
-                self.waiting.insert(job.id, job.label.clone());
+                self.waiting.insert(job.id, job.clone());
             }
             if !is_idle(job, snapshot) {
                 self.idle_since.remove(&job.id);
@@ -232,7 +235,7 @@ fn is_idle(job: &Job, snapshot: &Snapshot) -> bool {
 mod tests {
     use super::super::tests::snapshot;
     use super::*;
-    use nodeglass_api::ArrayTask;
+    use nodeglass_api::{ArrayTask, Timestamp};
 
     fn args(job: &str, until: Until) -> WaitArgs {
         let (job, which) = (job.parse().unwrap(), Default::default());
@@ -315,6 +318,25 @@ mod tests {
         let answer = watched.check(&Snapshot::default(), &order, now).unwrap();
         assert_eq!(answer.code, exit_code::NOT_MET);
         assert!(answer.notice.unwrap().contains("40_1 left the list"));
+    }
+
+    #[test]
+    fn a_job_that_got_the_number_of_a_lost_one_is_not_it() {
+        let (order, now) = (args("17", Until::End), Instant::now());
+        let mut watched = Watched::default();
+        let mut list = snapshot();
+        list.jobs[0].submitted_at = Some(Timestamp::from_millis(100_000));
+        assert_eq!(watched.check(&list, &order, now), None);
+        let ended = Job {
+            name: "other".to_owned(),
+            submitted_at: Some(Timestamp::from_millis(200_000)),
+            state: "COMPLETED".to_owned(),
+            is_active: false,
+            ..list.jobs[0].clone()
+        };
+        list.jobs[0] = ended;
+        assert!(watched.has_lost_one(&list, &order));
+        assert_eq!(watched.check(&list, &order, now).unwrap().code, exit_code::NOT_MET);
     }
 
     #[test]
