@@ -34,6 +34,8 @@ const GROWTH_SPACING_MS: u64 = 20_000;
 const MAX_GROWTHS: usize = 30;
 /// Name of the pattern of a NaN loss.
 pub const NAN_LOSS: &str = "nan_loss";
+/// Name of the pattern of a process that was terminated.
+const TERMINATED: &str = "terminated";
 /// Number of the last lines that are kept for a job that fails.
 const LAST_LINES: usize = 3;
 
@@ -171,6 +173,8 @@ pub struct LogScanner {
     /// The number of the newest step in a line, and when such a number last grew.
     step: Option<u64>,
     advanced_ms: Option<u64>,
+    /// Whether SLURM ended the run in the last lines: what follows is another one, which appends to the log.
+    is_run_over: bool,
 }
 
 #[derive(Debug)]
@@ -202,6 +206,7 @@ impl LogScanner {
             lines: 0,
             step: None,
             advanced_ms: None,
+            is_run_over: false,
         }
     }
 
@@ -237,8 +242,12 @@ impl LogScanner {
         if chunk == LogChunk::New {
             self.grow(now_ms);
         }
+        let mut of_run = lines;
         for (position, line) in lines.iter().enumerate() {
             self.lines += 1;
+            if self.is_of_next_run(line.as_str()) {
+                of_run = &lines[position..];
+            }
             if position > 0 || known.as_ref() != Some(line) {
                 self.scan(line.as_str(), chunk, now_ms);
             }
@@ -255,7 +264,7 @@ impl LogScanner {
             }
         }
         if chunk != LogChunk::Baseline {
-            self.progress.read(lines.iter().map(LongText::as_str), partial.map(LongText::as_str), now);
+            self.progress.read(of_run.iter().map(LongText::as_str), partial.map(LongText::as_str), now);
         }
     }
 
@@ -269,6 +278,28 @@ impl LogScanner {
             }
             self.growths_ms.push_back(now_ms);
         }
+    }
+
+    /// Returns whether the progress so far is that of an earlier run, because SLURM ended that with this line or before it. Messages
+    /// are kept until a line follows: they may explain the end.
+    fn is_of_next_run(&mut self, line: &str) -> bool {
+        if ends_run(line) {
+            self.is_run_over = true;
+        } else if !self.is_run_over || line.trim().is_empty() || self.is_of_end(line) {
+            return false;
+        } else {
+            self.is_run_over = false;
+            self.messages.clear();
+        }
+        self.progress = ProgressTracker::default();
+        (self.step, self.advanced_ms) = (None, None);
+        true
+    }
+
+    /// Returns whether SLURM's commands print such a line when a run is ended.
+    fn is_of_end(&self, line: &str) -> bool {
+        let is_of_slurm = line.starts_with("srun: ") || line.starts_with("slurmstepd");
+        is_of_slurm && self.patterns.find(line).is_none_or(|found| found.name.as_str() == TERMINATED)
     }
 
     fn scan(&mut self, line: &str, chunk: LogChunk, now_ms: u64) {
@@ -293,8 +324,11 @@ impl LogScanner {
         {
             (open.message.line, open.is_open, is_of_traceback) = (cut(line), false, true);
         }
-        let found =
-            self.patterns.find(line).filter(|found| !is_of_traceback || found.name.as_str() != "exception");
+        let found = self.patterns.find(line).filter(|found| match found.name.as_str() {
+            "exception" => !is_of_traceback,
+            TERMINATED => !self.is_run_over,
+            _ => true,
+        });
         let Some(pattern) = found.cloned() else {
             self.forget_handled(line, chunk);
             return;
@@ -354,6 +388,13 @@ impl LogScanner {
             last_lines: self.last_lines.iter().map(|line| mask::command(line)).collect(),
         }
     }
+}
+
+/// Returns whether SLURM states with a line that it ended a run which it may start again.
+fn ends_run(line: &str) -> bool {
+    let causes = ["JOB REQUEUE", "PREEMPTION", "NODE FAILURE"];
+    let cause = line.starts_with("slurmstepd").then(|| line.split_once(" DUE TO ")).flatten();
+    cause.is_some_and(|(_, cause)| causes.iter().any(|known| cause.starts_with(known)))
 }
 
 /// The beginning of a line. A cut word might not be recognized as a secret, so it is left out.
@@ -505,6 +546,28 @@ mod tests {
         );
         assert!(appended.state(1_000).messages.is_empty());
         assert_eq!(appended.state(1_000).last_lines.len(), 1);
+    }
+
+    #[test]
+    fn what_an_earlier_run_appended_to_the_log_does_not_count() {
+        let requeue =
+            "slurmstepd-n1: error: *** JOB 12 ON n1 CANCELLED AT 2026-11-30T22:32:42 DUE TO JOB REQUEUE ***";
+        let text = format!(
+            "torch.OutOfMemoryError: CUDA out of memory.\nstep 1040/10000\n{requeue}\nsrun: error: n1: task 0: Terminated\n"
+        );
+        let mut scanner = scanner();
+        scanner.read(&lines(&format!("{text}starting again")), None, LogChunk::First, at(1_000));
+        let state = scanner.state(1_000);
+        assert_eq!((state.messages, state.progress), (Vec::new(), None));
+        scanner.read(&lines("step 20/10000"), None, LogChunk::New, at(2_000));
+        assert!(scanner.state(2_000).progress.is_some());
+
+        let mut over = LogScanner::new(Arc::new(LogPatterns::new(&[])), 1_000);
+        over.read(&lines("step 1040/10000\nloss=nan"), None, LogChunk::New, at(1_000));
+        over.read(&lines(requeue), None, LogChunk::New, at(2_000));
+        let state = over.state(2_000);
+        assert_eq!(state.messages.len(), 1, "it may explain the end");
+        assert_eq!((state.messages[0].pattern.name.as_str(), state.progress), (NAN_LOSS, None));
     }
 
     #[test]
