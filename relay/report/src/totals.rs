@@ -144,6 +144,11 @@ impl GpuTotals {
         }
     }
 
+    /// Returns the peak memory; `None` if only the sample was read from which observation began.
+    pub fn observed_mem_peak(&self) -> Option<u64> {
+        self.mem_peak_bytes.filter(|_| self.observed_ms > 0)
+    }
+
     /// Adds readings that held for `span_ms`. Allocates nothing.
     pub fn add(&mut self, row: &Row<GpuField>, is_faulty: bool, span_ms: u64) {
         self.observed_ms += span_ms;
