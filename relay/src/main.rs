@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(error),
     };
     done.unwrap_or_else(|error| {
-        terminal::complain(format_args!("relay: {error:#}"));
+        terminal::complain(format_args!("relay: {}", terminal::with_causes(&error)));
         ExitCode::from(commands::exit_code(&error))
     })
 }

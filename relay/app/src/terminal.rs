@@ -335,6 +335,14 @@ pub fn complain(text: impl Display) {
     let _ = out.write_all(escaped(&text, out.is_terminal()).as_bytes());
 }
 
+/// Formats an error with its causes, without those that a message already ends with.
+pub fn with_causes(error: &anyhow::Error) -> String {
+    error.chain().skip(1).fold(error.to_string(), |text, cause| {
+        let cause = cause.to_string();
+        if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
+    })
+}
+
 /// Returns whether a text contains characters that a terminal would obey.
 pub fn is_harmful(text: &str) -> bool {
     text.contains(escape::is_harmful)
@@ -454,6 +462,14 @@ mod tests {
 
     const PLAIN: Style = Style { colour: false };
     const COLOUR: Style = Style { colour: true };
+
+    #[test]
+    fn a_cause_that_a_message_contains_is_printed_once() {
+        let denied = || std::io::Error::other("permission denied");
+        let context = |text: &'static str| anyhow::Error::new(denied()).context(text);
+        assert_eq!(with_causes(&context("read it")), "read it: permission denied");
+        assert_eq!(with_causes(&context("~/x: permission denied")), "~/x: permission denied");
+    }
 
     #[test]
     fn a_terminal_that_is_paused_does_not_stop_the_relay() {

@@ -277,9 +277,12 @@ fn now() -> LocalTime {
 }
 
 /// Returns the reports of all jobs that started in the last days, newest first: the stored ones; or the running relay's
-/// before any is stored, and of a relay that the user names.
+/// before any is stored or if they cannot be read, and of a relay that the user names.
 async fn reports(days: u32, relay: Option<u32>) -> anyhow::Result<Vec<Report>> {
-    let stored = stored_reports(days, None)?;
+    let (stored, unreadable) = match stored_reports(days, None) {
+        Ok(stored) => (stored, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
     match only_relay(relay, stored.is_empty())? {
         Some(running) if stored.is_empty() || relay.is_some() => {
             let since_s =
@@ -294,7 +297,7 @@ async fn reports(days: u32, relay: Option<u32>) -> anyhow::Result<Vec<Report>> {
             reports.sort_by_key(|report| std::cmp::Reverse(report.start_s));
             Ok(reports)
         }
-        _ => Ok(stored),
+        _ => unreadable.map_or(Ok(stored), Err),
     }
 }
 

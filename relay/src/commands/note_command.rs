@@ -11,6 +11,7 @@ use nodeglass_platform::clock::Clock;
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::note::{self, NewNote, Note, NoteEdit, NoteSource, SPOOL_FOLDER, SavedNote};
 use nodeglass_report::aligned;
+use nodeglass_slurm::command::{Client as _, CommandError, Commands, Program};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -25,7 +26,9 @@ const NOTES: &str = "/api/v1/notes";
 pub async fn note(args: NoteArgs) -> anyhow::Result<String> {
     let named = args.job.as_ref().filter(|_| !args.cluster);
     let relay = match Remote::find(args.which.relay) {
-        Err(_) if args.which.relay.is_none() && Remote::list()?.is_empty() => return spool(&args, named),
+        Err(_) if args.which.relay.is_none() && Remote::list()?.is_empty() => {
+            return spool(&args, named).await;
+        }
         relay => relay?,
     };
     let own = std::env::var("SLURM_JOB_ID").ok().and_then(|id| id.parse().ok());
@@ -76,7 +79,7 @@ pub async fn note(args: NoteArgs) -> anyhow::Result<String> {
 }
 
 /// Appends a line to the spool file of the job.
-fn spool(args: &NoteArgs, job: Option<&JobSelector>) -> anyhow::Result<String> {
+async fn spool(args: &NoteArgs, job: Option<&JobSelector>) -> anyhow::Result<String> {
     // The file is named by the raw id, which SLURM_JOB_ID has.
     let Some(JobSelector::Id(job)) = job else { bail!(nodeglass_app::remote::NONE_RUNS) };
     let is_plain = args.at.is_none() && args.node.is_none() && args.edit.is_none();
@@ -87,6 +90,10 @@ fn spool(args: &NoteArgs, job: Option<&JobSelector>) -> anyhow::Result<String> {
     };
     let text = note::text(text)?;
     ensure!(!text.is_empty(), "a note needs a text");
+    let is_within = std::env::var("SLURM_JOB_ID").is_ok_and(|own| own == job.to_string());
+    if !is_within {
+        ensure_open(*job).await?;
+    }
     let home = std::env::var_os("HOME").context("there is no home directory; set HOME")?;
     let folder = Path::new(&home).join(SPOOL_FOLDER);
     DirBuilder::new()
@@ -108,6 +115,22 @@ fn spool(args: &NoteArgs, job: Option<&JobSelector>) -> anyhow::Result<String> {
         true => terminal::json(&serde_json::json!({ "written_to": path }))?,
         false => format!("written to {}; your relay reads it only while job {job} runs\n", path.display()),
     })
+}
+
+/// Refuses a job that SLURM knows neither to run nor to wait: nothing would read its file.
+async fn ensure_open(job: u32) -> anyhow::Result<()> {
+    let args = ["--noheader".to_owned(), format!("--jobs={job}"), "--format=%T".to_owned()];
+    let is_open = match Commands::new().run(Program::Squeue, &args).await {
+        Ok(output) => !output.out.trim_ascii().is_empty(),
+        Err(CommandError::Failed(_, why)) => !why.contains("Invalid job id"),
+        Err(_) => true,
+    };
+    ensure!(
+        is_open,
+        "no relay of yours is running on this machine, and job {job} neither runs nor waits, so that nothing would read a file \
+         of notes; start your relay, then write the note"
+    );
+    Ok(())
 }
 
 /// The ending of the file's name: ranks other than the first have files of their own, because appending from several

@@ -10,6 +10,7 @@ use crate::{commands::named_job, commands::owner_commands};
 use anyhow::{Context, bail};
 use hyper::Method;
 use nodeglass_app::remote::{Remote, TooLong};
+use nodeglass_app::terminal;
 use nodeglass_config::McpArgs;
 use nodeglass_protocol::note::{self, NewNote};
 use nodeglass_protocol::{JobId, NodeName};
@@ -355,7 +356,7 @@ fn text(answer: anyhow::Result<Vec<u8>>) -> Answer {
 }
 
 fn sentence(error: impl Into<anyhow::Error>) -> String {
-    format!("{:#}", error.into())
+    terminal::with_causes(&error.into())
 }
 
 #[cfg(test)]
