@@ -248,22 +248,13 @@ async fn a_relay_with_wrong_credentials_says_so_and_serves_its_own_nodes() -> Re
     let relay = publishing(&server, &["--demo", "--nats-credentials", &credentials])?;
     let topic = Topic::Node(NodeName::new(NODE)?);
     subscribed(&relay, &topic).await?.until(&topic, "a live node without NATS", is_live).await?;
-    wait_for_text(&relay, "refuses these credentials: check --nats-credentials")?;
+    relay.wait_for_text("refuses these credentials: check --nats-credentials")?;
 
     fs::write(&file, "nodeglass:right\n")?;
     let viewer = publishing(&server, &["--view-only", "--nats-credentials", &credentials])?;
     let publisher = publishing(&server, &["--demo", "--nats-credentials", &credentials])?;
     subscribed(&publisher, &topic).await?.until(&topic, "a live node", is_live).await?;
     subscribed(&viewer, &topic).await?.until(&topic, "a live node over NATS", is_live).await?;
-    Ok(())
-}
-
-fn wait_for_text(relay: &TestRelay, text: &str) -> Result<()> {
-    let start = Instant::now();
-    while !relay.output().text().contains(text) {
-        ensure!(start.elapsed() < TIMEOUT, "no {text:?} in:\n{}", relay.output().text());
-        std::thread::sleep(Duration::from_millis(50));
-    }
     Ok(())
 }
 
@@ -277,14 +268,14 @@ async fn when_the_server_is_killed_the_publisher_goes_on_and_viewers_return_with
     other.until(&topic, "a live node over NATS", is_live).await?;
 
     server.kill()?;
-    wait_for_text(&viewer, "was lost")?;
+    viewer.wait_for_text("was lost")?;
     other.until(&topic, "a node that is not live", |known| !is_live(known)).await?;
     let lost_at = own.known(&topic).and_then(newest);
     own.until(&topic, "samples without NATS", |known| is_live(known) && newest(known) > lost_at).await?;
 
     server.restart()?;
     other.until(&topic, "a live node over NATS again", is_live).await?;
-    wait_for_text(&viewer, "connected to NATS again")?;
+    viewer.wait_for_text("connected to NATS again")?;
     Ok(())
 }
 

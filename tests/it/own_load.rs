@@ -134,7 +134,7 @@ fn f20_a_limit_of_memory_that_a_relay_exceeds_is_stated_and_ends_nothing() -> Re
     let limits = status(relay.link())?["own_load"].clone();
     ensure!(limits["memory_max_bytes"].as_u64() == Some(64 << 20), "{limits}");
     let by = limits["memory_limited_by"].as_str().context("how it is limited")?;
-    ensure!(relay.output().text().contains("memory is limited to 64 MiB by"), "{}", relay.output().text());
+    relay.wait_for_text("memory is limited to 64 MiB by")?;
     if by != "dropped_history" {
         // The kernel would end it.
         return Ok(());

@@ -1,5 +1,6 @@
 //! Runs the relay program with a home of its own, reached by the link that it prints.
 
+use crate::TIMEOUT;
 use crate::process::{Output, Process};
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::handshake::Key;
@@ -10,6 +11,7 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A link printed by a relay: the owner's, or a share's.
@@ -189,6 +191,19 @@ impl TestRelay {
     /// Returns its output so far.
     pub fn output(&self) -> &Output {
         self.process.output()
+    }
+
+    /// Waits until it has printed a text: its log may be read later than its link.
+    ///
+    /// # Errors
+    /// If it does not print it within [`TIMEOUT`]; includes its output.
+    pub fn wait_for_text(&self, text: &str) -> Result<()> {
+        let start = Instant::now();
+        while !self.output().text().contains(text) {
+            ensure!(start.elapsed() < TIMEOUT, "no {text:?} in:\n{}", self.output().text());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     /// Sends SIGTERM and waits for it to exit.

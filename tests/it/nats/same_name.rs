@@ -1,7 +1,7 @@
 //! Two clusters that have the same name on one NATS server, with nodes and jobs of the same names.
 
 use super::clusters::{Cluster, jobs, scenario};
-use super::{NatsServer, is_live, wait_for_text};
+use super::{NatsServer, is_live};
 use anyhow::{Context, Result};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::frame::Form;
@@ -71,13 +71,13 @@ async fn the_second_cluster_of_a_name_is_neither_shared_nor_mixed_with_the_first
     runs(&viewer, 102).await?;
 
     let second = publishing(&server, SECOND, &[])?;
-    wait_for_text(&second, GIVEN_UP)?;
+    second.wait_for_text(GIVEN_UP)?;
     let mut on_second = overview(&second).await?;
     notes(&mut on_second, GIVEN_UP).await?;
     shows(&mut on_second, "its own jobs", &SECOND_JOBS).await?;
     runs(&second, 101).await?;
     notes(&mut on_viewer, NOT_SHOWN).await?;
-    wait_for_text(&viewer, NOT_SHOWN)?;
+    viewer.wait_for_text(NOT_SHOWN)?;
     shows(&mut on_viewer, "the jobs of the first only", &FIRST_JOBS).await?;
     runs(&viewer, 102).await?;
     runs(&first, 102).await?;
@@ -97,14 +97,14 @@ async fn without_leases_announcements_decide_which_cluster_has_a_name() -> Resul
     let mut on_viewer = overview(&viewer).await?;
     shows(&mut on_viewer, "the jobs of the first", &FIRST_JOBS).await?;
     let second = publishing(&server, SECOND, &[])?;
-    wait_for_text(&second, GIVEN_UP)?;
+    second.wait_for_text(GIVEN_UP)?;
     runs(&second, 101).await?;
     notes(&mut on_viewer, NOT_SHOWN).await?;
     shows(&mut on_viewer, "the jobs of the first only", &FIRST_JOBS).await?;
     runs(&viewer, 102).await?;
 
     drop(first);
-    wait_for_text(&second, "no other cluster has the name of this one on NATS any more")?;
+    second.wait_for_text("no other cluster has the name of this one on NATS any more")?;
     // Those of the first are still listed as ended.
     let has_second = |known: &Known| {
         let shown = jobs(&known.picture);
@@ -120,7 +120,7 @@ async fn a_named_cluster_that_nobody_publishes_is_missed_until_somebody_does() -
     let _first = publishing(&server, FIRST, &[])?;
     let viewer = TestRelay::start(&["--view-only", "--cluster", "hpc,ml", "--nats", &server.url()])?;
     let missed = "no relay publishes the cluster ml over NATS";
-    wait_for_text(&viewer, missed)?;
+    viewer.wait_for_text(missed)?;
     let _second = publishing(&server, SECOND, &["--nats-cluster", "ml"])?;
-    wait_for_text(&viewer, &format!("no longer: {missed}"))
+    viewer.wait_for_text(&format!("no longer: {missed}"))
 }

@@ -1,6 +1,6 @@
 //! TLS, accounts and credentials.
 
-use super::{NODE, is_live, subscribed, wait_for_text};
+use super::{NODE, is_live, subscribed};
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::live::Topic;
@@ -43,7 +43,7 @@ async fn relays_share_nodes_over_tls_and_refuse_a_server_of_another_authority() 
 
     let refusing = relay(&other, &["--demo"])?;
     subscribed(&refusing, &topic).await?.until(&topic, "a live node without NATS", is_live).await?;
-    wait_for_text(&refusing, &format!("no connection to NATS at {url}"))?;
+    refusing.wait_for_text(&format!("no connection to NATS at {url}"))?;
     Ok(())
 }
 
@@ -128,8 +128,8 @@ async fn what_the_credentials_lack_is_stated() -> Result<()> {
         |text: String| text.replace("\"nodeglass.v1.hpc.>\", \"$JS.API.>\"", "\"nodeglass.v1.hpc.node.>\"");
     let Some(server) = documented(folder.path(), restricted)? else { return Ok(()) };
     let relay = relay_as("relay:change-me-1", folder.path(), &server, &["--demo"])?;
-    wait_for_text(&relay, "permit these credentials to publish to $JS.API.")?;
-    wait_for_text(&relay, "publish to nodeglass.v1.hpc.relay.*.announce")?;
+    relay.wait_for_text("permit these credentials to publish to $JS.API.")?;
+    relay.wait_for_text("publish to nodeglass.v1.hpc.relay.*.announce")?;
     let output = relay.output().text();
     ensure!(!output.contains("turn JetStream on"), "{output}");
     let topic = Topic::Node(NodeName::new(NODE)?);

@@ -1,6 +1,6 @@
 //! Relays on a server without JetStream, which gives no leases.
 
-use super::{children, is_live, local, newest, subscribed, this_machine, wait_for_text};
+use super::{children, is_live, local, newest, subscribed, this_machine};
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::live::Topic;
 use nodeglass_tests::TIMEOUT;
@@ -33,7 +33,7 @@ async fn without_leases_a_relay_views_the_node_that_another_one_watches() -> Res
     let second = local(&server)?;
     let mut on_second = subscribed(&second, &topic).await?;
     on_second.until(&topic, "a live node of the other relay", is_live).await?;
-    wait_for_text(&second, "NATS gives no leases")?;
+    second.wait_for_text("NATS gives no leases")?;
 
     let before = probes([&first, &second])?;
     let of_second = children(second.pid())?;
