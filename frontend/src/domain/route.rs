@@ -122,6 +122,20 @@ impl Route {
         }
     }
 
+    /// Returns the label that none of the listed jobs has, and which the route needs.
+    pub fn unknown_label(&self, jobs: &[Job]) -> Option<String> {
+        let is_unknown = |label: &str| {
+            label.parse::<u32>().is_err() && !jobs.iter().any(|job| job.label.as_str() == label)
+        };
+        match self {
+            Self::JobLabel(label, _) => Some(label.clone()),
+            Self::CompareLabels(labels) => {
+                labels.split('-').map(label_of).find(|label| is_unknown(label)).map(str::to_owned)
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the route whose path to link to instead, given the listed jobs. A task that has the number of its array is
     /// linked by its label, or by its About tab if it stands for the tasks that have not started, which have no label.
     pub fn unambiguous(&self, jobs: &[Job]) -> Option<Self> {
@@ -305,7 +319,9 @@ mod tests {
         let compared = Route::from_path("/compare/17-48440_10@5..9");
         assert_eq!(compared.path(), "/compare/17-48440_10@5..9");
         assert_eq!(compared.resolve(&jobs), Some(Route::from_path("/compare/17-48451@5..9")));
-        assert_eq!(Route::from_path("/compare/17-48440_11").resolve(&jobs), None);
+        let unknown = Route::from_path("/compare/17-48440_11");
+        assert_eq!(unknown.resolve(&jobs), None);
+        assert_eq!(unknown.unknown_label(&jobs).as_deref(), Some("48440_11"));
         assert_eq!(Route::from_path("/compare/17-48440_10@9..5"), Route::Nowhere);
         assert_eq!(Route::Job(JobId(1), JobTab::Nodes).resolve(&jobs), None);
     }

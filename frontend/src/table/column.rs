@@ -220,14 +220,16 @@ pub fn fitting(columns: &[Column], without_values: &[usize], room: u32) -> Vec<u
 }
 
 /// Returns the widths of shown columns in px. Of the rest of the room, each gets what its title needs if there is enough for
-/// all, the `sorted` one with its sign; growing columns share what is left in proportion to their own width, of which texts
+/// all, the `sorted` one with its sign, or else for that one; growing columns share what is left in proportion to their own width, of which texts
 /// count more than graphics.
 pub fn widths(columns: &[Column], shown: &[usize], sorted: Option<usize>, room: u32) -> Vec<u32> {
     let own = |at: &usize| u32::from(columns[*at].width);
     let sign = |at: &usize| if sorted == Some(*at) { SIGN_PX } else { 0 };
     let titled = |at: &usize| own(at).max(columns[*at].title_width() + sign(at));
     let sum = |width: &dyn Fn(&usize) -> u32| shown.iter().map(width).sum::<u32>();
-    let width: &dyn Fn(&usize) -> u32 = if sum(&titled) <= room { &titled } else { &own };
+    let sorted_titled = |at: &usize| if sorted == Some(*at) { titled(at) } else { own(at) };
+    let candidates: [&dyn Fn(&usize) -> u32; 2] = [&titled, &sorted_titled];
+    let width = candidates.into_iter().find(|width| sum(*width) <= room).unwrap_or(&own);
     let weight = |at: &usize| match columns[*at] {
         Column { grows: false, .. } => 0,
         Column { unit: CellUnit::Text, style: CellStyle::Plain | CellStyle::Custom, width, .. } => {
@@ -254,6 +256,12 @@ mod tests {
         assert_eq!(widths(&columns, &[0, 1, 2], None, 200), [100, 50, 200], "none is narrower than it needs");
         assert_eq!(widths(&columns, &[1], None, 500), [50]);
         assert_eq!(widths(&columns, &[1], Some(1), 500), [62], "its title and the sign of its order");
+        let narrow = [
+            Column::new("state", "State", CellUnit::Text, 100, "").grows(),
+            Column::new("gpus", "GPUs", CellUnit::Count, 50, ""),
+            Column::new("left", "Time left", CellUnit::Count, 50, ""),
+        ];
+        assert_eq!(widths(&narrow, &[0, 1, 2], Some(1), 215), [103, 62, 50], "not all titles fit");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::audit::AuditLog;
 use crate::capture::{Capture, CaptureRequest};
 use crate::finding::SilenceRequest;
 use crate::note::{NoteRequest, SavedNote};
-use crate::process::ProcessDetail;
+use crate::process::{ProcessDetail, ProcessFacts};
 use crate::replay::ReplayCommand;
 use crate::share::{ShareId, ShareLink, ShareRequest};
 use crate::{JobId, LongText, NodeName, Text};
@@ -69,6 +69,25 @@ pub enum Request {
     Note(NoteRequest),
     /// Silences findings for a time, or ends that. Not an action.
     Silence(SilenceRequest),
+    /// Searches all nodes for the processes with a pid, which have at most [`FoundProcess::MAX`] entries in the response.
+    FindProcesses {
+        /// Pid on the node.
+        pid: u32,
+    },
+}
+
+/// A process that was found on a node: one entry for each GPU that it uses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FoundProcess {
+    /// Its node.
+    pub node: NodeName,
+    /// Its facts.
+    pub facts: ProcessFacts,
+}
+
+impl FoundProcess {
+    /// Maximum number of entries of a response.
+    pub const MAX: usize = 64;
 }
 
 /// Target of a retry.
@@ -148,6 +167,8 @@ pub enum Response {
     Note(Box<SavedNote>),
     /// Captured processes; sent by probes only.
     Capture(Box<Capture>),
+    /// The processes that were found.
+    Processes(Vec<FoundProcess>),
 }
 
 /// A request of a relay to a probe.

@@ -99,6 +99,10 @@ fn messages_of_the_page() {
     }));
     both("request-share-arrays", &ClientMessage::Request { number: 10, request });
     both("request-report", &ClientMessage::Request { number: 9, request: Request::SendReport(JobId(17)) });
+    both(
+        "request-find",
+        &ClientMessage::Request { number: 11, request: Request::FindProcesses { pid: 41_822 } },
+    );
     both("request-audit", &ClientMessage::Request { number: 8, request: Request::Audit { days: 30 } });
     both("follow", &ClientMessage::Follow(vec![LogRef { job: JobId(17), stream: LogStream::Stderr }]));
     let query = RangeQuery {

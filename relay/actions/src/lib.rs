@@ -18,8 +18,9 @@ use nodeglass_notify::webhook::Webhook;
 use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::finding::{Silence, SilenceRequest};
 use nodeglass_protocol::note::{NoteRequest, SavedNote};
+use nodeglass_protocol::picture::{NodePicture, ProcessPicture};
 use nodeglass_protocol::request::{
-    AuditEntry, JobAction, ProbeRequest, ProcessRef, Request, Response, RetryTarget, Signal,
+    AuditEntry, FoundProcess, JobAction, ProbeRequest, ProcessRef, Request, Response, RetryTarget, Signal,
 };
 use nodeglass_protocol::share::{ShareId, ShareLink, ShareRequest, Sharing};
 use nodeglass_protocol::{JobId, NodeName, Text};
@@ -146,6 +147,7 @@ impl ActionService {
             }
             Request::Retry(target) => deps.retry(target).await,
             Request::SendReport(job) => run_detached(async move { deps.send_report(job).await }).await,
+            Request::FindProcesses { pid } => deps.find_processes(pid).await,
             Request::Audit { days } => deps.audit_log(days).await,
             Request::Silence(request) => run_detached(async move { deps.silence(request).await }).await,
             Request::Note(_) if deps.player.is_some() => {
@@ -227,6 +229,19 @@ impl Deps {
             Ok(None) => Response::Refused("the audit log cannot be read; see the relay's log".into()),
             Err(_) => Response::Refused("the database does not respond; try again later".into()),
         }
+    }
+
+    async fn find_processes(&self, pid: u32) -> Response {
+        let Some((picture, _)) = self.hub.everything(Viewer::Owner).await else {
+            return Response::Refused("the relay is shutting down".into());
+        };
+        let of_node = |node: NodePicture| {
+            let processes = node.processes.into_iter().filter(|process| process.facts.pid == pid);
+            let found =
+                move |process: ProcessPicture| FoundProcess { node: node.name.clone(), facts: process.facts };
+            processes.map(found).collect::<Vec<_>>()
+        };
+        Response::Processes(picture.nodes.into_iter().flat_map(of_node).take(FoundProcess::MAX).collect())
     }
 
     async fn silence(&self, request: SilenceRequest) -> Response {
@@ -375,7 +390,8 @@ impl Deps {
             | Response::Share(_)
             | Response::Audit(_)
             | Response::Note(_)
-            | Response::Capture(_) => (false, "unexpected response".into()),
+            | Response::Capture(_)
+            | Response::Processes(_) => (false, "unexpected response".into()),
         };
         tracing::info!(action.what = %what, action.outcome = %outcome, action.done = done, "action requested");
         let entry = self.store_entry(what, outcome, done);

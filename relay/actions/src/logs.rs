@@ -375,7 +375,8 @@ impl TailReader {
             | Response::Share(_)
             | Response::Audit(_)
             | Response::Note(_)
-            | Response::Capture(_) => "its probe sent a response of another kind".to_owned(),
+            | Response::Capture(_)
+            | Response::Processes(_) => "its probe sent a response of another kind".to_owned(),
         };
         match local_miss.older {
             Some(read) => Ok(self.found(read)),

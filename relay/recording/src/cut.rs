@@ -342,8 +342,9 @@ impl Cut {
         let shown: Vec<_> = jobs.iter().filter_map(|job| self.visibility.job(job)).collect();
         let is_active = self.is_active();
         self.has_begun |= is_active;
-        // Lists that say nothing new of an ended job would make the new recording as long as the old one.
-        if !self.has_begun || (!is_active && shown == self.listed) {
+        // Lists that say nothing new of an ended job, or do not have it any more, would make the new recording as long as
+        // the old one.
+        if !self.has_begun || (!is_active && (shown.is_empty() || shown == self.listed)) {
             return Vec::new();
         }
         self.listed.clone_from(&shown);

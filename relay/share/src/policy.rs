@@ -344,6 +344,9 @@ impl Visibility {
             FindingKind::HeldMemory if !self.shows_unattributed() => return None,
             // Names a process.
             FindingKind::StuckProcess if !self.shows_processes_on(&finding.gpus, fleet) => return None,
+            FindingKind::Failed if self.hidden.logs && finding.advice.as_str() == finding.kind.advice() => {
+                finding.advice = "Ask its owner for the end of its log".into();
+            }
             // SLURM's explanation may name other jobs.
             FindingKind::PendingForever if !self.covers_all() => {
                 finding.advice = finding.kind.advice().into();

@@ -195,7 +195,12 @@ async fn findings_ranks_and_commands_are_found_by_their_words_from_anywhere() ->
 async fn an_unknown_job_is_the_same_page_by_number_and_by_label() -> Result<()> {
     let Some((browser, relay)) = overview().await? else { return Ok(()) };
     let main = "document.querySelector('main')?.innerText";
-    for (path, label) in [("/job/99999999", "99999999"), ("/job/48440_77", "48440_77")] {
+    let unknown = [
+        ("/job/99999999", "99999999"),
+        ("/job/48440_77", "48440_77"),
+        ("/compare/48213-48440_77", "48440_77"),
+    ];
+    for (path, label) in unknown {
         browser.open(&relay.link().path(path)).await?;
         let words = format!(
             "SLURM does not list job {label}. It may have ended long ago, or belong to someone else."

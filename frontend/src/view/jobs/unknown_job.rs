@@ -21,9 +21,13 @@ pub fn UnknownJob(
 ) -> impl IntoView {
     let page = Page::from_context();
     let is_guest = untrack(|| page.share().is_some());
-    let why = match is_guest {
-        true => format!("Job {label} is not shared with you, or has ended."),
-        false => {
+    let is_replay = untrack(|| page.replay().get().is_some());
+    let why = match (is_guest, is_replay) {
+        (_, true) => format!(
+            "The recording does not list job {label} at this time. It may start later, or have ended before."
+        ),
+        (true, false) => format!("Job {label} is not shared with you, or has ended."),
+        (false, false) => {
             format!("SLURM does not list job {label}. It may have ended long ago, or belong to someone else.")
         }
     };

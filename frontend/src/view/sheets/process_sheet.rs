@@ -325,7 +325,8 @@ fn request_detail(page: Page, query: &ProcessQuery, environment: bool, state: Rw
             | Response::Share(_)
             | Response::Audit(_)
             | Response::Note(_)
-            | Response::Capture(_) => DetailState::Refused("Unexpected reply from the relay.".to_owned()),
+            | Response::Capture(_)
+            | Response::Processes(_) => DetailState::Refused("Unexpected reply from the relay.".to_owned()),
         };
         // The sheet may be closed by now.
         state.try_set(answer);

@@ -157,7 +157,7 @@ fn fields(offers: Vec<Offer>, is_in_view: bool, first: bool) -> AnyView {
             <label><span>"Restrict to user"</span>
                 <input class="field" name="to" maxlength="64" autocomplete="off" autocapitalize="none" spellcheck="false" placeholder="login name; empty: anyone with the link"/>
             </label>
-            <label><span>"Note (only you see it)"</span>
+            <label><span>"Label (only you see it)"</span>
                 <input class="field" name="label" maxlength="120" autocomplete="off" placeholder="such as: for Bob, slow rank"/>
             </label>
         </div>

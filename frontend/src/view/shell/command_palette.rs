@@ -2,30 +2,82 @@
 
 use super::keyboard::run_command;
 use super::palette_entries::{
-    PaletteEntry, SILENCE_S, Target, entries, entries_at_first, processes_elsewhere,
+    PaletteEntry, SILENCE_S, Target, entries, entries_at_first, found_processes, processes_elsewhere,
+    typed_pid,
 };
 use crate::domain::fuzzy_search::search;
+use crate::platform;
 use crate::state::page::Page;
 use crate::view::jobs::silence::silence;
 use crate::view::tables::grid::Grids;
 use crate::view::widgets::sheet::Sheet;
+use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
+use nodeglass_protocol::request::{Request, Response};
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::HtmlInputElement;
 
 /// Maximum number of entries shown.
 const MAX_ENTRIES: usize = 12;
+/// Pause after the last digit of a PID before the relay is asked, in ms.
+const PAUSE_MS: u32 = 150;
 
 /// The command palette, while it is open.
 #[component]
 pub fn CommandPalette() -> impl IntoView {
     let open = Page::from_context().command_palette;
-    move || open.get().then(|| view! { <Search/> }.into_any())
+    move || open.get().then(|| view! { <Finder/> }.into_any())
+}
+
+/// The result of a search for a PID on all nodes.
+#[derive(Clone, Debug, PartialEq)]
+enum Search {
+    /// None is typed, or the relay does not search for this viewer.
+    None,
+    /// The relay is asked.
+    Pending,
+    /// The processes.
+    Found(Vec<PaletteEntry>),
+}
+
+/// Asks the relay for processes with the typed PID.
+fn searched(page: &Page, typed: RwSignal<String>) -> RwSignal<Search> {
+    let result = RwSignal::new(Search::None);
+    let wanted = {
+        let page = page.clone();
+        Memo::new(move |_| typed_pid(&page, &typed.get()).filter(|_| page.is_owner()))
+    };
+    let page = page.clone();
+    platform::effect(move || {
+        let pid = wanted.get();
+        let Some(number) = pid else { return result.set(Search::None) };
+        result.set(Search::Pending);
+        let page = page.clone();
+        leptos::task::spawn_local(async move {
+            // Not for each digit.
+            TimeoutFuture::new(PAUSE_MS).await;
+            if wanted.try_get_untracked() != Some(pid) {
+                return;
+            }
+            let response = page.request(Request::FindProcesses { pid: number }).await;
+            if wanted.try_get_untracked() == Some(pid) {
+                result.try_set(match response {
+                    Response::Processes(found) => Search::Found(found_processes(&found)),
+                    _ => Search::None,
+                });
+            }
+        });
+    });
+    result
 }
 
 /// Returns what matches the typed text, numbered.
-fn found(page: &Page, typed: RwSignal<String>) -> Memo<Vec<(usize, PaletteEntry)>> {
+fn found(
+    page: &Page,
+    typed: RwSignal<String>,
+    searched: RwSignal<Search>,
+) -> Memo<Vec<(usize, PaletteEntry)>> {
     let known = Memo::new({
         let page = page.clone();
         move |_| entries(&page)
@@ -37,7 +89,16 @@ fn found(page: &Page, typed: RwSignal<String>) -> Memo<Vec<(usize, PaletteEntry)
             entries_at_first(&page)
         } else {
             let mut all = known.get();
-            all.extend(processes_elsewhere(&page, &typed));
+            match searched.get() {
+                Search::None => all.extend(processes_elsewhere(&page, &typed)),
+                Search::Pending => {}
+                // Those of this page are listed already.
+                Search::Found(found) => {
+                    let is_new = |one: &PaletteEntry| !all.iter().any(|entry| entry.is_same_subject(one));
+                    let found: Vec<_> = found.into_iter().filter(is_new).collect();
+                    all.extend(found);
+                }
+            }
             search(&typed, all, |entry| (&entry.name, &entry.words))
         };
         found.truncate(MAX_ENTRIES);
@@ -60,11 +121,12 @@ fn activate(page: &Page, grids: Grids, target: Target) {
 }
 
 #[component]
-fn Search() -> impl IntoView {
+fn Finder() -> impl IntoView {
     let (page, grids) = (Page::from_context(), Grids::from_context());
     let open = page.command_palette;
     let (typed, selected) = (RwSignal::new(String::new()), RwSignal::new(0_usize));
-    let found = found(&page, typed);
+    let searched = searched(&page, typed);
+    let found = found(&page, typed, searched);
     let activate = move |target: Target| {
         open.set(false);
         activate(&page, grids, target);
@@ -102,6 +164,8 @@ fn Search() -> impl IntoView {
         .into_any()
     };
     let none = Memo::new(move |_| found.with(Vec::is_empty));
+    let no_match =
+        move || if searched.get() == Search::Pending { "Searching all nodes …" } else { "No matches" };
     view! {
         <Sheet class="ask palette" label="Find" close=Arc::new(move || open.set(false))>
             <input class="field" type="text" role="combobox" aria-label="Search findings, jobs, nodes, GPUs, ranks, PIDs, commands" autofocus
@@ -111,7 +175,7 @@ fn Search() -> impl IntoView {
             <ul id="palette-list" role="listbox" aria-label="Matches">
                 <For each=move || found.get() key=|(at, entry)| (*at, entry.name.clone()) children=option/>
             </ul>
-            <p class="palette__none" role="status">{move || none.get().then_some("No matches")}</p>
+            <p class="palette__none" role="status">{move || none.get().then(no_match)}</p>
         </Sheet>
     }
 }

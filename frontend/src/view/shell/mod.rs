@@ -127,10 +127,12 @@ fn RouteView() -> impl IntoView {
     };
     // A job's label is resolved once the jobs are listed.
     let overview = page.fleet.overview().clone();
+    let jobs = page.jobs;
     let missing = Memo::new(move |_| match route.get() {
         Route::Nowhere => Missing::Page,
-        Route::JobLabel(label, _) | Route::CompareLabels(label) if overview.phase() != Phase::Pending => {
-            Missing::Job(label)
+        other @ (Route::JobLabel(..) | Route::CompareLabels(_)) if overview.phase() != Phase::Pending => {
+            let label = jobs.with(|jobs| other.unknown_label(jobs));
+            label.map_or(Missing::Unresolved, Missing::Job)
         }
         Route::JobLabel(..) | Route::CompareLabels(_) => Missing::Unresolved,
         _ => Missing::Nothing,

@@ -10,9 +10,11 @@ use crate::domain::text;
 use crate::fleet::TopicStore;
 use crate::state::page::Page;
 use leptos::prelude::*;
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{NodePicture, ProcessPicture};
+use nodeglass_protocol::process::ProcessFacts;
+use nodeglass_protocol::request::FoundProcess;
+use nodeglass_protocol::{JobId, NodeName};
 
 /// Time for which the command of the palette silences a finding, in s.
 pub const SILENCE_S: u32 = 3_600;
@@ -54,6 +56,11 @@ impl PaletteEntry {
 
     fn route(name: impl Into<String>, hint: impl Into<String>, route: Route) -> Self {
         Self::new(name, hint, Target::Route(route, Query::default()))
+    }
+
+    /// Returns whether it is about the same process as another entry.
+    pub fn is_same_subject(&self, other: &Self) -> bool {
+        (&self.name, &self.hint) == (&other.name, &other.hint)
     }
 
     fn with_words(self, words: impl Into<String>) -> Self {
@@ -134,6 +141,30 @@ pub fn processes_elsewhere(page: &Page, typed: &str) -> Vec<PaletteEntry> {
         PaletteEntry::new(name, format!("job {}", job.label), target)
     };
     page.jobs.with(|jobs| jobs.iter().filter(may_have).map(entry).collect())
+}
+
+/// Returns the typed PID, unless it is the number of a job.
+pub fn typed_pid(page: &Page, typed: &str) -> Option<u32> {
+    let is_job = page.jobs.with(|jobs| jobs.iter().any(|job| job.label.as_str() == typed.trim()));
+    column_and_number(typed).filter(|(column, _)| *column == "pid" && !is_job).map(|(_, pid)| pid)
+}
+
+/// Returns an entry for each process that the relay found, which leads to its sheet on the page of its job, or else of its node.
+pub fn found_processes(found: &[FoundProcess]) -> Vec<PaletteEntry> {
+    let entry = |one: &FoundProcess| {
+        let route = match one.facts.job {
+            Some(job) => Route::Job(job, JobTab::Processes),
+            None => Route::Node(one.node.clone()),
+        };
+        let mut query = Query::default();
+        query.set(query::PROCESS, Some(process_key(&one.node, &one.facts)));
+        let (name, hint) = (process_name(&one.facts), format!("process on {}", one.node));
+        PaletteEntry::new(name, hint, Target::Route(route, query))
+    };
+    let mut entries: Vec<_> = found.iter().map(entry).collect();
+    // One that uses several GPUs was found for each.
+    entries.dedup();
+    entries
 }
 
 /// Returns a typed rank or PID with its column in the table of processes: `rank 35` or `pid 41822` among other words, or a
@@ -218,7 +249,7 @@ fn gpus(store: &TopicStore) -> Vec<PaletteEntry> {
                     query.set(query::GPU, Some(gpu.facts.uuid.to_string()));
                     let target = Target::Route(Route::Node(name.clone()), query);
                     // As the command line and reports write it.
-                    let words = format!("{name}:{}", gpu.facts.index);
+                    let words = format!("{name}:{} {}", gpu.facts.index, gpu.facts.uuid);
                     PaletteEntry::new(format!("{name} {}", gpu.facts.label()), "GPU", target)
                         .with_words(words)
                 };
@@ -260,20 +291,27 @@ fn processes(store: &TopicStore) -> Vec<PaletteEntry> {
     ranks
 }
 
-/// The entry of a process: `pid 41822 python3`.
+/// The entry of a process of the page.
 fn pid(node: &NodePicture, process: &ProcessPicture) -> PaletteEntry {
-    let facts = &process.facts;
-    let name = text::name_of(facts);
-    let started_ms = facts.started_ms.value().copied().unwrap_or(0);
-    let target = Target::Sheet(query::PROCESS, format!("{}/{}/{started_ms}", node.name, facts.pid));
-    let name = format!("pid {} {}", facts.pid, name.unwrap_or_default());
-    PaletteEntry::new(name.trim_end(), format!("process on {}", node.name), target)
+    let target = Target::Sheet(query::PROCESS, process_key(&node.name, &process.facts));
+    PaletteEntry::new(process_name(&process.facts), format!("process on {}", node.name), target)
+}
+
+/// `pid 41822 python3`.
+fn process_name(facts: &ProcessFacts) -> String {
+    let name = format!("pid {} {}", facts.pid, text::name_of(facts).unwrap_or_default());
+    name.trim_end().to_owned()
+}
+
+/// The subject of the sheet of a process: `n1/41822/9000`.
+fn process_key(node: &NodeName, facts: &ProcessFacts) -> String {
+    format!("{node}/{}/{}", facts.pid, facts.started_ms.value().copied().unwrap_or(0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_protocol::process::{ProcessFacts, ProcessKind};
+    use nodeglass_protocol::process::ProcessKind;
     use nodeglass_protocol::{GpuUuid, Reading, Row};
 
     #[test]
@@ -297,5 +335,13 @@ mod tests {
         let entry = entry(&facts);
         assert_eq!((entry.name.as_str(), entry.hint.as_str()), ("pid 41822 python3", "process on n1"));
         assert_eq!(entry.target, Target::Sheet(query::PROCESS, "n1/41822/9000".to_owned()));
+        facts.job = Some(JobId(17));
+        let found = |facts: &ProcessFacts| FoundProcess { node: node.name.clone(), facts: facts.clone() };
+        let elsewhere = found_processes(&[found(&facts), found(&facts)]);
+        let [PaletteEntry { target: Target::Route(route, query), .. }] = &elsewhere[..] else {
+            panic!("{elsewhere:?}")
+        };
+        assert_eq!(*route, Route::Job(JobId(17), JobTab::Processes));
+        assert_eq!(query.get(query::PROCESS), Some("n1/41822/9000"));
     }
 }

@@ -74,7 +74,8 @@ pub fn act(page: Page, request: Request) {
             | Response::Share(_)
             | Response::Audit(_)
             | Response::Note(_)
-            | Response::Capture(_) => ("Unexpected reply from the relay.".to_owned(), false),
+            | Response::Capture(_)
+            | Response::Processes(_) => ("Unexpected reply from the relay.".to_owned(), false),
         };
         show_toast(page, text, is_good);
     });

@@ -55,8 +55,9 @@ pub(super) fn respond(response: request::Response) -> Response {
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why.to_string()).into_response()
         }
         request::Response::Note(saved) => Json(saved).into_response(),
-        request::Response::Process(_) | request::Response::Tail(_) | request::Response::Capture(_) => {
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
-        }
+        request::Response::Process(_)
+        | request::Response::Tail(_)
+        | request::Response::Capture(_)
+        | request::Response::Processes(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }

@@ -270,6 +270,7 @@ mod tests {
             Request::Replay(ReplayCommand::Speed(0)),
             Request::Audit { days: 30 },
             Request::SendReport(JobId(1)),
+            Request::FindProcesses { pid: 1 },
         ];
         for (number, request) in (0..).zip(unpermitted) {
             requests.start(number, request.clone());
