@@ -2,7 +2,7 @@
 
 use crate::values::{
     audit_entry, audit_log, exchange, finding, gpu, health_changes, history, insight, job, node, node_fault,
-    node_name, note, process, share, share_link, sharing, status, usage,
+    node_name, note, process, process_facts, share, share_link, sharing, status, usage,
 };
 use crate::{both, frozen};
 use nodeglass_protocol::field::NamedCells;
@@ -23,7 +23,7 @@ use nodeglass_protocol::report::{
     Accounting, Advice, Cost, GpuReport, JobUsage, ProjectUsage, Report, ReportAnswer, Throttled, Totals,
     Usage, UsageSums, WeekUsage,
 };
-use nodeglass_protocol::request::{LogRef, LogStream, Response, Tail};
+use nodeglass_protocol::request::{FoundProcess, LogRef, LogStream, Response, Tail};
 use nodeglass_protocol::version::VersionRange;
 use nodeglass_protocol::{Cell, GpuField, GpuUuid, HostField, JobField, JobId, ProcessField, Reading};
 
@@ -141,6 +141,10 @@ fn responses_of_the_relay() {
         ("response-tail", Response::Tail(tail.clone())),
         ("response-share", Response::Share(Box::new(share_link()))),
         ("response-audit", Response::Audit(Box::new(audit_log()))),
+        (
+            "response-processes",
+            Response::Processes(vec![FoundProcess { node: node_name(), facts: process_facts() }]),
+        ),
         ("response-note", Response::Note(Box::new(SavedNote { note: note(), is_stored: true }))),
     ] {
         both(name, &ServerMessage::Response { number: 5, response });
