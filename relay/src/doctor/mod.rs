@@ -7,6 +7,7 @@ mod machine;
 mod node;
 mod notifications;
 mod probe;
+mod relay;
 mod render;
 mod services;
 mod settings;
@@ -118,14 +119,16 @@ pub async fn run(
         machine: Text::new(rustix::system::uname().nodename().to_string_lossy()),
         user: Text::new(nodeglass_launch::ssh_config::Local::from_env().user),
     };
-    let (machine, notifications, services, slurm) = tokio::join!(
+    let (machine, notifications, relay, services, slurm) = tokio::join!(
         machine::check(&context),
         notifications::check(&context),
+        relay::check(),
         services::check(&context),
         slurm::check(&context)
     );
     results.extend(machine);
     results.extend(notifications);
+    results.extend(relay);
     results.extend(services);
     results.extend(slurm.results);
     let jobs = slurm.jobs.as_deref();

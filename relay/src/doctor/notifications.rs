@@ -1,13 +1,8 @@
 //! Checks where notices and reports are sent, without sending any.
 
 use super::{CheckResult, Context, limited};
-use hyper::Method;
-use nodeglass_api::ChannelStatus;
-use nodeglass_app::remote::Remote;
 use nodeglass_notify::webhook::Webhook;
 use nodeglass_notify::{ChannelProblem, Mail, NotifyCommand};
-use nodeglass_protocol::Text;
-use serde::Deserialize;
 use std::time::Duration;
 
 const SECTION: &str = "Notifications";
@@ -28,7 +23,6 @@ pub(super) async fn check(context: &Context) -> Vec<CheckResult> {
     }
     results.extend(settings.command.as_ref().map(check_command));
     results.extend(settings.mail.as_ref().map(check_mail));
-    results.extend(limited((SECTION, "delivery"), LIMIT, check_relay()).await);
     results
 }
 
@@ -58,38 +52,6 @@ fn judged(name: &'static str, found: Result<String, ChannelProblem>) -> CheckRes
     }
 }
 
-/// The part of `/status` about notices.
-#[derive(Deserialize)]
-struct Status {
-    #[serde(default)]
-    notifications: Vec<ChannelStatus>,
-    #[serde(default)]
-    notices: Vec<Text>,
-}
-
-/// Checks the delivery of the notices of the user's running relay, if there is one, and states its own problems.
-async fn check_relay() -> Vec<CheckResult> {
-    let Ok(relay) = Remote::find(None) else { return Vec::new() };
-    let Ok(status) = relay.json::<Status>(Method::GET, "/status", String::new()).await else {
-        return Vec::new();
-    };
-    let problem =
-        |notice: &Text| CheckResult::warn("Running relay", "notice", notice, "see its log for more");
-    status.notifications.iter().map(delivered).chain(status.notices.iter().map(problem)).collect()
-}
-
-fn delivered(status: &ChannelStatus) -> CheckResult {
-    const NAME: &str = "delivery";
-    let ChannelStatus { channel, delivered, failed, dropped } = status;
-    let text = format!(
-        "{channel}: {delivered} delivered, {failed} failed, {dropped} dropped since the relay's start"
-    );
-    match failed + dropped {
-        0 => CheckResult::ok(SECTION, NAME, text),
-        _ => CheckResult::warn(SECTION, NAME, text, "see the relay's log for the reason"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,14 +71,6 @@ mod tests {
         let metadata = webhook("http://169.254.169.254/latest");
         let [found] = &check_webhook("notify-webhook", &metadata).await[..] else { panic!() };
         assert_eq!(found.level, Level::Fail, "{found:?}");
-    }
-
-    #[test]
-    fn notices_that_did_not_arrive_are_a_warning() {
-        let status = |failed| ChannelStatus { channel: "mail".to_owned(), delivered: 3, failed, dropped: 0 };
-        assert_eq!(delivered(&status(0)).level, Level::Ok);
-        let found = delivered(&status(2));
-        assert!(found.level == Level::Warn && found.text.contains("2 failed"), "{found:?}");
     }
 
     #[test]
