@@ -12,6 +12,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// Time limit from the start to a running probe, if it is installed.
 pub(super) const LAUNCH_LIMIT: Duration = Duration::from_secs(20);
+/// A login script that has at least this long and does not end hangs; with less, the connection is slow.
+const LOGIN_SCRIPT_LIMIT: Duration = Duration::from_secs(10);
 /// Time limit for uploading a probe, some MB over any network.
 const UPLOAD_LIMIT: Duration = Duration::from_secs(60);
 
@@ -166,8 +168,14 @@ impl Deployer {
         deadline: Instant,
     ) -> Result<Start<H>, LaunchError> {
         let silent = host.silent(this.node);
+        let run_command = probe.run_command(this.id);
+        let mut command = match timeout_at(deadline, host.start(&run_command, deadline)).await {
+            Ok(started) => started?,
+            Err(_) => return Err(silent),
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let silent = if left < LOGIN_SCRIPT_LIMIT { slow() } else { silent };
         let starting = async {
-            let mut command = host.start(&probe.run_command(this.id), deadline).await?;
             let mut received = Vec::new();
             let mut window = Vec::new();
             while let Some(chunk) = command.next().await.map_err(|error| broken(&error))? {
@@ -262,7 +270,7 @@ pub(super) fn login_script_hangs(node: &NodeName) -> LaunchError {
     }
 }
 
-/// The error for a host that takes too long before the login.
+/// The error for a host that takes too long before the login, or that leaves no time after it.
 pub(super) fn slow() -> LaunchError {
     LaunchError::Unreachable { why: "the host did not respond within 20 s".into() }
 }
