@@ -21,6 +21,8 @@ pub struct JobList {
     /// Ended jobs that SLURM lists beyond [`MAX_ENDED`].
     surplus: Vec<Job>,
     kept: BTreeMap<JobId, Vec<NodePicture>>,
+    /// Nodes that running jobs got after their start, with the time of the list that first had them, in s since 1970.
+    joined: BTreeMap<JobId, BTreeMap<NodeName, i64>>,
     /// Ended jobs that are new, or about which SLURM reported more.
     updated: BTreeSet<JobId>,
 }
@@ -75,6 +77,7 @@ impl JobList {
         self.surplus = jobs.split_off(shown.min(jobs.len()));
         self.forget_oldest(&jobs, switched);
         self.record_updates(&jobs);
+        self.record_joined(&jobs, wall_s);
         let changed = self.list != jobs;
         self.list = jobs;
         changed
@@ -118,6 +121,30 @@ impl JobList {
                     self.kept.insert(job.id, last_picture(job));
                 }
                 true
+            }
+        }
+    }
+
+    /// Returns since when a job certainly had a node, in s since 1970: since its start, unless it was expanded; `None` if that is
+    /// not known.
+    pub fn on_node_since(&self, job: &Job, node: &NodeName) -> Option<i64> {
+        let joined = self.joined.get(&job.id).and_then(|nodes| nodes.get(node).copied());
+        job.start.map(|start| joined.map_or(start, |joined| joined.max(start)))
+    }
+
+    fn record_joined(&mut self, jobs: &[Job], wall_s: i64) {
+        let before: BTreeMap<JobId, &Job> = self.list.iter().map(|job| (job.id, job)).collect();
+        let mut known = std::mem::take(&mut self.joined);
+        for job in jobs {
+            let is_same_run = |old: &&&Job| old.start == job.start && old.user == job.user;
+            let Some(old) = before.get(&job.id).filter(is_same_run) else { continue };
+            let mut nodes = known.remove(&job.id).unwrap_or_default();
+            if job.is_active() && old.is_active() && old.state != JobState::Configuring {
+                let added = job.nodes.iter().filter(|node| !old.nodes.contains(node));
+                nodes.extend(added.map(|node| (node.clone(), wall_s)));
+            }
+            if !nodes.is_empty() {
+                self.joined.insert(job.id, nodes);
             }
         }
     }
@@ -212,6 +239,25 @@ mod tests {
         list.replace(Vec::new(), 1_000, |_, _| None, &mut switched);
         let job = list.get(JobId(1)).unwrap();
         assert_eq!((&job.state, job.start), (&JobState::Ended(Text::default()), None));
+    }
+
+    #[test]
+    fn an_expanded_job_has_its_later_nodes_since_they_were_listed() {
+        let name = |name: &str| NodeName::new(name).unwrap();
+        let job = |start, nodes: &[&str]| Job {
+            start: Some(start),
+            nodes: nodes.iter().map(|node| name(node)).collect(),
+            ..Job::new(JobId(5), "alice".into(), JobState::Running)
+        };
+        let (mut list, mut switched) = (JobList::default(), BTreeSet::new());
+        let mut since = |job: Job, wall_s| {
+            list.replace(vec![job.clone()], wall_s, |_, _| None, &mut switched);
+            ["n1", "n2"].map(|node| list.on_node_since(&job, &name(node)))
+        };
+        assert_eq!(since(job(100, &["n1"]), 300)[0], Some(100));
+        assert_eq!(since(job(100, &["n1", "n2"]), 400), [Some(100), Some(400)]);
+        assert_eq!(since(job(100, &["n1", "n2"]), 500), [Some(100), Some(400)]);
+        assert_eq!(since(job(600, &["n1", "n2"]), 700), [Some(600); 2], "it was requeued");
     }
 
     #[test]

@@ -363,11 +363,16 @@ impl Fleet {
         self.nodes.get(name).map(Node::picture)
     }
 
+    /// Returns the time, in ms of the relay's clock, from which a job certainly had a node.
+    pub fn on_node_since(&self, job: &Job, node: &NodeName) -> u64 {
+        self.jobs.on_node_since(job, node).map_or(u64::MAX, |since| self.relay_ms(since))
+    }
+
     /// Returns the time, in ms of the relay's clock, from which a GPU certainly belonged to `job`, one of its owners:
-    /// the start of the job, or, if SLURM states no GPU of the job on the node, the moment at which the job was first
+    /// the start of the job, or when it got the node, or, if SLURM states no GPU of the job on the node, the moment at which the job was first
     /// seen on this one.
     pub fn owned_since(&self, job: &Job, node: &NodeName, gpu: &GpuPicture) -> u64 {
-        let started_ms = job.start.map_or(u64::MAX, |start| self.relay_ms(start));
+        let started_ms = self.on_node_since(job, node);
         let is_by_slurm = |owner: &Owner| owner.job == job.id && is_by_slurm(owner.by);
         if has_gpus_on(job, node) || gpu.owners.iter().any(is_by_slurm) {
             return started_ms;

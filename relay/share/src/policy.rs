@@ -400,8 +400,8 @@ impl Visibility {
         }
         let jobs: Vec<&Job> = jobs.filter(|job| self.covers(job)).collect();
         let span = jobs.iter().fold(Span::NONE, |span, job| {
-            let started_ms = || job.start.map_or(u64::MAX, |start| fleet.relay_ms(start));
-            let from_ms = gpu.map_or_else(started_ms, |gpu| fleet.owned_since(job, &raw.name, gpu));
+            let on_node = || fleet.on_node_since(job, &raw.name);
+            let from_ms = gpu.map_or_else(on_node, |gpu| fleet.owned_since(job, &raw.name, gpu));
             // SLURM gives the CPUs of a suspended job to others.
             let suspended = job.suspension.filter(|_| job.state == JobState::Suspended).map(|since| since.at);
             let to_ms = job.ended.or(suspended).map_or(u64::MAX, |ended| fleet.relay_ms(ended));
