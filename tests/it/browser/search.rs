@@ -1,8 +1,8 @@
 //! Search and steps: the matches of a log, the palette of everything, and jobs that SLURM does not list.
 
 use anyhow::{Context as _, Result, ensure};
-use nodeglass_tests::{Browser, TestRelay};
-use serde_json::json;
+use nodeglass_tests::{Browser, TestRelay, http};
+use serde_json::{Value, json};
 
 const ENTER: char = '\u{E007}';
 const ESCAPE: char = '\u{E00C}';
@@ -189,6 +189,34 @@ async fn findings_ranks_and_commands_are_found_by_their_words_from_anywhere() ->
         )
         .await?;
     Ok(())
+}
+
+#[tokio::test]
+async fn a_pid_is_found_on_any_node_and_leads_to_its_process() -> Result<()> {
+    let Some((browser, relay)) = overview().await? else { return Ok(()) };
+    let (authority, bearer) =
+        (relay.link().authority.clone(), format!("Bearer {}", relay.link().key.reveal()));
+    let path = "/api/v1/processes?job=48402&limit=1&fields=pid,node";
+    let request = move || http::get(&authority, path, &[("Authorization", &bearer)]);
+    let reply = tokio::task::spawn_blocking(request).await??;
+    let processes: Value = serde_json::from_str(&reply.body).with_context(|| reply.head)?;
+    let process = &processes["processes"][0];
+    let (pid, node) =
+        (process["pid"].as_u64().context("a pid")?, process["node"].as_str().context("a node")?);
+    find(&browser, &pid.to_string()).await?;
+    let list = "[...document.querySelectorAll('#palette-list li')].map(entry => entry.innerText)";
+    let only =
+        format!("(all => all.length === 1 && /^pid {pid} .*process on {node}$/s.test(all[0]))({list})");
+    browser.until("the process alone", &only).await?;
+    browser.press(ENTER).await?;
+    let shown =
+        format!("location.pathname === '/job/48402/processes' && location.search.includes('pid={node}')");
+    browser.until("the processes of its job", &shown).await?;
+    let sheet = format!("document.querySelector('dialog[open]')?.innerText.includes('{pid}')");
+    browser.until("its sheet", &sheet).await?;
+    // No process has it.
+    find(&browser, "3999999999").await?;
+    browser.until("nothing", "/No matches/.test(document.querySelector('.palette__none').innerText)").await
 }
 
 #[tokio::test]
