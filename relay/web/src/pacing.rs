@@ -1,4 +1,4 @@
-//! Rate limit for snapshots, long-term history and reports, the only costly things that a guest can request: a
+//! Rate limit for snapshots, logs, long-term history and reports, the only costly things that a guest can request: a
 //! number per second and a share of a core. Requests wait for their turn, and a later `subscribe` replaces an earlier one; deltas
 //! continue meanwhile. The owner is not limited.
 
@@ -6,6 +6,7 @@ use nodeglass_platform::token_bucket::TokenBucket;
 use nodeglass_protocol::live::{ClientMessage, MAX_TOPICS, Topic};
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::report::ReportQuery;
+use nodeglass_protocol::request::LogRef;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -65,6 +66,7 @@ impl CpuBudget {
 pub(super) struct RequestPacer {
     guest: Option<(CpuBudget, TokenBucket)>,
     topics: Option<Vec<Topic>>,
+    logs: Option<Vec<LogRef>>,
     resyncs: VecDeque<Topic>,
     ranges: VecDeque<(u32, RangeQuery)>,
     reports: VecDeque<(u32, ReportQuery)>,
@@ -77,6 +79,7 @@ impl RequestPacer {
         Self {
             guest,
             topics: None,
+            logs: None,
             resyncs: VecDeque::new(),
             ranges: VecDeque::new(),
             reports: VecDeque::new(),
@@ -90,6 +93,11 @@ impl RequestPacer {
         }
         self.resyncs.retain(|topic| topics.contains(topic));
         self.topics = Some(topics);
+    }
+
+    /// Queues a `follow`, replacing any earlier one: each sends what the relay holds of the logs that were not followed before.
+    pub(super) fn queue_logs(&mut self, logs: Vec<LogRef>) {
+        self.logs = Some(logs);
     }
 
     /// Queues a `resync`.
@@ -112,7 +120,7 @@ impl RequestPacer {
 
     /// When the next request may run; `None` if the queue is empty.
     pub(super) fn next_due(&mut self) -> Option<Instant> {
-        let is_empty = self.topics.is_none() && self.resyncs.is_empty();
+        let is_empty = self.topics.is_none() && self.logs.is_none() && self.resyncs.is_empty();
         if is_empty && self.ranges.is_empty() && self.reports.is_empty() {
             return None;
         }
@@ -127,6 +135,7 @@ impl RequestPacer {
     pub(super) fn next(&mut self) -> Option<ClientMessage> {
         let topics = self.topics.take().map(ClientMessage::Subscribe);
         let next = topics
+            .or_else(|| self.logs.take().map(ClientMessage::Follow))
             .or_else(|| self.resyncs.pop_front().map(ClientMessage::Resync))
             .or_else(|| self.ranges.pop_front().map(|(number, query)| ClientMessage::Range { number, query }))
             .or_else(|| {
@@ -181,6 +190,21 @@ mod tests {
             completed_requests(&mut RequestPacer::new(Some(CpuBudget::default())), 10, no_cost).await;
         assert!((24..=30).contains(&completed), "{completed}");
         assert_eq!(completed_requests(&mut RequestPacer::new(None), 10, no_cost).await, 1_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn logs_that_are_followed_again_and_again_are_limited() {
+        let mut pacer = RequestPacer::new(Some(CpuBudget::default()));
+        let mut done = 0;
+        for _ in 0..1_000 {
+            pacer.queue_logs(Vec::new());
+            if pacer.next_due().is_some_and(|due| due <= Instant::now()) {
+                assert!(matches!(pacer.next(), Some(ClientMessage::Follow(_))));
+                done += 1;
+            }
+            advance(Duration::from_millis(10)).await;
+        }
+        assert!((24..=30).contains(&done), "{done}");
     }
 
     #[tokio::test(start_paused = true)]

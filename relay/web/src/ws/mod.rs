@@ -240,14 +240,14 @@ async fn message_loop(
             message = ws.recv() => {
                 last_recv = Instant::now();
                 quota.spend(last_recv)?;
-                handle_message(requests, pacer, message?).await;
+                handle_message(requests, pacer, message?);
             }
             // A rate-limited request is due.
             () = sleep_until_some(pacer.next_due()) => {}
             // The hub has a frame for this client.
             frame = subscriber.next() => send_frame(ws, subscriber, pacer, frame.ok_or(ConnectionEnd::ShuttingDown)?).await?,
             // A request was answered, or a followed log grew.
-            message = requests.next() => ws.send(&message).await?,
+            message = requests.next() => send_message(ws, pacer, &message).await?,
             // Detects a dead connection: a tunnel can break silently.
             _ = ping.tick() => {
                 if last_recv.elapsed() > 3 * PING_EVERY {
@@ -270,6 +270,10 @@ async fn run_next_request(
     let cost = match pacer.next() {
         Some(ClientMessage::Subscribe(topics)) => subscriber.set_topics(topics).await,
         Some(ClientMessage::Resync(topic)) => subscriber.resync(topic).await,
+        Some(ClientMessage::Follow(logs)) => {
+            requests.follow(logs).await;
+            return Ok(());
+        }
         Some(ClientMessage::Range { number, query }) => {
             let clock = web.about.clock;
             let needs_storage = RangeQuery::needs_storage(query.from_ms, clock.now_ms());
@@ -341,19 +345,26 @@ async fn send_frame(
     sent
 }
 
+/// Sends a response, or new lines of a log.
+async fn send_message(
+    ws: &mut WsConnection,
+    pacer: &RequestPacer,
+    message: &ServerMessage,
+) -> Result<(), ConnectionEnd> {
+    let (began, frame) = (Instant::now(), ws.form().encode(message));
+    pacer.charge(began.elapsed(), frame.len());
+    ws.send_frame(frame.into(), || None).await
+}
+
 /// Handles a message, or queues it for its turn. Pings and repeated proofs are ignored.
-async fn handle_message(
-    requests: &mut PendingRequests,
-    pacer: &mut RequestPacer,
-    message: Option<ClientMessage>,
-) {
+fn handle_message(requests: &mut PendingRequests, pacer: &mut RequestPacer, message: Option<ClientMessage>) {
     match message {
         Some(ClientMessage::Subscribe(topics)) => pacer.queue_topics(topics),
         Some(ClientMessage::Resync(topic)) => pacer.queue_resync(topic),
         Some(ClientMessage::Range { number, query }) => pacer.queue_range(number, query),
         Some(ClientMessage::Report { number, query }) => pacer.queue_report(number, query),
         Some(ClientMessage::Request { number, request }) => requests.start(number, request),
-        Some(ClientMessage::Follow(logs)) => requests.follow(logs).await,
+        Some(ClientMessage::Follow(logs)) => pacer.queue_logs(logs),
         Some(ClientMessage::Hello { .. } | ClientMessage::Proof { .. }) | None => {}
     }
 }
