@@ -8,6 +8,7 @@
 
 pub mod addresses;
 pub mod embedded;
+mod last_cluster;
 mod limits;
 mod listed_hosts;
 mod nats;

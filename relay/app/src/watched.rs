@@ -1,5 +1,6 @@
 //! Decides at start-up what to watch, from the configuration and what is available.
 
+use crate::last_cluster::LastCluster;
 use anyhow::Context;
 use nodeglass_access::user;
 use nodeglass_actions::{JobControl, LogFiles, SimulatedFiles};
@@ -375,11 +376,31 @@ fn scripted(script: &Script) -> anyhow::Result<ScriptedCluster> {
 async fn slurm(config: &Config) -> anyhow::Result<Result<Slurm, NoSlurm>> {
     let selection = selection(config)?;
     let mut commands = Commands::new().for_cluster(config.cluster.clone());
-    let slurm = Slurm::detect_with(commands.clone(), selection.clone()).await;
-    if slurm.is_ok() {
+    let mut slurm = Slurm::detect_with(commands.clone(), selection.clone()).await;
+    if let Ok(slurm) = &mut slurm {
         selection.check(&mut commands).await?;
+        name_cluster(slurm, config.cluster.clone()).await?;
     }
     Ok(slurm)
+}
+
+/// Stores the name of the cluster, or assumes the one that was stored last if the controller does not respond.
+async fn name_cluster(slurm: &mut Slurm, selected: Option<String>) -> anyhow::Result<()> {
+    let known = slurm.cluster().cloned();
+    let recall = move || {
+        let last = LastCluster::of_this_machine(selected)?;
+        match known {
+            Some(name) => {
+                last.store(&name);
+                None
+            }
+            None => last.name(),
+        }
+    };
+    if let Some(name) = tokio::task::spawn_blocking(recall).await? {
+        slurm.assume_cluster(name);
+    }
+    Ok(())
 }
 
 /// The configured selection of jobs.

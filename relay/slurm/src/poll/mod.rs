@@ -65,6 +65,8 @@ pub struct Slurm<C = Commands> {
     client: C,
     selection: Selection,
     cluster: Option<Text>,
+    /// Its name as an earlier process knew it, as long as SLURM does not state it.
+    assumed_cluster: Option<Text>,
     controller: Option<Text>,
     cluster_tries: u32,
     cache: DetailCache,
@@ -111,6 +113,7 @@ impl<C: Client> Slurm<C> {
             cache: DetailCache::new(selection.is_of_many()),
             selection,
             cluster: None,
+            assumed_cluster: None,
             controller: None,
             cluster_tries: 0,
             listed: false,
@@ -137,9 +140,14 @@ impl<C: Client> Slurm<C> {
         &self.client
     }
 
-    /// The cluster's name (`ClusterName`), once known.
+    /// The cluster's name (`ClusterName`), once known; before, the assumed one.
     pub fn cluster(&self) -> Option<&Text> {
-        self.cluster.as_ref()
+        self.cluster.as_ref().or(self.assumed_cluster.as_ref())
+    }
+
+    /// Sets the name to assume until SLURM states it.
+    pub fn assume_cluster(&mut self, name: Text) {
+        self.assumed_cluster = Some(name);
     }
 
     /// The first controller in the cluster's configuration, once known.
@@ -152,6 +160,11 @@ impl<C: Client> Slurm<C> {
         let output = self.client.run(Program::Scontrol, &scontrol::config_args()).await?;
         self.cluster = scontrol::cluster_name(&output.out).map(Text::from);
         self.controller = scontrol::controller(&output.out).map(Text::from);
+        if let (Some(assumed), Some(cluster)) = (self.assumed_cluster.take(), &self.cluster)
+            && assumed != *cluster
+        {
+            tracing::error!(%assumed, %cluster, "this machine is of another cluster than before; start the relay again");
+        }
         Ok(())
     }
 

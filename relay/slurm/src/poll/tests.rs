@@ -468,12 +468,15 @@ async fn the_name_of_the_cluster_is_learnt_after_slurm_was_silent_or_stated_to_b
         let script = Script { lists: list, config: Some(silent), ..Script::default() };
         let mut slurm = Slurm::detect_with(script, Selection::own(2001)).await.unwrap();
         assert_eq!(slurm.cluster_name(), None);
+        slurm.assume_cluster("as before".into());
         slurm.jobs().await.unwrap();
         assert_eq!(slurm.cluster_name(), None);
+        assert_eq!(slurm.cluster().map(Text::as_str), Some("as before"));
         if answers {
             slurm.client.config = None;
             slurm.jobs().await.unwrap();
             assert_eq!(slurm.cluster_name(), Some("hal"));
+            assert_eq!(slurm.cluster().map(Text::as_str), Some("hal"));
         } else {
             for _ in 2..CLUSTER_TRIES {
                 slurm.jobs().await.unwrap();
