@@ -99,6 +99,8 @@ def test_jobs_are_named_as_slurm_prints_them(client: Client) -> None:
     component = next(job for job in client.jobs() if job.het is not None)
     assert client.report(component.label).job == component.id
     assert client.note("from a component", job=component.label).job == component.id
+    with pytest.raises(ValueError, match="choose one"):
+        client.note("of which one?", job=array)
     with pytest.raises(NotFoundError, match="there is no job 99_3"):
         client.job("99_3")
     with pytest.raises(NodeglassError, match="48440_16"):

@@ -7,6 +7,8 @@ use nodeglass_protocol::{JobId, Text};
 
 /// Time for which ended jobs are listed (`MinJobAge`).
 const LISTED_MS: i64 = 300_000;
+/// SLURM's reason of a job that its user holds.
+const HELD: &str = "JobHeldUser";
 /// Duration of the completing state.
 const COMPLETING_MS: i64 = 6_000;
 
@@ -177,7 +179,11 @@ impl Entry<'_> {
             return (t_ms < cancelled + LISTED_MS).then_some(job);
         }
         if job_override.is_held() {
-            (job.start, job.reason) = (None, Some("JobHeldUser".into()));
+            (job.start, job.reason) = (None, Some(HELD.into()));
+        } else if job_override.is_released_by(t_ms)
+            && job.reason.as_ref().is_some_and(|why| why.as_str() == HELD)
+        {
+            job.reason = Some("Priority".into());
         }
         Some(job)
     }

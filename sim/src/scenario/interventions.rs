@@ -76,6 +76,11 @@ impl JobOverride {
         self.cancelled_ms.filter(|cancelled| *cancelled <= t_ms)
     }
 
+    /// Returns whether the job was released before `t_ms`, and not held again.
+    pub fn is_released_by(&self, t_ms: i64) -> bool {
+        self.waits.is_some_and(|(since_ms, until_ms)| since_ms <= t_ms && until_ms != i64::MAX)
+    }
+
     /// Returns whether the job is held.
     pub fn is_held(&self) -> bool {
         self.waits.is_some_and(|(_, until_ms)| until_ms == i64::MAX)

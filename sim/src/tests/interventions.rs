@@ -134,6 +134,16 @@ fn a_held_job_starts_after_its_release() {
 }
 
 #[test]
+fn a_job_that_its_script_holds_waits_for_its_turn_once_it_is_released() {
+    let text =
+        job("reason = \"JobHeldUser\"").replace("start = \"-1h\"\nnodes = \"n[1-2]\"\n", "node_count = 2\n");
+    let scenario = scenario(&text);
+    order(&scenario, 10, JobAction::Release).unwrap();
+    let reason = |second| scenario.jobs(at(second)).pop().unwrap().reason;
+    assert_eq!([5, 20].map(reason), [Some("JobHeldUser".into()), Some("Priority".into())]);
+}
+
+#[test]
 fn a_requeued_job_restarts() {
     let scenario = scenario(&job(""));
     order(&scenario, 60, JobAction::Requeue).unwrap();

@@ -237,13 +237,21 @@ class Client:
         the owner's key. Within a job, `nodeglass.note` needs no connection."""
         note: Dict[str, Any] = {"text": text, "source": "api"}
         if job is not None:
-            note["job"] = job if isinstance(job, int) else self.job(job).id
+            note["job"] = self._only(job) if isinstance(job, int) else self.job(job).id
         if node is not None:
             note["node"] = node
         if at is not None:
             note["at_ms"] = round(_aware(at).timestamp() * 1000)
         body = json.dumps(note).encode()
         return decode(models.SavedNote, parse(self._transport.request("POST", "/api/v1/notes", None, body))).note
+
+    def _only(self, job: int) -> int:
+        """The raw id of a job, unless it is that of an array or a heterogeneous job."""
+        parents = [(one, one.array or one.het) for one in self.jobs()]
+        parts = [one for one, parent in parents if one.id == job or (parent is not None and parent.job == job)]
+        if len(parts) > 1:
+            raise ValueError(f"{job} has {len(parts)} jobs in the list; choose one, such as {parts[0].label!r}")
+        return job
 
     def delete_note(self, note: int) -> None:
         """Deletes a note by its id. Needs the owner's key."""
