@@ -151,7 +151,7 @@ fn files(job: &Job) -> FactGroup {
         Some(Fact::new(label, path.as_str()))
     });
     let group = FactGroup::new(FILES, entries);
-    if group.facts.is_empty() { group.with_note("SLURM does not report this job's files.") } else { group }
+    if group.facts.is_empty() { group.with_note("The files of this job are not known.") } else { group }
 }
 
 /// Returns the other members of the same parent job, in the order of their numbers.

@@ -263,10 +263,24 @@ impl<'a> Named<'a> {
         let what = match entry.is_repeated() {
             // Its evidence has the other jobs, all of the same name.
             true => format!("{}{}", self.whom(&finding.jobs), entry.reason()),
-            false => format!("{}{}", self.whom(&entry.jobs()), entry.title()),
+            false => {
+                format!("{}{}", self.whom(&entry.jobs()), self.without_name(&entry.jobs(), entry.title()))
+            }
         };
         let when = lasts(entry, self.now_ms);
         format!("{symbol} {state}{what}{lasted}\n  {when} · {}\n", finding.kind.name())
+    }
+
+    /// Removes the name of a single job from the beginning of a title.
+    fn without_name(&self, jobs: &[JobId], title: String) -> String {
+        let name = match jobs {
+            [id] => self.jobs.get(id).map_or("", |job| job.name.as_str()),
+            _ => "",
+        };
+        match title.strip_prefix(name).and_then(|rest| rest.strip_prefix(' ')) {
+            Some(rest) if !name.is_empty() => rest.to_owned(),
+            _ => title,
+        }
     }
 
     /// `job 48213 llama3-8b-pretrain: `, `jobs 17 train, 18 eval (bob): `.
