@@ -16,6 +16,8 @@ const path = require('path');
 const SETTINGS = '/etc/ood/config/apps/nodeglass/env';
 // Time within which the relay must listen.
 const START_MS = 20_000;
+// The relay's socket, in the working directory.
+const SOCKET = 'relay.sock';
 // Characters of the relay's last messages that are shown if it does not start.
 const MESSAGE_LENGTH = 4_000;
 
@@ -36,7 +38,7 @@ const TOGETHER = '(read -r _ <&3; kill $$) >/dev/null 2>&1 & exec "$0" "$@" 3<&-
 
 let relay = null;
 
-// Resolves to the path of the relay's socket, once it listens; starts a relay if none runs.
+// Resolves to the relay's socket, and what ends the relay, once it listens; starts a relay if none runs.
 function running() {
   if (relay === null) {
     relay = start();
@@ -47,6 +49,8 @@ function running() {
 
 function start() {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'nodeglass-'));
+  // Connections go by the working directory: should /tmp be emptied, another user may create a folder of this name, but not be reached.
+  process.chdir(folder);
   const socket = path.join(folder, 'relay.sock');
   const env = { ...process.env, ...settings() };
   const args = ['--new', '--bind', `owner:${socket}`, '--base-path', process.env.PASSENGER_BASE_URI || '/'];
@@ -72,7 +76,7 @@ function start() {
     child.on('exit', () => child.stdio[3].destroy());
     child.on('close', (code, signal) => gone(`ended with ${signal || `status ${code}`}`));
     process.on('exit', end);
-    waitFor(socket, Date.now() + START_MS, () => resolve(socket), end);
+    waitFor(SOCKET, Date.now() + START_MS, () => resolve({ socketPath: SOCKET, end }), end);
   });
 }
 
@@ -92,9 +96,14 @@ function pairs(raw) {
 
 async function forward(request, failed) {
   try {
-    const socketPath = await running();
+    const { socketPath, end } = await running();
     const { method, url, rawHeaders } = request;
-    return http.request({ socketPath, method, path: url, headers: rawHeaders }).on('error', failed);
+    const onward = http.request({ socketPath, method, path: url, headers: rawHeaders });
+    return onward.on('error', (error) => {
+      // Without its socket, a relay is of no use: the next request starts another one.
+      if (error.syscall === 'connect') end();
+      failed(error);
+    });
   } catch (error) {
     failed(error);
     return null;
@@ -142,5 +151,9 @@ server.on('upgrade', async (request, socket, head) => {
 
 // Passenger ends an idle application by a signal; the relay ends with it.
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.on(signal, () => process.exit(0));
-// Passenger replaces the port by a socket of its own.
-server.listen(process.env.PORT || 3000);
+// Without Passenger, anybody who reaches the port would be taken for the relay's owner.
+if (typeof PhusionPassenger === 'undefined') {
+  process.stderr.write('Open OnDemand starts this program by Passenger, which authenticates the user; it does not run by itself.\n');
+  process.exit(1);
+}
+server.listen('passenger');

@@ -65,9 +65,13 @@ pub async fn check_host(
         };
         request.extensions_mut().insert(guest);
     }
-    // The scheme of a proxy of the owner is unknown: a page of the same host is the relay's own.
+    // The scheme of a proxy of the owner is unknown, as another one may end TLS before it: a page of the same host is the relay's
+    // own, but not one without TLS if the proxy states that it has it.
     let stated = single(request.headers(), ORIGIN).filter(|_| is_owners);
-    let own = stated.filter(|stated| stated.split_once("://").is_some_and(|(_, of)| of == host));
+    let has_tls = request.headers().get_all("x-forwarded-proto").iter().any(|scheme| scheme == "https");
+    let is_own = |(of_scheme, of_host): (&str, &str)| of_host == host && !(has_tls && of_scheme == "http");
+    let own = stated.filter(|stated| stated.split_once("://").is_some_and(is_own));
+    let scheme = if is_owners && has_tls { "https" } else { scheme };
     let own = own.map_or_else(|| format!("{scheme}://{host}"), str::to_owned);
     request.extensions_mut().insert(Origin(own));
     request.extensions_mut().insert(Authority(host));

@@ -94,6 +94,12 @@ async fn t04_a_page_of_another_origin_acts_for_no_owner_behind_a_proxy() {
             relay.request_by_owners_proxy("GET /live", &[&upgrade[..], &origin].concat()).await.status;
         assert_eq!(status == 403, !is_own, "{origin:?}: {status}");
     }
+    // Another one may end TLS before the proxy, but a page without TLS is none of a proxy that has it.
+    for (origin, is_own) in [("https://hub.example.org", true), ("http://hub.example.org", false)] {
+        let headers = [HUB, ("X-Forwarded-Proto", "https"), ("Origin", origin)];
+        let status = relay.request_by_owners_proxy("POST /api/v1/shares", &headers).await.status;
+        assert_eq!(status == 403, !is_own, "{origin}: {status}");
+    }
     let foreign = [HUB, ("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")];
     assert_eq!(relay.request_by_owners_proxy("GET /api/v1/jobs", &foreign).await.status, 403);
 }
