@@ -32,7 +32,7 @@ enum Condition {
     Absent,
     /// The text contains this in lowercase, or matches it as a pattern.
     Like(String),
-    /// The text equals this in lowercase.
+    /// The text, or one of its parts between semicolons, equals this in lowercase.
     Is(String),
     /// Compares the number.
     Number(Relation, u64),
@@ -129,7 +129,10 @@ impl Condition {
         match self {
             Self::Absent => false,
             Self::Like(pattern) => matches(pattern, &value.line(unit).to_lowercase()),
-            Self::Is(text) => *text == value.line(unit).to_lowercase(),
+            Self::Is(text) => {
+                let line = value.line(unit).to_lowercase();
+                *text == line || line.split("; ").any(|part| part == text)
+            }
             Self::Number(relation, of) => match value {
                 // A list of numbers, such as the ranks that share a GPU: one of them must match. The index of a
                 // device may follow its vendor: `AMD 0`.

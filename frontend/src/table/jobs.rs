@@ -12,6 +12,7 @@ use crate::domain::totals::Totals;
 use nodeglass_protocol::JobField;
 use nodeglass_protocol::insight::{JobInsight, JobProgress};
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
+use nodeglass_rules::health::slurm_state;
 
 /// A job with the totals of its GPUs.
 pub struct JobRow<'a> {
@@ -246,8 +247,14 @@ fn starts(row: &JobRow<'_>) -> Value {
 
 fn state(row: &JobRow<'_>) -> Value {
     let (label, state) = (&row.health.label, state_label(row.job));
-    // A filter also finds a job by its state, with any problem.
-    Value::text(if label.contains(&state) { label.clone() } else { format!("{label}; {state}") })
+    let mut text = label.clone();
+    // A filter also finds a job by its state, with any problem, and by SLURM's word for it.
+    for state in [state, slurm_state(&row.job.state).to_lowercase()] {
+        if !text.contains(&state) {
+            text = format!("{text}; {state}");
+        }
+    }
+    Value::text(text)
 }
 
 fn part_of(row: &JobRow<'_>) -> Value {
@@ -294,7 +301,7 @@ mod tests {
         job.reason = Some("Priority".into());
         job.submitted = Some(1_000);
         job.start = Some(1_700);
-        assert_eq!(at(&job, "state"), Value::text("waiting (Priority)"));
+        assert_eq!(at(&job, "state"), Value::text("waiting (Priority); pending"));
         assert_eq!((at(&job, "waits"), at(&job, "starts")), (Value::Number(100), Value::Number(600)));
         assert!(at(&job, "left").why_absent().is_some());
         assert!(at(&job, "time").why_absent().is_some());
