@@ -148,9 +148,15 @@ pub fn UsageJobs(
         if let Some((at, is_down)) = order.get() {
             sorting::sort_by(&mut sorted, |one, other| compare(at, is_down, one, other));
         }
+        // The report of a job is that of its newest run.
+        let is_newest = |job: &JobUsage| {
+            !jobs.with(|jobs| jobs.iter().any(|other| other.job == job.job && other.start_s > job.start_s))
+        };
         sorted.truncate(most);
         let formats = Formats::of(&sorted.iter().map(hours_of).collect::<Vec<_>>());
-        shown.with(|shown| sorted.iter().map(|job| row(&page, job, shown, formats)).collect_view())
+        shown.with(|shown| {
+            sorted.iter().map(|job| row(&page, job, is_newest(job), shown, formats)).collect_view()
+        })
     };
     let heads = move || shown.with(|shown| shown.iter().map(|at| head(*at, order)).collect_view());
     view! {
@@ -214,8 +220,18 @@ fn head(at: usize, order: RwSignal<Option<(usize, bool)>>) -> AnyView {
     .into_any()
 }
 
-fn row(page: &Page, job: &JobUsage, shown: &[usize], formats: Formats) -> AnyView {
-    let href = page.href(&Route::Job(job.job, JobTab::Report));
+fn row(page: &Page, job: &JobUsage, is_newest: bool, shown: &[usize], formats: Formats) -> AnyView {
+    let label = job.label.to_string();
+    let id = match is_newest {
+        true => {
+            let href = page.href(&Route::Job(job.job, JobTab::Report));
+            view! { <a class="link num" href=href>{label}</a> }.into_any()
+        }
+        false => {
+            let why = "The job was requeued; its report is that of the newest run.";
+            view! { <span class="num" title=why>{label}</span> }.into_any()
+        }
+    };
     let cells = shown.iter().map(|at| {
         let (value, cell) = ((COLUMNS[*at].value)(job), COLUMNS[*at].cell);
         let text = text::or_absent(value.map(|value| cell(value, formats)));
@@ -227,7 +243,7 @@ fn row(page: &Page, job: &JobUsage, shown: &[usize], formats: Formats) -> AnyVie
     });
     view! {
         <tr>
-            <th scope="row"><a class="link num" href=href>{job.label.to_string()}</a></th>
+            <th scope="row">{id}</th>
             <td class="plain__name">{job.name.to_string()}</td>
             <td>{state_text(&job.state, job.is_final)}</td>
             {cells.collect_view()}
