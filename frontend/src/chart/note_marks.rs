@@ -38,7 +38,7 @@ pub fn shown_times(window: &Window, times_ms: &[i64], ended_ms: Option<u64>) -> 
     // The last step may be incomplete.
     let ends_with_job = ended_ms.is_some_and(|ended_ms| ended_ms < end_ms + window.step_ms());
     // A line at the very edge would be cut.
-    let inside_ms = window.step_ms().max((end_ms - window.start_ms()) / EDGE);
+    let inside_ms = ((end_ms - window.start_ms()) / EDGE).max(1);
     let latest_ms = if ends_with_job { end_ms.saturating_sub(inside_ms).cast_signed() } else { i64::MAX };
     times_ms.iter().map(|at_ms| *at_ms.min(&latest_ms)).collect()
 }
@@ -140,7 +140,7 @@ mod tests {
         let (start_ms, end_ms) = (window().start_ms().cast_signed(), window().end_ms().cast_signed());
         let times = [start_ms, end_ms + 2_000, end_ms + 900_000];
         let shown = |ended_ms: Option<i64>| shown_times(&window(), &times, ended_ms.map(i64::cast_unsigned));
-        assert_eq!(shown(Some(end_ms + 2_999)), [start_ms, end_ms - 3_000, end_ms - 3_000]);
+        assert_eq!(shown(Some(end_ms + 2_999)), [start_ms, end_ms - 2_000, end_ms - 2_000]);
         let marked: Vec<_> =
             marks(&shown(Some(end_ms))).iter().map(|mark| (mark.first, mark.count)).collect();
         assert_eq!(marked, [(0, 1), (1, 2)]);
