@@ -70,7 +70,7 @@ pub(crate) fn sample(scenario: &Scenario, node: usize, t_ms: i64) -> HostSample 
     HostSample {
         cpu_pct: Reading::Value(cpu_pct(scenario, node, busy, t_ms)),
         load1_centi: Reading::Value((load1 * 100.0) as u64),
-        mem_used_bytes: Reading::Value((script.mem_bytes as f64 * memory) as u64),
+        mem_used_bytes: Reading::Value(mem_used_bytes(scenario, node, memory, t_ms)),
         mem_total_bytes: Reading::Value(script.mem_bytes),
         swap_used_bytes: if swaps { near(118, 5.4 * GIB) } else { Reading::Value(0) },
         swap_total_bytes: bytes(8.0),
@@ -95,6 +95,17 @@ pub(crate) fn sample(scenario: &Scenario, node: usize, t_ms: i64) -> HostSample 
         psi_io_pct: near(92, 0.4 + 7.0 * writers.min(4.0) + 4.0 * loaders.min(8.0)),
         uptime_s: Reading::Value(u64::try_from(up_ms / 1_000).unwrap_or(0)),
     }
+}
+
+/// Memory in use: a share of all, and at least what the jobs use besides the system.
+fn mem_used_bytes(scenario: &Scenario, node: usize, share: f64, t_ms: i64) -> u64 {
+    let all = scenario.nodes[node].mem_bytes;
+    let of_jobs: u64 = jobs(scenario, node, t_ms)
+        .iter()
+        .filter_map(|usage| usage.now.mem_used_bytes.value())
+        .fold(0, |sum, used| sum.saturating_add(*used));
+    let used = (all as f64 * share) as u64;
+    used.max(of_jobs.saturating_add(all / 32)).min(all)
 }
 
 fn cpu_pct(scenario: &Scenario, node: usize, busy: f64, t_ms: i64) -> u64 {
