@@ -139,7 +139,9 @@ impl JobList {
             let is_same_run = |old: &&&Job| old.start == job.start && old.user == job.user;
             let Some(old) = before.get(&job.id).filter(is_same_run) else { continue };
             let mut nodes = known.remove(&job.id).unwrap_or_default();
-            if job.is_active() && old.is_active() && old.state != JobState::Configuring {
+            // A list that could not be read has no nodes.
+            let had_nodes = old.is_active() && old.state != JobState::Configuring && !old.nodes.is_empty();
+            if job.is_active() && had_nodes {
                 let added = job.nodes.iter().filter(|node| !old.nodes.contains(node));
                 nodes.extend(added.map(|node| (node.clone(), wall_s)));
             }

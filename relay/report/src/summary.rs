@@ -139,7 +139,7 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
         cpus_used: fold(nodes.iter().map(|node| node.cpu.mean().map(|pct| pct / 100.0))),
         cpus_peak: fold(nodes.iter().map(|node| node.cpu_peak_pct.map(|pct| pct as f64 / 100.0))),
         cpus_allocated: job.cpus,
-        mem_peak_bytes: sum(nodes.iter().map(|node| node.mem_peak_bytes)),
+        mem_peak_bytes: sum(nodes.iter().map(NodeTotals::observed_mem_peak)),
         mem_requested_bytes: job.mem_bytes,
         oom_kills: sum(nodes.iter().map(|node| node.oom_kills.increase)),
         cost: cost.map(|hour| Cost { amount: hour.amount * allocated_h, currency: hour.currency.clone() }),

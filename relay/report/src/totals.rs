@@ -251,6 +251,11 @@ impl NodeTotals {
         }
     }
 
+    /// Returns the job's peak memory; `None` if only the sample was read from which observation began.
+    pub fn observed_mem_peak(&self) -> Option<u64> {
+        self.mem_peak_bytes.filter(|_| self.observed_ms > 0)
+    }
+
     /// Adds readings of the host and of the job on it that held for `span_ms`.
     pub fn add(&mut self, host: &Row<HostField>, job: Option<&Row<JobField>>, span_ms: u64) {
         self.observed_ms += span_ms;
