@@ -28,7 +28,12 @@ use nodeglass_slurm::{JobSource, NoSlurm, Owners, Selection, Slurm, SlurmJobCont
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// Time limit for reading or storing the name of the cluster.
+const RECALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The watched jobs or machines.
 pub enum Watched {
@@ -379,13 +384,13 @@ async fn slurm(config: &Config) -> anyhow::Result<Result<Slurm, NoSlurm>> {
     let mut slurm = Slurm::detect_with(commands.clone(), selection.clone()).await;
     if let Ok(slurm) = &mut slurm {
         selection.check(&mut commands).await?;
-        name_cluster(slurm, config.cluster.clone()).await?;
+        name_cluster(slurm, config.cluster.clone()).await;
     }
     Ok(slurm)
 }
 
 /// Stores the name of the cluster, or assumes the one that was stored last if the controller does not respond.
-async fn name_cluster(slurm: &mut Slurm, selected: Option<String>) -> anyhow::Result<()> {
+async fn name_cluster(slurm: &mut Slurm, selected: Option<String>) {
     let known = slurm.cluster().cloned();
     let recall = move || {
         let last = LastCluster::of_this_machine(selected)?;
@@ -397,10 +402,11 @@ async fn name_cluster(slurm: &mut Slurm, selected: Option<String>) -> anyhow::Re
             None => last.name(),
         }
     };
-    if let Some(name) = tokio::task::spawn_blocking(recall).await? {
+    // A home directory that does not respond must not delay the start.
+    let recalled = timeout(RECALL_TIMEOUT, tokio::task::spawn_blocking(recall)).await;
+    if let Ok(Ok(Some(name))) = recalled {
         slurm.assume_cluster(name);
     }
-    Ok(())
 }
 
 /// The configured selection of jobs.
