@@ -220,7 +220,8 @@ pub fn fitting(columns: &[Column], without_values: &[usize], room: u32) -> Vec<u
 }
 
 /// Returns the widths of shown columns in px. Of the rest of the room, each gets what its title needs if there is enough for
-/// all, the `sorted` one with its sign, or else for that one; growing columns share what is left in proportion to their own width, of which texts
+/// all, the `sorted` one with its sign, or else for that one; growing columns share what is left in proportion to their
+/// own width, of which texts
 /// count more than graphics.
 pub fn widths(columns: &[Column], shown: &[usize], sorted: Option<usize>, room: u32) -> Vec<u32> {
     let own = |at: &usize| u32::from(columns[*at].width);

@@ -369,8 +369,8 @@ impl Fleet {
     }
 
     /// Returns the time, in ms of the relay's clock, from which a GPU certainly belonged to `job`, one of its owners:
-    /// the start of the job, or when it got the node, or, if SLURM states no GPU of the job on the node, the moment at which the job was first
-    /// seen on this one.
+    /// the start of the job, or when it got the node, or, if SLURM states no GPU of the job on the node, the moment at
+    /// which the job was first seen on this one.
     pub fn owned_since(&self, job: &Job, node: &NodeName, gpu: &GpuPicture) -> u64 {
         let started_ms = self.on_node_since(job, node);
         let is_by_slurm = |owner: &Owner| owner.job == job.id && is_by_slurm(owner.by);

@@ -173,7 +173,7 @@ pub struct LogScanner {
     /// The number of the newest step in a line, and when such a number last grew.
     step: Option<u64>,
     advanced_ms: Option<u64>,
-    /// Whether SLURM ended the run in the last lines: what follows is another one, which appends to the log.
+    /// Whether the last lines state that SLURM ended the run; further lines are of the next run, which appends to the log.
     is_run_over: bool,
 }
 
