@@ -13,7 +13,7 @@ use nodeglass_protocol::{JobId, Text};
 use nodeglass_rules::text;
 use serde_json::Value;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 
@@ -342,15 +342,12 @@ fn set_aside(dir: &StateDir, error: &serde_json::Error) -> io::Result<Vec<Value>
     Ok(Vec::new())
 }
 
-/// Replaces the file, so that it is always complete.
+/// Stores the silences, and the entries of other versions.
 fn write(dir: &StateDir, list: &[Silence], foreign: &[Value]) -> io::Result<()> {
     let entries: serde_json::Result<Vec<Value>> = list.iter().map(serde_json::to_value).collect();
     let mut entries = entries?;
     entries.extend_from_slice(foreign);
-    let mut file = tempfile::Builder::new().prefix(".silences.json.").tempfile_in(dir.path())?;
-    file.write_all(&serde_json::to_vec(&entries)?)?;
-    file.as_file().sync_all()?;
-    file.persist(dir.path().join(FILE)).map_err(|error| error.error)?;
+    dir.replace(FILE, &serde_json::to_vec(&entries)?)?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use nodeglass_platform::regular_file;
 use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::Text;
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::io;
 
 /// Maximum size of the file in bytes.
 const MAX_BYTES: u64 = 4_096;
@@ -55,14 +55,9 @@ impl LastCluster {
         if self.name().as_ref() == Some(name) {
             return;
         }
-        let new = format!("{}.new", self.file);
-        let (Ok(to), Ok(new)) = (self.dir.private_file(&self.file), self.dir.private_file(&new)) else {
-            return;
-        };
         let stored = Stored { name: name.clone(), settings: self.settings.clone() };
-        let written =
-            serde_json::to_vec(&stored).map_err(Into::into).and_then(|content| fs::write(&new, content));
-        if let Err(error) = written.and_then(|()| fs::rename(&new, &to)) {
+        let content = serde_json::to_vec(&stored).map_err(io::Error::from);
+        if let Err(error) = content.and_then(|content| self.dir.replace(&self.file, &content)) {
             tracing::debug!(%error, "failed to store the name of the cluster");
         }
     }
@@ -71,6 +66,7 @@ impl LastCluster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_name_is_that_of_the_same_settings() {

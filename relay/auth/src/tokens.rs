@@ -12,7 +12,7 @@ use nodeglass_protocol::share::ShareId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -361,15 +361,11 @@ impl Tokens {
         for token in tokens.values_mut() {
             token.used_ms = token.used_ms.max(used_ms.get(&token.id).copied());
         }
-        let (Some(dir), Some(path)) = (&self.dir, self.path()) else {
+        let Some(dir) = &self.dir else {
             self.state().set(tokens);
             return Ok(());
         };
-        // Readable by its owner only, and of a name that no other relay or host uses.
-        let mut file = tempfile::Builder::new().prefix(".tokens.json.").tempfile_in(dir.path())?;
-        file.write_all(&serde_json::to_vec_pretty(&tokens)?)?;
-        file.as_file().sync_all()?;
-        let file = file.persist(&path).map_err(|error| error.error)?;
+        let file = dir.replace(FILE, &serde_json::to_vec_pretty(&tokens)?)?;
         self.state().set(tokens);
         *known = Some(version(&file.metadata()?));
         Ok(())

@@ -5,7 +5,7 @@ use crate::regular_file;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -125,6 +125,19 @@ impl StateDir {
         file.and_then(|file| regular_file::check(&file)).map_err(io_at(&path))?;
         check_private(&path)?;
         Ok(path)
+    }
+
+    /// Replaces the content of a file in it, so that a reader, also one after a crash, finds the old content or the new one.
+    /// Returns the new file, which only its owner can read.
+    ///
+    /// # Errors
+    /// What the file system states, such as a full disk; the old content is then left.
+    pub fn replace(&self, name: &str, content: &[u8]) -> io::Result<File> {
+        // Of a name that no other relay or host uses.
+        let mut file = tempfile::Builder::new().prefix(&format!(".{name}.")).tempfile_in(&self.path)?;
+        file.write_all(content)?;
+        file.as_file().sync_all()?;
+        file.persist(self.path.join(name)).map_err(|error| error.error)
     }
 
     /// Locks a file in it, which is created if missing, until the returned file is dropped. Excludes other relays, also on
