@@ -59,7 +59,10 @@ function start() {
     const child = spawn('/bin/sh', words, { env, stdio: ['ignore', 'ignore', 'pipe', 'pipe'] });
     const end = () => {
       child.kill();
-      fs.rmSync(folder, { recursive: true, force: true });
+      // Nothing recursive, and no path through the folder: it may by now be another user's, with links to the owner's files.
+      for (const remove of [() => fs.unlinkSync(SOCKET), () => fs.rmdirSync(folder)]) {
+        try { remove(); } catch { /* It is gone, or not ours. */ }
+      }
     };
     let message = '';
     child.stderr.setEncoding('utf8').on('data', (text) => {

@@ -21,7 +21,7 @@ const PATH: &str = "/pun/sys/nodeglass";
 pub struct OnDemand {
     nginx: Nginx,
     passenger: Process,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl OnDemand {
@@ -57,7 +57,7 @@ impl OnDemand {
         process.wait_for("its address", |line| line.contains("Accessible via").then_some(()))?;
         let upstream = format!("unix:{}", socket.display());
         let nginx = Nginx::start_naming(&upstream, PATH, Prefix::Kept, Some("alice"))?;
-        Ok(nginx.map(|nginx| Self { nginx, passenger: process, _folder: folder }))
+        Ok(nginx.map(|nginx| Self { nginx, passenger: process, folder }))
     }
 
     /// The `host:port` of the portal.
@@ -70,6 +70,17 @@ impl OnDemand {
         format!("http://{}{PATH}/", self.authority())
     }
 
+    /// The directory for temporary files of the app.
+    pub fn tmp(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Ends Passenger, and with it what it started, some of which are no descendants of it.
+    pub fn stop(&mut self) {
+        let _ = self.passenger.signal(Signal::TERM);
+        let _ = self.passenger.wait();
+    }
+
     /// What Passenger and the app printed.
     pub fn log(&self) -> String {
         self.passenger.output().text()
@@ -78,9 +89,7 @@ impl OnDemand {
 
 impl Drop for OnDemand {
     fn drop(&mut self) {
-        // It ends what it started, some of which are no descendants of it.
-        let _ = self.passenger.signal(Signal::TERM);
-        let _ = self.passenger.wait();
+        self.stop();
     }
 }
 

@@ -52,6 +52,29 @@ async fn the_app_of_open_ondemand_opens_the_page_without_a_key() -> Result<()> {
 }
 
 #[tokio::test]
+async fn t23_the_app_of_open_ondemand_removes_only_what_it_created() -> Result<()> {
+    let settings = format!("RELAY_PROGRAM={}\nNODEGLASS_DEMO=true\n", binary("relay")?.display());
+    let Some(mut portal) = OnDemand::start(&settings)? else { return Ok(()) };
+    let reply = http::get(&portal.authority(), "/pun/sys/nodeglass/api/v1/jobs", &[])?;
+    ensure!(reply.status == 200, "{reply:?}");
+    // Its folder is removed, and another user creates one of that name.
+    let entries = fs::read_dir(portal.tmp())?.collect::<std::io::Result<Vec<_>>>()?;
+    let own = entries.iter().find(|entry| entry.file_name().to_string_lossy().starts_with("nodeglass-"));
+    let (own, removed) = (own.context("the app has no folder")?.path(), portal.tmp().join("removed"));
+    fs::rename(&own, &removed)?;
+    fs::create_dir(&own)?;
+    fs::write(own.join("thesis.tex"), "")?;
+    portal.stop();
+    let start = Instant::now();
+    while removed.join("relay.sock").exists() {
+        ensure!(start.elapsed() < TIMEOUT, "the app left its socket");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    ensure!(own.join("thesis.tex").exists(), "the app removed a file of another folder");
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_app_of_open_ondemand_shows_why_the_relay_does_not_start() -> Result<()> {
     let settings = format!("RELAY_PROGRAM={}\nNODEGLASS_SLURM_INTERVAL=fast\n", binary("relay")?.display());
     let Some(portal) = OnDemand::start(&settings)? else { return Ok(()) };
