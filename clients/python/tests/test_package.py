@@ -10,6 +10,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from typing import Any, Dict, Tuple
 
 import pytest
 
@@ -101,16 +102,31 @@ def test_the_entry_point_for_jupyter_opens_the_page_without_a_key(
     """As jupyter-server-proxy does with a wheel that is installed in its environment."""
     tmp_path.chmod(0o700)
     # The paths of sockets are short.
-    socket_path = str(tmp_path_factory.mktemp("s") / "s")
+    runtime = tmp_path_factory.mktemp("s")
+    runtime.chmod(0o700)
     script = (
         "import json; from importlib.metadata import distribution\n"
         "points = distribution('nodeglass').entry_points\n"
         "(point,) = [point for point in points if point.group == 'jupyter_serverproxy_servers']\n"
         "print(json.dumps([point.name, point.load()()]))"
     )
-    printed = subprocess.run([installed / "python", "-c", script], check=True, capture_output=True, text=True).stdout
-    name, server = json.loads(printed)
-    assert name == "nodeglass" and server["unix_socket"] and server["launcher_entry"]["enabled"]
+
+
+    def point() -> Tuple[str, Dict[str, Any]]:
+        env = {"XDG_RUNTIME_DIR": str(runtime), "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+        done = subprocess.run([installed / "python", "-c", script], check=True, capture_output=True, text=True, env=env)
+        name, server = json.loads(done.stdout)
+        return name, server
+
+    name, server = point()
+    socket_path = server["unix_socket"]
+    assert name == "nodeglass" and server["launcher_entry"]["enabled"]
+    # Nobody else can take its name, and it is not there before the relay.
+    assert Path(socket_path).parent == runtime and not os.path.exists(socket_path)
+    assert point()[1]["unix_socket"] != socket_path
+    runtime.chmod(0o777)
+    assert point()[1]["unix_socket"] is True
+    runtime.chmod(0o700)
     assert Path(server["launcher_entry"]["icon_path"]).is_file()
 
     def status(path: str) -> int:
