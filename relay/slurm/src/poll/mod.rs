@@ -82,6 +82,8 @@ pub struct Slurm<C = Commands> {
     of_others: HashSet<JobId>,
     /// Warning about the last list, which is logged once.
     warning: Option<String>,
+    /// Error that squeue printed with its last whole list.
+    error: Option<String>,
     /// Requests made by the last poll.
     requests: u32,
     /// When the nodes were last queried.
@@ -122,6 +124,7 @@ impl<C: Client> Slurm<C> {
             moved: BTreeSet::new(),
             of_others: HashSet::new(),
             warning: None,
+            error: None,
             requests: 0,
             nodes_queried: None,
             summary: None,
@@ -284,14 +287,15 @@ impl<C: Client> Slurm<C> {
         let mut missing: Vec<JobId> = self.open.keys().copied().collect();
         let listed: HashSet<JobId> = list.jobs.iter().map(|job| job.id).collect();
         missing.retain(|id| !listed.contains(id) && !list.not_selected.contains_key(id));
+        let error = has_error(output).then(|| command::error_message(&output.err));
+        let is_usual = error == std::mem::replace(&mut self.error, error.clone());
         let mut requeued = Vec::new();
         if missing.is_empty() {
             return Ok(requeued);
         }
-        if has_error(output) {
-            return Err(
-                self.sentence(&CommandError::Failed(Program::Squeue, command::error_message(&output.err)))
-            );
+        // One that it prints each time, as of a plugin, is not why they are missing.
+        if let Some(error) = error.filter(|_| !is_usual) {
+            return Err(self.sentence(&CommandError::Failed(Program::Squeue, error)));
         }
         for id in missing.iter().copied().take(DOUBTED_JOBS) {
             self.requests += SCONTROL_REQUESTS;

@@ -434,6 +434,24 @@ async fn a_warning_next_to_a_complete_list_does_not_discard_it() {
 }
 
 #[tokio::test]
+async fn f12_an_error_that_squeue_always_prints_keeps_no_job_that_has_ended() {
+    let err = "squeue: error: spank: plugin missing\n";
+    let list = |ids: &[u32]| {
+        let text: String = ids.iter().map(|id| record(*id, 2001, "RUNNING", "g01")).collect();
+        Ok(Output { err: err.into(), ..listed(&text) })
+    };
+    let script = Script {
+        lists: Arc::new(Mutex::new([list(&[1, 2]), list(&[1]), list(&[])].into_iter().collect())),
+        blocks: Some(invalid()),
+        ..Script::default()
+    };
+    let mut slurm = Slurm::detect_with(script, Selection::own(2001)).await.unwrap();
+    for expected in [2, 1, 0] {
+        assert_eq!(slurm.jobs().await.unwrap().len(), expected);
+    }
+}
+
+#[tokio::test]
 async fn t16_no_hostile_name_reaches_a_command_line() {
     let evil = "-oProxyCommand=touch x";
     let lists = [record(1, 2001, "RUNNING", evil), record(1, 2001, "RUNNING", "g01")];
