@@ -150,6 +150,16 @@ fn expand(raw: &str, job: &Job) -> Option<String> {
     if raw.contains('\\') {
         return Some(raw.replace('\\', ""));
     }
+    // Every scontrol has replaced `%x`, so that a pattern in the job's name is part of the path.
+    let name = job.name.as_str();
+    if !name.contains('%') {
+        return Some(expand_patterns(raw, job));
+    }
+    let parts: Vec<_> = raw.split(name).map(|part| expand_patterns(part, job)).collect();
+    Some(parts.join(name))
+}
+
+fn expand_patterns(raw: &str, job: &Job) -> String {
     let (mut out, mut rest) = (String::new(), raw);
     while let Some(at) = rest.find('%') {
         out.push_str(&rest[..at]);
@@ -178,7 +188,7 @@ fn expand(raw: &str, job: &Job) -> Option<String> {
         }
     }
     out.push_str(rest);
-    Some(out)
+    out
 }
 
 /// The value of a pattern letter; `None` if unknown.
@@ -234,6 +244,18 @@ mod tests {
             assert_eq!(path(raw).as_deref(), Some(whole), "{raw}");
         }
         assert_eq!(path("/home/alice/slurm-3_4294967294.out"), None);
+    }
+
+    #[test]
+    fn a_pattern_in_the_name_of_a_job_is_not_expanded() {
+        for (name, raw, whole) in [
+            ("50%unet", "/x/50%unet.out", "/x/50%unet.out"),
+            ("run%j", "/x/run%j-%N/run%j.%4j", "/x/run%j-gpu-01/run%j.0017"),
+            ("100%", "/x/other-%N", "/x/other-gpu-01"),
+        ] {
+            let job = Job { name: name.into(), ..job() };
+            assert_eq!(log_path(raw, &job), Some(whole.into()), "{raw}");
+        }
     }
 
     #[test]
