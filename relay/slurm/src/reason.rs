@@ -15,7 +15,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("Scheduling", "SLURM is scheduling it right now."),
     ("SchedDefer", "It is deferred to the next regular scheduling cycle."),
     ("Dependency", "It waits for another job to finish."),
-    ("DependencyNeverSatisfied", "The job that it waits for did not end as required, so it will never start; cancel it, or change the dependency (`scontrol update`)."),
+    ("DependencyNeverSatisfied", "The job that it waits for did not end as required, so it will never start; cancel it, or change the dependency (`scontrol update JobId=ID Dependency=…`)."),
     ("BeginTime", "It may not start before its begin time, or it was requeued and waits some minutes; `scontrol update JobId=ID StartTime=now` lifts that."),
     ("JobHeldUser", "On hold by you. Release it to put it back in the queue."),
     ("JobHeldAdmin", "On hold by an administrator; ask them why."),
@@ -38,7 +38,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("PartitionDown", "Its partition is down: jobs can be submitted but do not start; ask the administrators, or use another."),
     ("PartitionInactive", "Its partition currently accepts no jobs; use another."),
     ("PartitionNodeLimit", "It requests more or fewer nodes than its partition allows; change the number or the partition."),
-    ("PartitionTimeLimit", "Its time limit exceeds its partition's; shorten it (`scontrol update TimeLimit=`), or use another partition."),
+    ("PartitionTimeLimit", "Its time limit exceeds its partition's; shorten it (`scontrol update JobId=ID TimeLimit=…`), or use another partition."),
     ("PartitionConfig", "It requests something that its partition does not allow; see `scontrol show partition`."),
     ("BadConstraints", "No node can ever satisfy its request; correct its nodes, features, GPUs or memory."),
     ("NodeDown", "A node that it needs is down."),
@@ -75,11 +75,13 @@ const SENTENCES: &[(&str, &str)] = &[
     ("Preempted", "A job of higher priority took its place."),
 ];
 
-/// Fills the explanation of its reason into a job that has none.
+/// Fills the explanation of its reason, with commands for this job, into a job that has none.
 pub fn explain(job: &mut Job) {
     if job.reason_text.is_none() {
         let waits = !matches!(job.state, JobState::Ended(_));
-        job.reason_text = job.reason.as_ref().and_then(|reason| explanation(reason.as_str(), waits));
+        let text = job.reason.as_ref().and_then(|reason| explanation(reason.as_str(), waits));
+        job.reason_text =
+            text.map(|text| text.as_str().replace("JobId=ID", &format!("JobId={}", job.id)).into());
     }
 }
 
