@@ -13,6 +13,7 @@ use crate::state::page::Page;
 use crate::view::charts::sparkline::spark_line;
 use crate::view::scope::gpu_series;
 use crate::view::widgets::capture::Stacks;
+use crate::view::widgets::code_text::code_text;
 use crate::view::widgets::dot::dot;
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
@@ -129,13 +130,15 @@ fn details(entry: Memo<Option<Entry>>) -> AnyView {
         lines.map(|line| small("attention__position", line)).collect_view()
     };
     let advice = Memo::new(move |_| {
-        let advice = |entry: &Entry| format!("→ {}", entry.item.advice);
+        let advice = |entry: &Entry| entry.item.advice.clone();
         entry.with(|entry| entry.as_ref().filter(|entry| !entry.is_resolved).map(advice))
     });
     view! {
         {move || evidence.get().map(|evidence| small("attention__evidence", evidence))}
         {positions}
-        {move || advice.get().map(|advice| small("attention__advice", advice))}
+        {move || advice.get().map(|advice| view! {
+            <small class="attention__advice" title=advice.clone()>"→ " {code_text(&advice)}</small>
+        })}
     }
     .into_any()
 }

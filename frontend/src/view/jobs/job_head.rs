@@ -17,6 +17,7 @@ use crate::domain::text;
 use crate::platform;
 use crate::state::page::Page;
 use crate::view::severity_class::SeverityClass;
+use crate::view::widgets::code_text::code_text;
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -81,7 +82,7 @@ fn compare_link(page: &Page, job: &Job) -> Option<AnyView> {
 fn pending_notice(job: &Job) -> AnyView {
     let Some(reason_text) = pending_reason(job) else { return ().into_any() };
     let start = job.start.map(|at| format!(" Expected to start: {}.", platform::format_time_or_date(at)));
-    view! { <p class="head__why">"Waiting: " {reason_text} {start}</p> }.into_any()
+    view! { <p class="head__why">"Waiting: " {code_text(&reason_text)} {start}</p> }.into_any()
 }
 
 /// Explains why a job failed, with a link to its last log lines.
@@ -91,7 +92,7 @@ fn failure_notice(page: &Page, job: &Job) -> AnyView {
         let href = page.href(&Route::Job(job.id, JobTab::Logs));
         view! { <a class="link" href=href>"Show its last log lines"</a> }
     });
-    view! { <p class="head__why">{failure.why} " " {logs}</p> }.into_any()
+    view! { <p class="head__why">{code_text(&failure.why)} " " {logs}</p> }.into_any()
 }
 
 /// A job's state and allocation in one line.

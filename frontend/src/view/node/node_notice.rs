@@ -6,6 +6,7 @@ use crate::domain::text;
 use crate::fleet::{NodeSignals, TopicStore};
 use crate::state::page::{Page, lacks_gpus};
 use crate::view::widgets::actions;
+use crate::view::widgets::code_text::code_text;
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::Text;
@@ -53,7 +54,7 @@ pub fn NodeNotice(
             view! {
                 <div class=class>
                     <Dot health=Signal::stored(health)/>
-                    <div><b>{notice.head}</b> " " <span>{notice.rest}</span></div>
+                    <div><b>{notice.head}</b> " " <span>{code_text(&notice.rest)}</span></div>
                     {retry.get().and_then(|label| actions::retry(&shown, RetryTarget::Node(name.clone()), label))}
                 </div>
             }

@@ -2,6 +2,7 @@
 
 pub mod actions;
 pub mod capture;
+pub mod code_text;
 pub mod copy;
 pub mod dot;
 pub mod fact_list;

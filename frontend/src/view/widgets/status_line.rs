@@ -2,6 +2,7 @@
 
 use crate::domain::severity::Severity;
 use crate::view::severity_class::SeverityClass;
+use crate::view::widgets::code_text::code_text;
 use leptos::prelude::*;
 
 /// The most important statement about the subject of a sheet, with advice.
@@ -15,8 +16,9 @@ pub fn StatusLine(
     advice: Signal<Option<String>>,
 ) -> impl IntoView {
     let advice = move || {
-        let line = advice.get().map(|advice| format!("→ {advice}"));
-        line.map(|line| view! { <small class="status-line__advice">{line}</small> })
+        advice
+            .get()
+            .map(|advice| view! { <small class="status-line__advice">"→ " {code_text(&advice)}</small> })
     };
     view! {
         <p class="status-line">
