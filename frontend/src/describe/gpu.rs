@@ -340,6 +340,15 @@ fn pcie_note(gpu: &GpuPicture) -> (&'static str, Emphasis) {
     }
 }
 
+/// Returns the label of a GPU on its node, which of a MIG instance tells it from the others of its profile.
+pub fn instance_label(facts: &GpuFacts) -> String {
+    let part = facts.mig.as_ref().map(|mig| {
+        let profile = mig.profile.as_ref().map_or("MIG", Text::as_str);
+        format!(" · {profile} · {}/{}", mig.gpu_instance, mig.compute_instance)
+    });
+    format!("{}{}", facts.label(), part.unwrap_or_default())
+}
+
 fn modes(gpu: &GpuPicture) -> FactGroup {
     let facts = &gpu.facts;
     let mut entries: Vec<Fact> =

@@ -1,6 +1,7 @@
 //! The GPUs of a scope, grouped by node, with their names and values for graphs.
 
 use crate::chart::{Extreme, Point, Window};
+use crate::describe::gpu::instance_label;
 use crate::domain::deviation::{Deviation, StepDeviation};
 use crate::domain::metric::GraphMetric;
 use crate::domain::throttle::ThrottleSummary;
@@ -13,7 +14,7 @@ use leptos::prelude::*;
 use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture};
 use nodeglass_protocol::range::Summaries;
 use nodeglass_protocol::trace::Trace;
-use nodeglass_protocol::{Cell, GpuField, Text, Vendor};
+use nodeglass_protocol::{Cell, GpuField, Vendor};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A node and its GPUs that count.
@@ -44,7 +45,7 @@ pub fn gpu_groups(scope: &NodeScope) -> Vec<NodeGroup> {
         let entry = |cell: GpuSignals| {
             let gpu = scope.store.node(&node, |node| {
                 let gpu = node.gpus.get(cell.position())?;
-                Some((gpu_label(gpu), gpu.facts.vendor, gpu.facts.mig_parent.is_some()))
+                Some((instance_label(&gpu.facts), gpu.facts.vendor, gpu.facts.mig_parent.is_some()))
             });
             let (label, vendor, is_instance) = gpu.flatten().unwrap_or_default();
             GpuEntry { cell, label, vendor, is_instance }
@@ -93,15 +94,6 @@ pub fn history_revision(
         groups.with(|groups| groups.iter().for_each(|group| group.node.history().track()));
         turns.fetch_add(1, Relaxed)
     })
-}
-
-fn gpu_label(gpu: &GpuPicture) -> String {
-    // Instances of one profile differ in their ids only.
-    let part = gpu.facts.mig.as_ref().map(|mig| {
-        let profile = mig.profile.as_ref().map_or("MIG", Text::as_str);
-        format!(" · {profile} · {}/{}", mig.gpu_instance, mig.compute_instance)
-    });
-    format!("{}{}", gpu.facts.label(), part.unwrap_or_default())
 }
 
 impl NodeGroup {

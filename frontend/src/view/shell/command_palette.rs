@@ -111,7 +111,7 @@ fn activate(page: &Page, grids: Grids, target: Target) {
     match target {
         Target::Route(route, query) => page.address.navigate_with(route, query),
         Target::Sheet(parameter, subject) => page.address.push_query(parameter, Some(subject)),
-        Target::Silence(item) => silence(page.clone(), item.silences(SILENCE_S)),
+        Target::Silence(item) => silence(page.clone(), &item, SILENCE_S),
         Target::Command(command) => {
             if let Some(route) = run_command(page, grids, command) {
                 page.address.navigate(route);
@@ -127,9 +127,12 @@ fn Finder() -> impl IntoView {
     let (typed, selected) = (RwSignal::new(String::new()), RwSignal::new(0_usize));
     let searched = searched(&page, typed);
     let found = found(&page, typed, searched);
-    let activate = move |target: Target| {
-        open.set(false);
-        activate(&page, grids, target);
+    // By its position, because a line that keeps its text may lead elsewhere since it was typed on.
+    let activate = move |at: usize| {
+        if let Some((_, entry)) = found.get_untracked().get(at) {
+            open.set(false);
+            activate(&page, grids, entry.target.clone());
+        }
     };
     let on_input = move |event: web_sys::Event| {
         let input = event.target().and_then(|target| target.dyn_into::<HtmlInputElement>().ok());
@@ -143,21 +146,17 @@ fn Finder() -> impl IntoView {
             match event.key().as_str() {
                 "ArrowDown" => selected.update(|at| *at = (*at + 1).min(last)),
                 "ArrowUp" => selected.update(|at| *at = at.saturating_sub(1)),
-                "Enter" => {
-                    if let Some((_, entry)) = found.get_untracked().get(selected.get_untracked()) {
-                        activate(entry.target.clone());
-                    }
-                }
+                "Enter" => activate(selected.get_untracked()),
                 _ => return,
             }
             event.prevent_default();
         }
     };
     let option = move |(at, entry): (usize, PaletteEntry)| {
-        let (activate, target) = (activate.clone(), entry.target);
+        let activate = activate.clone();
         view! {
             <li role="option" id=format!("palette-{at}") aria-selected=move || (selected.get() == at).to_string()
-                on:click=move |_| activate(target.clone())>
+                on:click=move |_| activate(at)>
                 <span>{entry.name}</span> <small>{entry.hint}</small>
             </li>
         }
@@ -173,7 +172,7 @@ fn Finder() -> impl IntoView {
                 aria-activedescendant=move || (!none.get()).then(|| format!("palette-{}", selected.get()))
                 on:input=on_input on:keydown=on_key/>
             <ul id="palette-list" role="listbox" aria-label="Matches">
-                <For each=move || found.get() key=|(at, entry)| (*at, entry.name.clone()) children=option/>
+                <For each=move || found.get() key=|(at, entry)| (*at, entry.name.clone(), entry.hint.clone()) children=option/>
             </ul>
             <p class="palette__none" role="status">{move || none.get().then(no_match)}</p>
         </Sheet>

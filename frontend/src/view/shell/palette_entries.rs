@@ -1,5 +1,6 @@
 //! Content of the command palette: findings, jobs, nodes, GPUs, processes, pages and commands.
 
+use crate::describe::gpu::instance_label;
 use crate::domain::attention::Item;
 use crate::domain::health::state_label;
 use crate::domain::job_groups::{array_of, is_task};
@@ -250,7 +251,7 @@ fn gpus(store: &TopicStore) -> Vec<PaletteEntry> {
                     let target = Target::Route(Route::Node(name.clone()), query);
                     // As the command line and reports write it.
                     let words = format!("{name}:{} {}", gpu.facts.index, gpu.facts.uuid);
-                    PaletteEntry::new(format!("{name} {}", gpu.facts.label()), "GPU", target)
+                    PaletteEntry::new(format!("{name} {}", instance_label(&gpu.facts)), "GPU", target)
                         .with_words(words)
                 };
                 node.gpus.iter().map(entry).collect::<Vec<_>>()
@@ -276,7 +277,7 @@ fn processes(store: &TopicStore) -> Vec<PaletteEntry> {
                     let Some(rank) = process.facts.rank else { continue };
                     let gpu = node.gpus.iter().find(|gpu| gpu.facts.uuid == process.facts.gpu);
                     let Some(gpu) = gpu else { continue };
-                    let hint = format!("{} {}", node.name, gpu.facts.label());
+                    let hint = format!("{} {}", node.name, instance_label(&gpu.facts));
                     let target = Target::Sheet(query::GPU, gpu.facts.uuid.to_string());
                     let entry = PaletteEntry::new(format!("rank {}", rank.global), hint, target);
                     // A rank may have several processes on its GPU.
