@@ -79,7 +79,9 @@ pub(super) fn state(entry: Option<&Entry>, is_silenced: bool) -> Option<State> {
 fn end_scope(item: &Item) -> String {
     let scope = silence_scope(item);
     match item.only_job() {
-        Some(_) => format!("Unsilence {scope}; also ends silences of all jobs that cover it"),
+        Some(_) => {
+            format!("Unsilence {scope}; also ends silences of the whole job and of all jobs that cover it")
+        }
         None => format!("Unsilence {scope}"),
     }
 }
@@ -137,7 +139,7 @@ fn choices(
     let choice = |(label, for_s): (&'static str, u32)| {
         let (page, item) = (page.clone(), item.clone());
         let choose = move |_| {
-            silence(page.clone(), item.silences(for_s));
+            silence(page.clone(), &item, for_s);
             leave();
         };
         let about = format!("{what} for {label}");
@@ -158,8 +160,9 @@ fn choices(
     .into_any()
 }
 
-/// Sends the requests that silence an item, and reports the relay's responses to all of them at once.
-pub fn silence(page: Page, requests: Vec<SilenceRequest>) {
+/// Silences an item, which may be several findings, and reports the relay's responses at once.
+pub fn silence(page: Page, item: &Item, for_s: u32) {
+    let (requests, scope) = (item.silences(for_s), silence_scope(item));
     leptos::task::spawn_local(async move {
         let mut answers: Vec<String> = Vec::new();
         for request in requests {
@@ -168,8 +171,23 @@ pub fn silence(page: Page, requests: Vec<SilenceRequest>) {
                 Err(why) => return show_toast(page, why, false),
             }
         }
-        show_toast(page, answers.join("; "), true);
+        show_toast(page, silenced(&answers, &scope), true);
     });
+}
+
+/// Returns what the relay answered, such as `silenced for 1 h: straggler of job 17; it is forgotten when the relay stops`, in
+/// the words of the page.
+fn silenced(answers: &[String], scope: &str) -> String {
+    let done = answers.first().and_then(|answer| answer.split(": ").next()).unwrap_or("silenced");
+    let mut text = format!("{done}: {scope}");
+    let mut remarks: Vec<&str> = Vec::new();
+    for remark in answers.iter().flat_map(|answer| answer.split("; ").skip(1)) {
+        if !remarks.contains(&remark) {
+            text.extend(["; ", remark]);
+            remarks.push(remark);
+        }
+    }
+    text
 }
 
 /// Begins the relay's answer about a silence that did not exist.
@@ -202,5 +220,21 @@ async fn answer(page: &Page, request: SilenceRequest) -> Result<String, String> 
         Response::Refused(why) => Err(why.to_string()),
         Response::Done(text) => Ok(text.to_string()),
         _ => Err("Unexpected reply from the relay.".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_relay_answers_about_several_findings_is_stated_once() {
+        let rest = "; it is forgotten when the relay stops";
+        let answers = ["thermal", "straggler"]
+            .map(|kind| format!("silenced for 1 h: {kind} of job 17; it is not listed{rest}"));
+        assert_eq!(
+            silenced(&answers, "“GPU too hot” of a"),
+            format!("silenced for 1 h: “GPU too hot” of a; it is not listed{rest}")
+        );
     }
 }
