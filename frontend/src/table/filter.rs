@@ -30,7 +30,7 @@ enum Test {
 enum Condition {
     /// The value is missing.
     Absent,
-    /// The text contains this in lowercase, or matches it as a pattern.
+    /// The text contains this in lowercase, or it, or one of its parts between semicolons, matches it as a pattern.
     Like(String),
     /// The text, or one of its parts between semicolons, equals this in lowercase.
     Is(String),
@@ -128,7 +128,10 @@ impl Condition {
         }
         match self {
             Self::Absent => false,
-            Self::Like(pattern) => matches(pattern, &value.line(unit).to_lowercase()),
+            Self::Like(pattern) => {
+                let line = value.line(unit).to_lowercase();
+                matches(pattern, &line) || line.split("; ").any(|part| matches(pattern, part))
+            }
             Self::Is(text) => {
                 let line = value.line(unit).to_lowercase();
                 *text == line || line.split("; ").any(|part| part == text)

@@ -9,9 +9,9 @@ use crate::domain::health::{Health, state_label};
 use crate::domain::job_groups::parent_job;
 use crate::domain::text;
 use crate::domain::totals::Totals;
-use nodeglass_protocol::JobField;
 use nodeglass_protocol::insight::{JobInsight, JobProgress};
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
+use nodeglass_protocol::{JobField, NodeName};
 use nodeglass_rules::health::slurm_state;
 
 /// A job with the totals of its GPUs.
@@ -134,6 +134,10 @@ static COLUMNS: &[Def] = &[
     computed(text_column("batch_host", "Batch node", 112, "where its script runs"), |row| {
         text_or_none(row.job.batch_host.as_ref())
     }),
+    computed(
+        text_column("node_names", "Node names", 200, "the nodes that it has").aliases(&["node"]),
+        |row| Value::text(row.job.nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join("; ")),
+    ),
     computed(text_column("workdir", "Folder", 220, "its working directory"), |row| {
         text_or_none(row.job.workdir.as_ref())
     }),
@@ -246,15 +250,19 @@ fn starts(row: &JobRow<'_>) -> Value {
 }
 
 fn state(row: &JobRow<'_>) -> Value {
-    let (label, state) = (&row.health.label, state_label(row.job));
-    let mut text = label.clone();
-    // A filter also finds a job by its state, with any problem, and by SLURM's word for it.
-    for state in [state, slurm_state(&row.job.state).to_lowercase()] {
-        if !text.contains(&state) {
-            text = format!("{text}; {state}");
+    let label = row.health.label.as_str();
+    let (state, slurm) = (state_label(row.job), slurm_state(&row.job.state).to_lowercase());
+    // A filter also finds a job by a word without its reason or the count of further problems, by its state, with any
+    // problem, and by SLURM's word for it.
+    let problem = label.rsplit_once(" +").map_or(label, |(problem, _)| problem);
+    let without_reason = |text: &str| text.split(" (").next().unwrap_or_default().to_owned();
+    let mut parts = vec![label.to_owned()];
+    for part in [without_reason(problem), without_reason(&state), slurm] {
+        if !parts.contains(&part) {
+            parts.push(part);
         }
     }
-    Value::text(text)
+    Value::text(parts.join("; "))
 }
 
 fn part_of(row: &JobRow<'_>) -> Value {
@@ -270,6 +278,7 @@ mod tests {
     use super::*;
     use crate::domain::severity::Severity;
     use crate::table::column::find;
+    use crate::table::filter::Filter;
     use nodeglass_protocol::JobId;
     use nodeglass_protocol::insight::{Bottleneck, BottleneckKind};
 
@@ -301,10 +310,26 @@ mod tests {
         job.reason = Some("Priority".into());
         job.submitted = Some(1_000);
         job.start = Some(1_700);
-        assert_eq!(at(&job, "state"), Value::text("waiting (Priority); pending"));
+        assert_eq!(at(&job, "state"), Value::text("waiting (Priority); waiting; pending"));
         assert_eq!((at(&job, "waits"), at(&job, "starts")), (Value::Number(100), Value::Number(600)));
         assert!(at(&job, "left").why_absent().is_some());
         assert!(at(&job, "time").why_absent().is_some());
+    }
+
+    #[test]
+    fn a_job_is_found_by_its_problem_its_state_and_each_of_its_nodes() {
+        let nodes = ["g01", "g02"].map(|name| NodeName::new(name).unwrap()).to_vec();
+        let job = Job { nodes, ..Job::new(JobId(4), "alice".into(), JobState::Running) };
+        let health = Health { severity: Severity::Error, label: "looks hung +1".into() };
+        let now = Now { relay_ms: 0, wall_s: 1_100 };
+        let row = JobRow { job: &job, totals: Totals::default(), health: &health, insight: None, now };
+        let columns = columns(false);
+        let finds =
+            |filter: &str| Filter::parse(filter, &columns).unwrap().passes(&columns, &|at| value(&row, at));
+        for filter in [r#"state="looks hung""#, "state=running", "node=g02", "node:g0?", "g02"] {
+            assert!(finds(filter), "{filter}");
+        }
+        assert!(!finds("node=g0") && !finds("state=hung"));
     }
 
     #[test]
