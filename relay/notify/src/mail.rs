@@ -96,12 +96,17 @@ impl Mail {
         Message::builder()
             .from(from)
             .to(self.to.clone())
-            .subject(format!("[nodeglass] {}", notice.headline()))
+            .subject(subject(&notice.headline()))
             .header(AutoSubmitted)
             .header(header::ContentType::TEXT_PLAIN)
             .body(format!("{body}\n\n-- \nnodeglass on {}, cluster {}\n", sender.host, sender.cluster))
             .map_err(|error| wrong(&error))
     }
+}
+
+/// The subject for a headline. What an encoded word (RFC 2047) begins with would be decoded where a name contains it.
+fn subject(headline: &str) -> String {
+    format!("[nodeglass] {}", headline.replace("=?", "= ?"))
 }
 
 /// `Auto-Submitted: auto-generated` (RFC 3834), which prevents vacation notices.
@@ -155,6 +160,14 @@ mod tests {
         ] {
             assert!(sent.contains(part), "{part} is not in {sent}");
         }
+    }
+
+    #[test]
+    fn t14_a_name_in_a_subject_is_no_encoded_word() {
+        assert_eq!(
+            subject("=?utf-8?q?=0D=0ABcc?= (101) ended"),
+            "[nodeglass] = ?utf-8?q?=0D=0ABcc?= (101) ended"
+        );
     }
 
     #[tokio::test]
