@@ -308,6 +308,6 @@ fn of(part: f64, whole: Option<u64>) -> String {
 
 /// Text that has no meaning in Markdown.
 fn escaped(text: &str) -> String {
-    let is_special = |letter| matches!(letter, '|' | '*' | '_' | '`' | '<' | '[' | '\\' | '#');
+    let is_special = |letter| matches!(letter, '|' | '*' | '_' | '`' | '<' | '[' | '\\' | '#' | '&' | '~');
     text.chars().flat_map(|letter| is_special(letter).then_some('\\').into_iter().chain([letter])).collect()
 }
