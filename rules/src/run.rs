@@ -54,6 +54,12 @@ fn counted_from(job: &Job) -> Option<i64> {
     Some(job.suspension.map_or(start, |suspension| suspension.at.saturating_sub_unsigned(suspension.ran_s)))
 }
 
+/// Returns whether a time, in ms since 1970, is before the submission of a job: what is from then is of an earlier job with its
+/// number.
+pub fn is_before_submission(at_ms: u64, job: &Job) -> bool {
+    job.submitted.is_some_and(|submitted| at_ms < ms_of(submitted))
+}
+
 /// Properties of a job by which it differs from another with its number, which SLURM uses again once numbers wrap or its state is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission<'a> {

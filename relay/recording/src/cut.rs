@@ -7,11 +7,11 @@ use nodeglass_api::{JobSelector, NotOneJob};
 use nodeglass_fleet::{Event, Fleet, FleetSettings, NoteChange};
 use nodeglass_protocol::field::Row;
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::picture::GpuPicture;
+use nodeglass_protocol::picture::{GpuEvent, GpuPicture};
 use nodeglass_protocol::probe::{HealthReport, Hello, LinkRates, MAX_SAMPLE_AGE_MS, ProbeLine, ProcessList};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Text};
-use nodeglass_rules::run::Submission;
+use nodeglass_rules::run::{Submission, is_before_submission};
 use nodeglass_share::Visibility;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -66,11 +66,11 @@ pub enum CutError {
 }
 
 fn listed(known: &[(JobId, Text)]) -> String {
-    let jobs: Vec<_> = known.iter().map(|(id, name)| format!("{id} ({name})")).collect();
+    let jobs: Vec<_> = known.iter().map(|(_, job)| job.as_str()).collect();
     if jobs.is_empty() { "no job does".to_owned() } else { format!("it has {}", jobs.join(", ")) }
 }
 
-/// Jobs with their names.
+/// Jobs, as users write them, with their names.
 type NamedJobs = Vec<(JobId, Text)>;
 
 /// Identifies a probe: the node's own, or the one in a job there.
@@ -230,7 +230,7 @@ fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, CertainUse, NamedJobs
             next.as_ref().is_none_or(|(at_ms, _)| at_ms.saturating_sub(read_ms) >= OWNERS_INTERVAL_MS);
         if is_due {
             let running = fleet.jobs().iter().filter(|job| job.is_active());
-            known.extend(running.map(|job| (job.id, job.name.clone())));
+            known.extend(running.map(|job| (job.id, format!("{} ({})", job.label, job.name).into())));
             let of_job = fleet.jobs().iter().find(|listed| listed.id == job && listed.is_active());
             for name in of_job.into_iter().flat_map(|job| &job.nodes) {
                 let Some(node) = fleet.node(name) else { continue };
@@ -306,13 +306,7 @@ impl Cut {
             Some(RecordedEvent::Jobs { jobs, wall_ahead_ms }) => self.jobs(&jobs, wall_ahead_ms),
             Some(RecordedEvent::Notes(mut changes)) => {
                 // The id of another note says nothing.
-                let is_shown = |change: &NoteChange| match change {
-                    NoteChange::Put(note) | NoteChange::Add(note) => {
-                        note.job == Some(self.job) && !self.hidden.notes
-                    }
-                    NoteChange::Delete(_) => true,
-                };
-                changes.retain(is_shown);
+                changes.retain(|change| self.is_own(change));
                 if !self.has_begun {
                     self.early_notes.append(&mut changes);
                 }
@@ -348,9 +342,18 @@ impl Cut {
             return Vec::new();
         }
         self.listed.clone_from(&shown);
-        let notes = std::mem::take(&mut self.early_notes);
+        let mut notes = std::mem::take(&mut self.early_notes);
+        notes.retain(|change| self.is_own(change));
         let notes = (!notes.is_empty()).then_some(RecordedEvent::Notes(notes));
         [Some(RecordedEvent::Jobs { jobs: shown, wall_ahead_ms }), notes].into_iter().flatten().collect()
+    }
+
+    /// Returns whether a change of the notes concerns the job, and not an earlier one with its number.
+    fn is_own(&self, change: &NoteChange) -> bool {
+        let (NoteChange::Put(note) | NoteChange::Add(note)) = change else { return true };
+        let job = self.fleet.jobs().iter().find(|job| job.id == self.job);
+        let is_earlier = job.is_some_and(|job| is_before_submission(note.at_ms, job));
+        note.job == Some(self.job) && !is_earlier && !self.hidden.notes
     }
 
     /// Returns whether the job runs by the last list.
@@ -438,12 +441,15 @@ impl Cut {
             ProbeLine::LinkRates(rates) => ProbeLine::LinkRates(LinkRates { gpus: probe.owned(&rates.gpus) }),
             ProbeLine::Heartbeat(heartbeat) => ProbeLine::Heartbeat(heartbeat),
             ProbeLine::Event(mut event) => {
-                let uuid = event.gpu.as_ref()?;
-                self.fleet
-                    .node(node)?
-                    .gpus
-                    .iter()
-                    .find(|gpu| gpu.facts.uuid == *uuid && gpu.is_owned_by(self.job))?;
+                let (uuid, node_picture) = (event.gpu.as_ref()?, self.fleet.node(node)?);
+                let is_of = |gpu: &&GpuPicture| gpu.facts.uuid == *uuid && gpu.is_owned_by(self.job);
+                let gpu = node_picture.gpus.iter().find(is_of)?;
+                // A probe also reports what occurred before the relay's connection.
+                let is_this = |known: &&GpuEvent| known.gpu.as_ref() == Some(uuid) && known.xid == event.xid;
+                let known = node_picture.head.events.iter().rev().find(is_this)?;
+                if known.at_ms < self.owned_since(node, gpu) {
+                    return None;
+                }
                 if let Some(xid) = event.xid {
                     // The driver's text may name a process.
                     event.text = Text::new(format!("Xid {xid}"));

@@ -521,6 +521,66 @@ fn notes_are_played_and_a_cut_has_those_of_its_job_alone() {
     assert!(!String::from_utf8_lossy(&fs::read(&out).unwrap()).contains("secret"));
 }
 
+#[test]
+fn a_cut_has_no_note_of_an_earlier_job_with_its_number() {
+    let (_folder, path) = scratch();
+    let put = |id, at_ms, text: &str| {
+        Event::Note(NoteChange::Put(Note {
+            id: NoteId::from_bits(id),
+            job: Some(JobId(1)),
+            node: None,
+            rank: None,
+            at_ms,
+            text: text.into(),
+            source: NoteSource::Api,
+        }))
+    };
+    let job = Job { submitted: Some(2_000), ..job(1, &[("n1", &[0])]) };
+    let all = [
+        (BEGIN_MS, put(1, 1_999_000, "secret")),
+        (BEGIN_MS, put(2, 2_000_000, "own")),
+        (BEGIN_MS + 10, Event::Jobs { jobs: vec![job], wall_ahead_ms: WALL_AHEAD_MS }),
+        (BEGIN_MS + 20, put(3, 1_999_000, "secret")),
+    ];
+    record(&path, &all);
+    let out = path.with_file_name("cut.ngrc");
+    cut(&path, &out, JobId(1)).unwrap();
+    let mut fleet = info().fleet(FleetSettings::default());
+    played(&out).0.into_iter().for_each(|(at_ms, event)| fleet.handle(event, at_ms));
+    let texts: Vec<_> = fleet.notes().iter().map(|note| note.text.as_str()).collect();
+    assert_eq!(texts, ["own"]);
+}
+
+#[test]
+fn a_cut_has_no_event_of_a_gpu_from_before_the_job() {
+    let (_folder, path) = scratch();
+    let event = |mono_s: u64, xid| {
+        node_line(ProbeLine::Event(nodeglass_protocol::probe::Event {
+            mono_ns: mono_s * 1_000_000_000,
+            gpu: Some(scene::uuid("n1", 0)),
+            xid: Some(xid),
+            text: "Xid".into(),
+        }))
+    };
+    let started_s = (WALL_AHEAD_MS + BEGIN_MS.cast_signed()) / 1_000;
+    let job = Job { start: Some(started_s), ..job(1, &[("n1", &[0])]) };
+    let mut all = vec![
+        (BEGIN_MS, Event::Jobs { jobs: vec![job], wall_ahead_ms: WALL_AHEAD_MS }),
+        (BEGIN_MS + 40, node_line(hello("n1", &[0]))),
+    ];
+    all.extend((1..=30).map(|second| (BEGIN_MS + second * 1_000, node_line(sample(100 + second, &[50])))));
+    // The job started when the node's clock was at 100 s.
+    all.push((BEGIN_MS + 30_100, event(90, 63)));
+    all.push((BEGIN_MS + 30_200, event(120, 79)));
+    record(&path, &all);
+    let out = path.with_file_name("cut.ngrc");
+    cut(&path, &out, JobId(1)).unwrap();
+    let mut fleet = info().fleet(FleetSettings::default());
+    played(&out).0.into_iter().for_each(|(at_ms, event)| fleet.handle(event, at_ms));
+    let xids: Vec<_> = scene::node(&fleet, "n1").head.events.iter().filter_map(|event| event.xid).collect();
+    assert_eq!(xids, [79]);
+}
+
 #[tokio::test]
 async fn events_before_a_seek_reach_the_fleet_that_it_replaces() {
     use tokio::sync::mpsc;

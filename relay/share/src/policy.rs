@@ -20,7 +20,7 @@ use nodeglass_protocol::share::{HiddenParts, Scope, Sharing};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading, Row, Text};
 use nodeglass_rules::ownership::has_every_cpu;
-use nodeglass_rules::run::ms_of;
+use nodeglass_rules::run::is_before_submission;
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -305,9 +305,7 @@ impl Visibility {
             (None, None) => self.covers_all(),
         };
         let job = note.job.and_then(|id| jobs.iter().find(|job| job.id == id));
-        // A note from before its submission is of an earlier job with the same number.
-        let is_earlier =
-            job.and_then(|job| job.submitted).is_some_and(|submitted| note.at_ms < ms_of(submitted));
+        let is_earlier = job.is_some_and(|job| is_before_submission(note.at_ms, job));
         is_in_scope && !is_earlier && !self.hidden_of(job.map(|job| &job.user)).notes
     }
 
