@@ -209,6 +209,9 @@ impl JobReports {
             let same = listed.get(&id).filter(|job| is_same(job, &tracked.job));
             let ended = same.filter(|job| matches!(job.state, JobState::Ended(_)) && has_start(job));
             if ended.is_none() && same.is_some() && !is_configuring {
+                if tracked.job.state == JobState::Suspended {
+                    tracked.job.ended = tracked.job.suspension.map(|suspension| suspension.at);
+                }
                 tracked.job.state = JobState::Ended(REQUEUED.into());
             }
             // Of a requeued one, the end was stated while it was completing.
@@ -291,8 +294,11 @@ impl JobReports {
         for node in self.nodes.values_mut() {
             let Some(last_ms) = node.last_ms else { continue };
             for on_node in &mut node.jobs {
-                let state = self.jobs.get(&on_node.job).map(|tracked| &tracked.job.state);
-                if on_node.joined_ms.is_some() && state.is_some_and(|state| *state != JobState::Completing) {
+                // The end of a job that ends while it is suspended is that suspension.
+                let runs = self.jobs.get(&on_node.job).is_some_and(|tracked| {
+                    !matches!(tracked.job.state, JobState::Completing | JobState::Suspended)
+                });
+                if on_node.joined_ms.is_some() && runs {
                     let before = on_node.listed.replace((last_ms, on_node.totals.clone()));
                     on_node.confirmed = before.or(on_node.confirmed.take());
                 }
@@ -315,9 +321,10 @@ impl JobReports {
             let Some(on_node) = node.jobs.iter_mut().find(|known| known.job == id) else { continue };
             // No list may have had the job since its first sample.
             let unconfirmed = on_node.joined_ms.map(|joined_ms| (joined_ms, on_node.restored.clone()));
-            // The newest sums without a sample after the end.
-            let kept = [on_node.listed.take(), on_node.confirmed.take()].into_iter().flatten();
-            let kept = kept.filter(|(at_ms, _)| *at_ms <= ended_ms).chain(unconfirmed).next();
+            // The newest sums without a sample after the end. What is confirmed belongs to the job, although its end seems
+            // earlier where the clocks of this machine and of the controller differ.
+            let listed = on_node.listed.take().filter(|(at_ms, _)| *at_ms <= ended_ms);
+            let kept = listed.or_else(|| on_node.confirmed.take()).or(unconfirmed);
             let Some((from_ms, mut totals)) = kept else { continue };
             if let Some(picture) = picture_of(name) {
                 tail::add_history(&mut totals, picture, (from_ms, ended_ms), |sums, position| {
@@ -451,6 +458,7 @@ impl JobReports {
     }
 
     fn merge_restored(&mut self) {
+        let mut finished = Vec::new();
         for record in std::mem::take(&mut self.restored) {
             let Some(tracked) = self.jobs.get_mut(&record.job.id) else {
                 // It may have ended while no relay ran.
@@ -460,6 +468,15 @@ impl JobReports {
                 continue;
             };
             if tracked.job.start.is_none() || tracked.job.start != record.job.start {
+                let is_requeued =
+                    !Submission::of(&tracked.job).reuses_number_of(&Submission::of(&record.job));
+                // The start of a job moves while its nodes are configured.
+                let has_run = record.job.state != JobState::Configuring && !record.is_final;
+                if is_requeued && has_run && tracked.job.start > record.job.start {
+                    let ended = Some(record.at_s);
+                    let run = Job { state: JobState::Ended(REQUEUED.into()), ended, ..record.job.clone() };
+                    finished.push(record.ended(run));
+                }
                 continue;
             }
             tracked.false_end_s = if record.is_final { Some(record.at_s) } else { record.false_end_s };
@@ -488,6 +505,7 @@ impl JobReports {
                 }
             }
         }
+        self.push_finished(finished);
     }
 
     /// The sums of a running job at `wall_s`.

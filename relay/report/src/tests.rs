@@ -618,6 +618,44 @@ fn the_time_for_which_a_job_is_suspended_is_no_run_time() {
     assert_eq!(record.report().elapsed_s, 61);
 }
 
+/// Observes job 7, in this state at each list, for ten seconds before each.
+fn listed(reports: &mut JobReports, lists: std::ops::RangeInclusive<u64>, job: &Job) {
+    for list in lists {
+        (list * 10 - 9..=list * 10).for_each(|second| reports.record(&node(second * 1_000, &[(80, 200)])));
+        reports.set_jobs(std::slice::from_ref(job), 1_000 + (list * 10).cast_signed(), relay_ms, |_| None);
+    }
+}
+
+#[test]
+fn a_job_that_ends_while_it_is_suspended_keeps_what_was_observed_before() {
+    let mut reports = reports(1);
+    reports.record(&node(0, &[(80, 200)]));
+    listed(&mut reports, 1..=3, &job(1));
+    let suspension = Some(Suspension { at: 1_035, ran_s: 35 });
+    listed(&mut reports, 4..=9, &Job { state: JobState::Suspended, suspension, ..job(1) });
+    let report = ended(&mut reports, 1, 1_035);
+    assert_eq!((report.elapsed_s, report.gpus[0].observed_s), (35, 30.0));
+}
+
+#[test]
+fn an_end_before_two_lists_that_have_the_job_is_of_another_clock() {
+    let mut reports = reports(1);
+    reports.record(&node(0, &[(80, 200)]));
+    listed(&mut reports, 1..=9, &job(1));
+    let report = ended(&mut reports, 1, 1_005);
+    assert_eq!(report.gpus[0].observed_s, 80.0);
+}
+
+#[test]
+fn a_run_that_is_requeued_while_it_is_suspended_ends_with_the_suspension() {
+    let mut reports = reports(1);
+    let suspension = Some(Suspension { at: 1_035, ran_s: 35 });
+    listed(&mut reports, 1..=9, &Job { state: JobState::Suspended, suspension, ..job(1) });
+    reports.set_jobs(&[Job { state: JobState::Pending, start: None, ..job(1) }], 1_100, relay_ms, |_| None);
+    let [record] = reports.take_finished().try_into().unwrap();
+    assert_eq!(record.report().elapsed_s, 35);
+}
+
 #[test]
 fn a_requeued_job_has_a_report_of_each_run() {
     let mut reports = reports(1);
@@ -662,6 +700,22 @@ fn a_run_that_ended_while_no_relay_ran_does_not_end_as_the_next_one() {
     let failed = JobRecord { accounting: Some(accounting("NODE_FAIL", 1_485, 485)), ..first };
     let report = failed.report();
     assert_eq!((report.state.as_str(), report.ended_s, report.elapsed_s), ("NODE_FAIL", Some(1_485), 485));
+}
+
+#[test]
+fn a_run_that_was_requeued_while_no_relay_ran_has_ended() {
+    let stored = |state| JobRecord { is_final: false, ..JobRecord::of(Job { state, ..job(1) }, 1_500) };
+    let mut reports = JobReports::default();
+    reports.restore(vec![stored(JobState::Running)]);
+    reports.set_jobs(&[Job { start: Some(2_000), ..job(1) }], 2_010, relay_ms, |_| None);
+    let [record] = reports.take_finished().try_into().unwrap();
+    let report = record.report();
+    assert_eq!((report.state.as_str(), report.is_final, report.elapsed_s), ("REQUEUED", true, 500));
+
+    let mut reports = JobReports::default();
+    reports.restore(vec![stored(JobState::Configuring)]);
+    reports.set_jobs(&[Job { start: Some(2_000), ..job(1) }], 2_010, relay_ms, |_| None);
+    assert!(reports.take_finished().is_empty());
 }
 
 #[test]
