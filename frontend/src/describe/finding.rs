@@ -20,22 +20,24 @@ fn when_at(item: &Item, at: impl Fn(u64) -> String) -> String {
     let since = at(at_ms);
     match item.ended_ms {
         Some(ended_ms) => format!("{since} – {}", at(ended_ms)),
-        None => began_at(item.kind, &since, or_earlier),
+        None => began_at(item.kind, &since, or_earlier, false),
     }
 }
 
-/// Returns when a finding began: `at 14:02` of an event, `since 14:02`, `since 14:02 or earlier`.
+/// Returns when a finding began: `at 14:02` of an event, `since 14:02` of one that goes on, `from 14:02`, each perhaps
+/// `or earlier`.
 pub fn began(entry: &Folded<'_>) -> String {
     let Since { at_ms, or_earlier } = entry.since();
     let since = platform::format_time_or_date((at_ms / 1_000).cast_signed());
-    began_at(entry.finding.kind, &since, or_earlier)
+    began_at(entry.finding.kind, &since, or_earlier, entry.ended_ms().is_some())
 }
 
-fn began_at(kind: FindingKind, since: &str, or_earlier: bool) -> String {
+fn began_at(kind: FindingKind, since: &str, or_earlier: bool, has_ended: bool) -> String {
+    let from = if has_ended { "from" } else { "since" };
     match (kind.is_event(), or_earlier) {
         (true, _) => format!("at {since}"),
-        (false, true) => format!("since {since} or earlier"),
-        (false, false) => format!("since {since}"),
+        (false, true) => format!("{from} {since} or earlier"),
+        (false, false) => format!("{from} {since}"),
     }
 }
 
@@ -115,7 +117,7 @@ mod tests {
     fn an_event_has_a_time_and_no_duration() {
         let event = Finding { or_earlier: true, ..finding(FindingKind::Xid, 1, "n1") };
         assert_eq!(
-            (began_at(event.kind, "14:02", true).as_str(), lasted(&Folded::alone(&event)).as_str()),
+            (began_at(event.kind, "14:02", true, true).as_str(), lasted(&Folded::alone(&event)).as_str()),
             ("at 14:02", "–")
         );
         let hot = finding(FindingKind::Thermal, 1, "n1");

@@ -139,7 +139,16 @@ impl Report {
     pub fn has_sm_activity(&self) -> bool {
         self.gpus.iter().any(|gpu| gpu.util_pct.is_some() && gpu.uuid.is_mig_instance())
     }
+
+    /// Returns whether it is unknown at `now_s`, in s since 1970, if the job still runs: it may have ended while no relay ran,
+    /// which is why no relay has stored newer figures.
+    pub fn is_outdated(&self, now_s: i64) -> bool {
+        !self.is_final && now_s.saturating_sub(self.at_s) > OUTDATED_S
+    }
 }
+
+/// Age in s of the figures of a running job that shows that no relay observes it: one that does stores them every few minutes.
+const OUTDATED_S: i64 = 1_800;
 
 /// Maximum number of findings of a report; the oldest ones are left out.
 pub const MAX_FINDINGS: usize = 64;

@@ -19,12 +19,14 @@ pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> Strin
     }
     let header =
         ["Job", "Name", "State", "Started", "Run time", "GPUs", "GPU h", "Unused", "Util.", "Observed"];
-    let now = time(nodeglass_platform::clock::Clock::wall_ms() / 1_000);
+    let unix_s = nodeglass_platform::clock::Clock::wall_ms() / 1_000;
+    let (now, now_s) = (time(unix_s), unix_s.cast_signed());
     let hours = ColumnFormat::of(reports.iter().map(|report| report.totals.gpu_hours_allocated));
     let unused = ColumnFormat::of(reports.iter().map(|report| report.totals.gpu_hours_unused));
     let row = |report: &Report| {
         let state = match (report.is_final, report.state.as_str()) {
             (true, "") => "ended",
+            (false, _) if report.is_outdated(now_s) => "unknown",
             (_, state) => state,
         };
         let start_s = report.start_s.and_then(|start_s| u64::try_from(start_s).ok());
@@ -253,9 +255,13 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_runs_has_its_state() {
-        let running = Report { is_final: false, state: "RUNNING".into(), ..report(1, "train", None, 0) };
-        assert!(list(&[running], LocalTime::utc).contains(" RUNNING "));
+    fn a_job_that_runs_has_its_state_while_it_is_observed() {
+        let at_s = (nodeglass_platform::clock::Clock::wall_ms() / 1_000).cast_signed();
+        let running =
+            Report { is_final: false, state: "RUNNING".into(), at_s, ..report(1, "train", None, 0) };
+        assert!(list(std::slice::from_ref(&running), LocalTime::utc).contains(" RUNNING "));
+        let outdated = Report { at_s: at_s - 86_400, ..running };
+        assert!(list(&[outdated], LocalTime::utc).contains(" unknown "));
     }
 
     #[test]

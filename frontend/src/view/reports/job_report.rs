@@ -74,7 +74,10 @@ pub fn JobReport(
 fn Shown(report: Memo<Option<Report>>) -> impl IntoView {
     let page = Page::from_context();
     let part = move |write: fn(&Report) -> AnyView| move || report.with(|report| report.as_ref().map(write));
-    let covered = move || report.with(|report| report.as_ref().map(coverage));
+    let covered = {
+        let page = page.clone();
+        move || report.with(|report| report.as_ref().map(|report| coverage(report, page.wall_s())))
+    };
     let suggested = Memo::new(move |_| {
         report.with(|report| report.as_ref().map_or_else(Vec::new, |report| report.advice.clone()))
     });
@@ -111,14 +114,20 @@ fn title(report: &Report) -> AnyView {
     view! { <header class="report__title"><h1>{what}</h1><p>{when}</p></header> }.into_any()
 }
 
-/// Describes the coverage of the report.
-fn coverage(report: &Report) -> String {
+/// Describes the coverage of the report at `now_s`, in s since 1970.
+fn coverage(report: &Report, now_s: i64) -> String {
     match (report.is_final, report.observed_pct.round() as u64) {
         _ if report.state.as_str() == REQUEUED => {
             "The job was requeued; this is the report of its run until then.".to_owned()
         }
         (true, 99..) => "The job has ended; this is its final report.".to_owned(),
         (true, observed) => format!("The job has ended; {observed} % of its run was observed."),
+        (false, _) if report.is_outdated(now_s) => {
+            let at = platform::format_time_or_date(report.at_s);
+            format!(
+                "The job was running at {at}, when it was last observed; it is not known whether it has ended."
+            )
+        }
         (false, _) => "The job is still running; these are its figures so far.".to_owned(),
     }
 }
