@@ -277,8 +277,10 @@ impl<'a> Named<'a> {
             [id] => self.jobs.get(id).map_or("", |job| job.name.as_str()),
             _ => "",
         };
-        match title.strip_prefix(name).and_then(|rest| rest.strip_prefix(' ')) {
-            Some(rest) if !name.is_empty() => rest.to_owned(),
+        let without =
+            |rest: &str| rest.strip_prefix(": ").or_else(|| rest.strip_prefix(' ')).map(str::to_owned);
+        match title.strip_prefix(name).and_then(without) {
+            Some(rest) if !name.is_empty() => rest,
             _ => title,
         }
     }

@@ -1,7 +1,7 @@
 //! `relay jobs`: jobs with what their GPUs do.
 
 use super::{Answer, clock, or_dash, table_with, unknown_in_list};
-use nodeglass_api::{Job, JobProgress, Snapshot};
+use nodeglass_api::{Job, JobProgress, JobTotals, Snapshot};
 use nodeglass_config::JobsArgs;
 use nodeglass_platform::local_time::LocalTime;
 use nodeglass_rules::text::{gib, grouped, shortened};
@@ -87,10 +87,11 @@ fn fitted(rows: Vec<Vec<String>>, width: usize) -> Answer {
     }
 }
 
-/// Number of the GPUs in the sums of a job, and of all its GPUs, unless the sums are of all.
+/// Number of the GPUs in the sums of a job, and of all its GPUs, unless the sums are of all, or there are none.
 fn partial(job: &Job) -> Option<(u32, u32)> {
-    let read = job.totals.gpus;
-    job.gpu_count.filter(|all| (1..*all).contains(&read)).map(|all| (read, all))
+    let JobTotals { gpus: read, util_pct, power_w, mem_used_bytes, .. } = job.totals;
+    let has_sums = util_pct.is_some() || power_w.is_some() || mem_used_bytes.is_some();
+    job.gpu_count.filter(|all| has_sums && (1..*all).contains(&read)).map(|all| (read, all))
 }
 
 /// Explains the mark of sums that are not of all GPUs.

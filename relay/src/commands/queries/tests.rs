@@ -132,6 +132,9 @@ fn sums_that_are_not_of_all_gpus_of_a_job_are_marked() {
     let partial = jobs::answer(&snapshot, &args, 0, None).unwrap();
     assert!(partial.text.contains(" %*"), "{}", partial.text);
     assert_eq!(partial.notice.as_deref(), Some("* of 1 of the 2 GPUs of job 17"));
+    let totals = &mut snapshot.jobs[0].totals;
+    (totals.util_pct, totals.power_w, totals.mem_used_bytes) = (None, None, None);
+    assert_eq!(jobs::answer(&snapshot, &args, 0, None).unwrap().notice, None);
 }
 
 #[test]
