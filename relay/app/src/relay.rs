@@ -382,9 +382,9 @@ fn start_tasks(
 /// Ends shares at their time, and with their jobs.
 fn end_shares(shares: &Arc<Shares>, hub: &Hub) {
     let hub = hub.clone();
-    tokio::spawn(shares.clone().run_expiry(move |scope| {
+    tokio::spawn(shares.clone().run_expiry(move |share| {
         let hub = hub.clone();
-        async move { hub.has_ended(scope).await }
+        async move { hub.is_over(share).await }
     }));
 }
 

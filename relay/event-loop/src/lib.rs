@@ -435,6 +435,7 @@ impl EventLoop {
             HubRequest::Note { request, stored, reply } => _ = reply.send(self.change_note(request, stored)),
             HubRequest::Unwatched { scope, reply } => _ = reply.send(scope::unwatched(&self.fleet, &scope)),
             HubRequest::HasEnded { scope, reply } => _ = reply.send(scope::has_ended(&self.fleet, &scope)),
+            HubRequest::IsOver { share, reply } => _ = reply.send(scope::is_over(&self.fleet, &share)),
             HubRequest::Replace { fleet, done } => {
                 self.replace_fleet(*fleet);
                 _ = done.send(());

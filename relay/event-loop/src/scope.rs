@@ -4,7 +4,7 @@ use nodeglass_fleet::Fleet;
 use nodeglass_protocol::job::{Job, JobState, Parent};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::JobsHealth;
-use nodeglass_protocol::share::Scope;
+use nodeglass_protocol::share::{Scope, Share};
 use nodeglass_protocol::{JobId, NodeName, Text};
 
 /// Describes the first item of a scope that is not watched.
@@ -53,6 +53,18 @@ fn instead_of_array(jobs: &[Job], array: JobId) -> Text {
     let example = jobs.iter().filter(is_task).find(|job| job.is_active());
     let example = example.map_or(String::new(), |job| format!(", such as {}", job.label));
     format!("job {array} is an array; share all of its tasks, or one that has started{example}").into()
+}
+
+/// Returns whether a share of jobs is over: it ends with them and all have ended, or SLURM uses the number of one for another
+/// job. `None` if that is unknown, because the job list is not fresh.
+pub(super) fn is_over(fleet: &Fleet, share: &Share) -> Option<bool> {
+    let scope = &share.terms.scope;
+    let is_other = |job: &Job| scope.names_job(job) && fleet.has_reused_number(job.id, share.created_ms);
+    match share.terms.ends_with_job {
+        _ if fleet.jobs().iter().any(is_other) => Some(true),
+        true => has_ended(fleet, scope),
+        false => Some(false),
+    }
 }
 
 /// Returns whether all jobs of a scope have ended; `None` if that is unknown, because the job list is not fresh.

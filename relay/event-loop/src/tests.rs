@@ -22,7 +22,7 @@ use nodeglass_protocol::note::{NewNote, Note, NoteEdit, NoteId, NoteRequest, Not
 use nodeglass_protocol::picture::{Link, NodePicture};
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::process::ProcessState;
-use nodeglass_protocol::share::{Scope, Sharing};
+use nodeglass_protocol::share::{HiddenParts, Scope, Share, ShareId, ShareTerms, Sharing};
 use nodeglass_protocol::{Field, GpuField, JobId, Picture, Reading, Text};
 use nodeglass_store::{Location, Origin};
 use std::collections::BTreeMap;
@@ -419,6 +419,38 @@ async fn an_array_is_shared_as_such_or_by_a_task_that_has_started() {
     // The last task has the id of the array.
     harness.jobs(vec![task(40, Some(3)), job(7, &[("n1", &[0])])]).await;
     assert_eq!((unwatched(40).await, unwatched_array(40).await), (None, None));
+}
+
+/// A share that was made ten seconds after the epoch.
+fn share(scope: Scope) -> Share {
+    let terms = ShareTerms {
+        label: Text::default(),
+        scope,
+        hidden: HiddenParts::default(),
+        to: None,
+        expires_ms: u64::MAX,
+        ends_with_job: false,
+    };
+    Share { id: ShareId::new("a").unwrap(), created_ms: 10_000, terms }
+}
+
+#[tokio::test]
+async fn t09_a_share_ends_once_slurm_uses_the_number_of_its_job_again() {
+    let harness = Harness::open();
+    let shared = share(Scope::Jobs(vec![JobId(7)]));
+    let ended = |job| Job { state: JobState::Ended("CANCELLED".into()), ..job };
+    let first = || job(7, &[("n1", &[0])]);
+    for list in [vec![first()], vec![ended(first())], Vec::new()] {
+        harness.jobs(list).await;
+        assert_eq!(harness.hub.is_over(shared.clone()).await, Some(false));
+    }
+    let others = Job { user: "bob".into(), submitted: Some(20), ..first() };
+    harness.jobs(vec![others.clone()]).await;
+    assert_eq!(harness.hub.is_over(shared.clone()).await, Some(true));
+    harness.jobs(vec![others]).await;
+    assert_eq!(harness.hub.is_over(shared.clone()).await, Some(true));
+    let later = Share { created_ms: 30_000, ..shared };
+    assert_eq!(harness.hub.is_over(later).await, Some(false));
 }
 
 #[tokio::test]

@@ -23,6 +23,8 @@ pub struct JobList {
     kept: BTreeMap<JobId, Vec<NodePicture>>,
     /// Nodes that running jobs got after their start, with the time of the list that first had them, in s since 1970.
     joined: BTreeMap<JobId, BTreeMap<NodeName, i64>>,
+    /// Jobs with the number of an earlier one, with the time of their submission in s since 1970.
+    reused: BTreeMap<JobId, i64>,
     /// Ended jobs that are new, or about which SLURM reported more.
     updated: BTreeSet<JobId>,
 }
@@ -46,6 +48,11 @@ impl JobList {
     /// The last picture of the nodes of a job that ended, or was requeued and waits; empty if that was long ago.
     pub fn last_picture_of(&self, id: JobId) -> &[NodePicture] {
         self.kept.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns when a job was submitted that has the number of an earlier one, in s since 1970.
+    pub fn number_reused_at(&self, id: JobId) -> Option<i64> {
+        self.reused.get(&id).copied()
     }
 
     /// Applies SLURM's new list; a job that left it has ended at `wall_s`. Returns whether anything
@@ -78,6 +85,7 @@ impl JobList {
         self.forget_oldest(&jobs, switched);
         self.record_updates(&jobs);
         self.record_joined(&jobs, wall_s);
+        self.record_reused(&jobs, wall_s);
         let changed = self.list != jobs;
         self.list = jobs;
         changed
@@ -151,12 +159,32 @@ impl JobList {
         }
     }
 
+    fn record_reused(&mut self, jobs: &[Job], wall_s: i64) {
+        let before: BTreeMap<JobId, &Job> = self.list.iter().map(|job| (job.id, job)).collect();
+        let is_reused = |job: &&Job| {
+            before.get(&job.id).is_some_and(|old| Submission::of(job).reuses_number_of(&Submission::of(old)))
+        };
+        let reused = jobs.iter().filter(is_reused).map(|job| (job.id, job.submitted.unwrap_or(wall_s)));
+        self.reused.extend(reused);
+        if !self.reused.is_empty() {
+            let listed: BTreeSet<JobId> = jobs.iter().map(|job| job.id).collect();
+            self.reused.retain(|id, _| listed.contains(id));
+        }
+    }
+
     /// Lists jobs that an earlier relay saw end, with the last picture of their nodes.
     pub fn restore(&mut self, jobs: impl IntoIterator<Item = (Job, Vec<NodePicture>)>) {
         for (job, nodes) in jobs {
-            if self.get(job.id).is_none() {
-                self.kept.insert(job.id, nodes);
-                self.list.push(job);
+            match self.get(job.id) {
+                None => {
+                    self.kept.insert(job.id, nodes);
+                    self.list.push(job);
+                }
+                Some(listed) if Submission::of(listed).reuses_number_of(&Submission::of(&job)) => {
+                    let submitted = listed.submitted;
+                    self.reused.extend(submitted.map(|submitted| (job.id, submitted)));
+                }
+                Some(_) => {}
             }
         }
         self.list.sort_by_key(order);

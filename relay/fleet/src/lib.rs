@@ -39,6 +39,7 @@ use nodeglass_protocol::{JobId, NodeName, Text};
 pub use nodeglass_report::Until;
 use nodeglass_report::{Factors, JobRecord, JobReports};
 use nodeglass_rules::ownership::{has_gpus_on, is_by_slurm};
+use nodeglass_rules::run::ms_of;
 pub use notes::{NoteChange, NoteError, Notes, sorted as sorted_notes};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -361,6 +362,11 @@ impl Fleet {
     /// The current state of a node.
     pub fn node(&self, name: &NodeName) -> Option<&NodePicture> {
         self.nodes.get(name).map(Node::picture)
+    }
+
+    /// Returns whether a job has the number of an earlier one, and was submitted after `wall_ms`, in ms since 1970.
+    pub fn has_reused_number(&self, id: JobId, wall_ms: u64) -> bool {
+        self.jobs.number_reused_at(id).is_some_and(|submitted| ms_of(submitted) > wall_ms)
     }
 
     /// Returns the time, in ms of the relay's clock, from which a job certainly had a node.

@@ -20,7 +20,7 @@ use nodeglass_protocol::live::{MAX_TOPICS, Topic};
 use nodeglass_protocol::note::{Note, NoteId, NoteRequest};
 use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_protocol::range::RangeQuery;
-use nodeglass_protocol::share::Scope;
+use nodeglass_protocol::share::{Scope, Share};
 use nodeglass_protocol::{JobId, Picture, Text};
 use nodeglass_report::JobRecord;
 use nodeglass_share::Viewer;
@@ -209,6 +209,13 @@ pub enum HubRequest {
         /// Receives the answer.
         reply: oneshot::Sender<Option<bool>>,
     },
+    /// Returns whether a share of jobs is over.
+    IsOver {
+        /// The share.
+        share: Box<Share>,
+        /// Receives the answer.
+        reply: oneshot::Sender<Option<bool>>,
+    },
     /// Replaces the fleet by one of another time.
     Replace {
         /// The other fleet.
@@ -362,6 +369,12 @@ impl Hub {
     /// Returns whether all jobs of a scope have ended; `None` unless the job list is fresh.
     pub async fn has_ended(&self, scope: Scope) -> Option<bool> {
         self.ask(|reply| HubRequest::HasEnded { scope, reply }).await?
+    }
+
+    /// Returns whether a share of jobs has ended with them, or because SLURM uses the number of one again; `None` if that is
+    /// unknown, because the job list is not fresh.
+    pub async fn is_over(&self, share: Share) -> Option<bool> {
+        self.ask(|reply| HubRequest::IsOver { share: Box::new(share), reply }).await?
     }
 }
 

@@ -11,7 +11,7 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::ticket::Ticket;
 use nodeglass_protocol::share::{
-    ClosedShare, Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Visitor,
+    ClosedShare, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Visitor,
 };
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -339,12 +339,9 @@ impl Shares {
         }
     }
 
-    /// Ends shares when they expire or their jobs end, for as long as the relay runs. `have_jobs_ended` returns whether
-    /// all jobs of a scope have ended, or `None` if that is unknown.
-    pub async fn run_expiry<F: Future<Output = Option<bool>>>(
-        self: Arc<Self>,
-        have_jobs_ended: impl Fn(Scope) -> F,
-    ) {
+    /// Ends shares when they expire or their jobs end, for as long as the relay runs. `is_over` returns whether a share of
+    /// jobs has ended with them, or `None` if that is unknown.
+    pub async fn run_expiry<F: Future<Output = Option<bool>>>(self: Arc<Self>, is_over: impl Fn(Share) -> F) {
         let shares = self.clone();
         let follow_store = async move {
             // A file system that hangs delays no expiry.
@@ -354,19 +351,20 @@ impl Shares {
                 let _ = spawn_blocking(move || shares.follow_store()).await;
             }
         };
-        tokio::join!(follow_store, self.end_with_time_and_jobs(have_jobs_ended));
+        tokio::join!(follow_store, self.end_with_time_and_jobs(is_over));
     }
 
     async fn end_with_time_and_jobs<F: Future<Output = Option<bool>>>(
         self: Arc<Self>,
-        have_jobs_ended: impl Fn(Scope) -> F,
+        is_over: impl Fn(Share) -> F,
     ) {
         loop {
             sleep(EXPIRY_CHECK_INTERVAL).await;
             self.end_expired();
-            let bound = self.table().bound_to_jobs();
-            for (id, scope) in bound {
-                if have_jobs_ended(scope).await == Some(true) && self.end(&id, EndReason::Expired) {
+            let of_jobs = self.table().of_jobs();
+            for share in of_jobs {
+                let id = share.id.clone();
+                if is_over(share).await == Some(true) && self.end(&id, EndReason::Expired) {
                     let shares = self.clone();
                     spawn_blocking(move || {
                         if let Err(error) = shares.delete_stored(&id) {
@@ -459,7 +457,7 @@ mod tests {
     use super::*;
     use nodeglass_platform::state_dir::StateDir;
     use nodeglass_protocol::JobId;
-    use nodeglass_protocol::share::HiddenParts;
+    use nodeglass_protocol::share::{HiddenParts, Scope};
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;

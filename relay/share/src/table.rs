@@ -173,10 +173,10 @@ impl Table {
         self.open.keys()
     }
 
-    /// The shares that end with their jobs.
-    pub fn bound_to_jobs(&self) -> Vec<(ShareId, Scope)> {
-        let bound = self.open.values().filter(|open| open.share.terms.ends_with_job);
-        bound.map(|open| (open.share.id.clone(), open.share.terms.scope.clone())).collect()
+    /// The shares of jobs, which may end with them.
+    pub fn of_jobs(&self) -> Vec<Share> {
+        let of_jobs = self.open.values().filter(|open| open.share.terms.scope.is_of_jobs());
+        of_jobs.map(|open| open.share.clone()).collect()
     }
 
     /// Adds a visitor; returns the id for [`Table::remove_visitor`].
