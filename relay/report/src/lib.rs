@@ -429,11 +429,15 @@ impl JobReports {
         sums.for_each(|sums| sums.xids += 1);
     }
 
-    /// Keeps what was found of running jobs.
+    /// Keeps what was found of running jobs, but not of an earlier run of one.
     pub fn record_findings(&mut self, findings: &[Finding]) {
         for finding in findings {
             for id in &finding.jobs {
-                if let Some(tracked) = self.jobs.get_mut(id) {
+                let is_of_run = |tracked: &&mut Tracked| {
+                    let started_ms = tracked.job.start.map_or(0, ms_of);
+                    finding.ended_ms.is_none_or(|ended_ms| ended_ms >= started_ms)
+                };
+                if let Some(tracked) = self.jobs.get_mut(id).filter(is_of_run) {
                     tracked.add(finding);
                 }
             }

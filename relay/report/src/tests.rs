@@ -886,6 +886,15 @@ fn an_event_has_no_duration() {
 }
 
 #[test]
+fn what_ended_before_the_run_is_of_an_earlier_one() {
+    let mut reports = reports(2);
+    let [earlier, overlapping] =
+        [("a", 990_000), ("b", 1_010_000)].map(|(key, ended_ms)| finding(key, 900_000, Some(ended_ms)));
+    reports.record_findings(&[earlier, overlapping]);
+    assert_eq!(ended(&mut reports, 2, 2_600).findings.len(), 1);
+}
+
+#[test]
 fn an_event_that_occurred_before_states_how_often() {
     let mut reports = reports(2);
     let xid = Finding { kind: FindingKind::Xid, title: "Xid 31".into(), ..finding("a", 1_060_000, None) };
