@@ -190,10 +190,15 @@ pub fn gpu_models(job: &Job, picture: &Picture) -> Option<String> {
     }
 }
 
-/// Returns the global ranks of the programs on a GPU, each once, the lowest first.
+/// Returns the global ranks of the programs on a GPU, each once, the lowest first; without those of a job that uses the GPU
+/// of another.
 pub fn ranks(node: &NodePicture, gpu: &GpuUuid) -> Vec<u32> {
+    let owners =
+        node.gpus.iter().find(|known| known.facts.uuid == *gpu).map_or(&[][..], |known| &known.owners);
+    let is_owner = |job: JobId| owners.is_empty() || owners.iter().any(|owner| owner.job == job);
+    let is_own = |process: &&ProcessPicture| process.facts.job.is_none_or(is_owner);
     let mut ranks: Vec<u32> = Vec::new();
-    for process in node.processes.iter().filter(|process| process.facts.gpu == *gpu) {
+    for process in node.processes.iter().filter(|process| process.facts.gpu == *gpu).filter(is_own) {
         if let Some(rank) = process.facts.rank
             && let Err(at) = ranks.binary_search(&rank.global)
         {
