@@ -129,6 +129,7 @@ fn NoNodes(
     let was_requeued =
         Memo::new(move |_| job.get().is_some_and(|job| job.restarts > 0 && job.state == JobState::Pending));
     let why = Memo::new(move |_| match job.get() {
+        None => "Waiting for the list of jobs …",
         Some(job) if matches!(job.state, JobState::Ended(_)) && has_run(&job) => {
             "SLURM no longer states the nodes of this job."
         }
