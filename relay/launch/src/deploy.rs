@@ -14,6 +14,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 pub(super) const LAUNCH_LIMIT: Duration = Duration::from_secs(20);
 /// A login script that has at least this long and does not end hangs; with less, the connection is slow.
 const LOGIN_SCRIPT_LIMIT: Duration = Duration::from_secs(10);
+/// Delay of this process after a deadline from which the machine, not the node, is too slow.
+const STARVED: Duration = Duration::from_secs(1);
 /// Time limit for uploading a probe, some MB over any network.
 const UPLOAD_LIMIT: Duration = Duration::from_secs(60);
 
@@ -189,7 +191,8 @@ impl Deployer {
             let (end, host) = command.finish().await?;
             Ok(Start::Ended(end, window.trim_ascii().to_vec(), host))
         };
-        timeout_at(deadline, starting).await.map_err(|_| silent)?
+        let is_starved = || deadline.elapsed() > STARVED;
+        timeout_at(deadline, starting).await.map_err(|_| if is_starved() { slow() } else { silent })?
     }
 
     /// Uploads the probe to the remote user's cache, or another folder from which the node may run it.
