@@ -67,6 +67,8 @@ pub struct Slurm<C = Commands> {
     cluster: Option<Text>,
     /// Its name as an earlier process knew it, as long as SLURM does not state it.
     assumed_cluster: Option<Text>,
+    /// The name that was assumed, once SLURM states another one.
+    former_cluster: Option<Text>,
     controller: Option<Text>,
     cluster_tries: u32,
     cache: DetailCache,
@@ -116,6 +118,7 @@ impl<C: Client> Slurm<C> {
             selection,
             cluster: None,
             assumed_cluster: None,
+            former_cluster: None,
             controller: None,
             cluster_tries: 0,
             listed: false,
@@ -163,12 +166,26 @@ impl<C: Client> Slurm<C> {
         let output = self.client.run(Program::Scontrol, &scontrol::config_args()).await?;
         self.cluster = scontrol::cluster_name(&output.out).map(Text::from);
         self.controller = scontrol::controller(&output.out).map(Text::from);
-        if let (Some(assumed), Some(cluster)) = (self.assumed_cluster.take(), &self.cluster)
-            && assumed != *cluster
-        {
+        let assumed = self.assumed_cluster.take();
+        self.former_cluster =
+            assumed.filter(|assumed| self.cluster.as_ref().is_some_and(|name| name != assumed));
+        if let (Some(assumed), Some(cluster)) = (&self.former_cluster, &self.cluster) {
             tracing::error!(%assumed, %cluster, "this machine is of another cluster than before; start the relay again");
         }
         Ok(())
+    }
+
+    /// Refuses the jobs of another cluster than the assumed one, whose history is shown and whose shares are open.
+    fn refuse_if_of_another_cluster(&self) -> Result<(), JobsError> {
+        match (&self.former_cluster, &self.cluster) {
+            (Some(former), Some(cluster)) => {
+                let why = format!(
+                    "SLURM is that of cluster “{cluster}”, but the relay assumed “{former}” when it started; start it again"
+                );
+                Err(JobsError { why: why.into() })
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn list(&mut self) -> Result<Vec<Job>, JobsError> {
@@ -475,6 +492,7 @@ impl<C: Client> JobSource for Slurm<C> {
 
     async fn jobs(&mut self) -> Result<Vec<Job>, JobsError> {
         self.requests = 0;
+        self.refuse_if_of_another_cluster()?;
         let is_first = !self.listed;
         let mut jobs = self.list().await?;
         self.drop_former(&mut jobs, is_first);
@@ -485,6 +503,7 @@ impl<C: Client> JobSource for Slurm<C> {
         if self.cluster.is_none() && self.cluster_tries < CLUSTER_TRIES {
             self.requests += 1;
             let _ = self.query_cluster_name().await;
+            self.refuse_if_of_another_cluster()?;
         }
         Ok(jobs)
     }

@@ -486,10 +486,10 @@ async fn the_name_of_the_cluster_is_learnt_after_slurm_was_silent_or_stated_to_b
         let script = Script { lists: list, config: Some(silent), ..Script::default() };
         let mut slurm = Slurm::detect_with(script, Selection::own(2001)).await.unwrap();
         assert_eq!(slurm.cluster_name(), None);
-        slurm.assume_cluster("as before".into());
+        slurm.assume_cluster("hal".into());
         slurm.jobs().await.unwrap();
         assert_eq!(slurm.cluster_name(), None);
-        assert_eq!(slurm.cluster().map(Text::as_str), Some("as before"));
+        assert_eq!(slurm.cluster().map(Text::as_str), Some("hal"));
         if answers {
             slurm.client.config = None;
             slurm.jobs().await.unwrap();
@@ -501,6 +501,20 @@ async fn the_name_of_the_cluster_is_learnt_after_slurm_was_silent_or_stated_to_b
             }
             assert_eq!(slurm.cluster_name(), Some(""));
         }
+    }
+}
+
+#[tokio::test]
+async fn t09_the_jobs_of_another_cluster_than_the_assumed_one_are_refused() {
+    let silent = CommandError::TimedOut(Program::Scontrol, 10);
+    let lists = Arc::new(Mutex::new([Ok(listed(""))].into_iter().collect()));
+    let script = Script { lists, config: Some(silent), ..Script::default() };
+    let mut slurm = Slurm::detect_with(script, Selection::own(2001)).await.unwrap();
+    slurm.assume_cluster("former".into());
+    slurm.client.config = None;
+    for _ in 0..2 {
+        let why = slurm.jobs().await.unwrap_err().to_string();
+        assert!(why.contains("“hal”") && why.contains("“former”"), "{why}");
     }
 }
 
