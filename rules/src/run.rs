@@ -32,6 +32,13 @@ pub fn run_time_until(job: &Job, until_s: i64) -> Option<u64> {
     Some(stopped.unwrap_or(until_s).saturating_sub(counted_from(job)?).max(0).cast_unsigned())
 }
 
+/// Returns when a job was last resumed, in s since 1970, if it had been suspended: until then, others had its CPUs.
+pub fn resumed_at(job: &Job) -> Option<i64> {
+    let at = job.suspension.filter(|_| job.state != JobState::Suspended)?.at;
+    // One that ends while it is suspended ends with the suspension.
+    job.ended.is_none_or(|ended| ended > at).then_some(at)
+}
+
 /// Returns the time left in s, if the job has a limit.
 pub fn time_left(job: &Job, now_s: i64) -> Option<u64> {
     match job.limit {

@@ -20,7 +20,7 @@ use nodeglass_protocol::share::{HiddenParts, Scope, Sharing};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading, Row, Text};
 use nodeglass_rules::ownership::has_every_cpu;
-use nodeglass_rules::run::is_before_submission;
+use nodeglass_rules::run::{is_before_submission, resumed_at};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -401,6 +401,7 @@ impl Visibility {
             let on_node = || fleet.on_node_since(job, &raw.name);
             let from_ms = gpu.map_or_else(on_node, |gpu| fleet.owned_since(job, &raw.name, gpu));
             // SLURM gives the CPUs of a suspended job to others.
+            let from_ms = resumed_at(job).map_or(from_ms, |resumed| from_ms.max(fleet.relay_ms(resumed)));
             let suspended = job.suspension.filter(|_| job.state == JobState::Suspended).map(|since| since.at);
             let to_ms = job.ended.or(suspended).map_or(u64::MAX, |ended| fleet.relay_ms(ended));
             Span { from_ms: span.from_ms.min(from_ms), to_ms: span.to_ms.max(to_ms) }

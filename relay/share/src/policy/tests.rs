@@ -674,6 +674,24 @@ fn t09_while_a_shared_job_is_suspended_what_others_do_is_not_shown() {
 }
 
 #[test]
+fn t09_after_a_shared_job_is_resumed_what_others_did_meanwhile_is_not_shown() {
+    let mut visible = Span::ALL;
+    seen_util(|fleet| {
+        let suspension = Some(Suspension { at: 1_020, ran_s: 110 });
+        let cpus = Some(u32::from(u16::MAX));
+        let job = Job { suspension, cpus, start: Some(900), ..scene::job(1, &[("n1", &[0])]) };
+        jobs(fleet, vec![job], 1_000);
+        let Viewer::Restricted(visibility) = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING) else {
+            unreachable!()
+        };
+        let node = fleet.node(&scene::name("n1")).unwrap();
+        visible = visibility.host_span(node, fleet).unwrap();
+        assert_eq!(visible.from_ms, fleet.relay_ms(1_020));
+    });
+    assert!(visible != Span::ALL);
+}
+
+#[test]
 fn t09_a_finding_that_may_be_of_the_next_job_on_a_gpu_is_not_shown() {
     let seen = |used_by: &[u32], ended_ms: Option<u64>| {
         let mut shown = false;
