@@ -6,12 +6,12 @@ use super::{Info, Reader, RecorderError, RecordingError};
 use nodeglass_api::{JobSelector, NotOneJob};
 use nodeglass_fleet::{Event, Fleet, FleetSettings, NoteChange};
 use nodeglass_protocol::field::Row;
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{GpuEvent, GpuPicture};
 use nodeglass_protocol::probe::{HealthReport, Hello, LinkRates, MAX_SAMPLE_AGE_MS, ProbeLine, ProcessList};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Text};
-use nodeglass_rules::run::{Submission, is_before_submission};
+use nodeglass_rules::run::{Submission, is_before_submission, resumed_at};
 use nodeglass_share::Visibility;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -474,12 +474,18 @@ impl Cut {
 
     /// Leaves the readings of GPUs while they are the job's.
     fn sample(&self, probe: &mut Probe, node: &NodeName, sample: &mut RecordedSample, at_ms: u64) {
-        let shows_host = self.visibility.shows_host(node, &self.fleet);
+        let job = self.fleet.jobs().iter().find(|job| job.id == self.job);
+        // Others have the CPUs of a suspended job.
+        let is_suspended = job.is_some_and(|job| job.state == JobState::Suspended);
+        let resumed_ms = job.and_then(resumed_at).map_or(0, |resumed| self.fleet.relay_ms(resumed));
+        let is_later = sample.is_current() || resumed_ms.saturating_add(MAX_SAMPLE_AGE_MS) <= at_ms;
+        let shows_host = self.visibility.shows_host(node, &self.fleet) && !is_suspended && is_later;
         sample.retain(|position| probe.gpus.get(position).copied().flatten(), shows_host, self.job);
         let gpus = self.fleet.node(node).map_or(&[][..], |picture| &picture.gpus);
         for (at, uuid) in probe.uuids.iter().enumerate() {
             let Some(position) = probe.gpus[at] else { continue };
-            let owned = gpus.iter().find(|gpu| gpu.facts.uuid == *uuid && gpu.is_owned_by(self.job));
+            let is_own = |gpu: &&GpuPicture| gpu.facts.uuid == *uuid && gpu.is_owned_by(self.job);
+            let owned = gpus.iter().find(is_own).filter(|_| !is_suspended);
             match (probe.owned[at], owned) {
                 (Some(true), Some(_)) => continue,
                 // A probe keeps samples for ten minutes, in which the GPU may have had another owner.

@@ -12,7 +12,7 @@ use nodeglass_protocol::probe::delta::{
 };
 use nodeglass_protocol::{Cell, GpuField, HostField, JobField, JobId, NodeName, ProcessField, Text};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 
 /// An event and its time.
@@ -144,13 +144,30 @@ impl RecordedProcessReadings {
     }
 }
 
+/// Maximum number of nodes of the jobs of a list.
+const MAX_NODES: usize = 16_384;
+
+/// Drops nodes that no cluster has: a small file may name millions.
+fn bound_nodes(jobs: &mut [Job]) {
+    let mut known = BTreeSet::new();
+    for job in jobs {
+        job.nodes
+            .retain(|node| known.contains(node) || known.len() < MAX_NODES && known.insert(node.clone()));
+        job.nodes.truncate(MAX_NODES);
+    }
+}
+
+/// Maximum number of GPUs or processes of a node.
+const MAX_ROWS: u32 = 4_096;
+
 impl<F> Rows<F> {
     fn retain(&mut self, new: impl Fn(usize) -> Option<u32>) {
         let moved = |row: u32| new(row as usize);
         self.cells =
             self.cells.iter().filter_map(|(row, field, code)| Some((moved(*row)?, *field, *code))).collect();
         self.faults = self.faults.drain(..).filter_map(|(row, fault)| Some((moved(row)?, fault))).collect();
-        self.rows = (0..self.rows).filter(|row| moved(*row).is_some()).count() as u32;
+        // A file may state any number.
+        self.rows = (0..self.rows.min(MAX_ROWS)).filter(|row| moved(*row).is_some()).count() as u32;
     }
 }
 
@@ -213,7 +230,10 @@ impl RecordedEvent {
     /// The event.
     pub(super) fn into_event(self) -> Event {
         match self {
-            Self::Jobs { jobs, wall_ahead_ms } => Event::Jobs { jobs, wall_ahead_ms },
+            Self::Jobs { mut jobs, wall_ahead_ms } => {
+                bound_nodes(&mut jobs);
+                Event::Jobs { jobs, wall_ahead_ms }
+            }
             Self::JobsFailed { why, retry_at_ms } => Event::JobsFailed { why, retry_at_ms },
             Self::NoSlurm => Event::NoSlurm,
             Self::Hosts { hosts, notices } => {

@@ -522,6 +522,16 @@ fn notes_are_played_and_a_cut_has_those_of_its_job_alone() {
 }
 
 #[test]
+fn t18_a_list_of_jobs_in_a_recording_names_a_bounded_number_of_nodes() {
+    let (_folder, path) = scratch();
+    let nodes = (0..40_000).map(|node| name(&format!("n{node}"))).collect();
+    let jobs = vec![Job { nodes, ..job(1, &[]) }, job(2, &[("n1", &[]), ("other", &[])])];
+    record(&path, &[(BEGIN_MS, Event::Jobs { jobs, wall_ahead_ms: WALL_AHEAD_MS })]);
+    let Event::Jobs { jobs, .. } = &played(&path).0[0].1 else { panic!("a list of jobs") };
+    assert_eq!((jobs[0].nodes.len(), jobs[1].nodes.len()), (16_384, 1));
+}
+
+#[test]
 fn a_cut_has_no_note_of_an_earlier_job_with_its_number() {
     let (_folder, path) = scratch();
     let put = |id, at_ms, text: &str| {
