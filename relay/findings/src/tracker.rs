@@ -98,6 +98,8 @@ pub struct Detections {
     pub read: BTreeSet<NodeName>,
     /// Whether the jobs are known.
     pub has_jobs: bool,
+    /// Listed jobs that do not run: they wait, again perhaps, or have ended.
+    pub not_running: BTreeSet<JobId>,
     /// Jobs whose GPUs are busy computing, and the readings that show it.
     pub computing: BTreeMap<JobId, String>,
 }
@@ -251,7 +253,7 @@ impl Tracker {
 
     /// Enters what is seen at `now`, and returns whether the list changed.
     pub fn update(&mut self, detections: Detections, thresholds: &Thresholds, now: Now) -> bool {
-        let Detections { seen, unknown, unread, read, has_jobs, .. } = detections;
+        let Detections { seen, unknown, unread, read, has_jobs, not_running, .. } = detections;
         let mut changed = false;
         let charged: BTreeMap<String, Vec<JobId>> = self
             .tracks
@@ -264,7 +266,7 @@ impl Tracker {
             changed |= self.observe(detection, extra_ms, now);
         }
         self.hand_over(&charged, now);
-        changed |= self.end_absent(&unknown, &unread, now);
+        changed |= self.end_absent(&unknown, &unread, &not_running, now);
         let can_be_seen = |key: &str, earlier: &Earlier| {
             (has_jobs || !earlier.is_of_job)
                 && earlier.nodes.iter().all(|node| read.contains(node))
@@ -279,16 +281,26 @@ impl Tracker {
 
     /// Ends findings that were not seen for long enough, and pauses those that cannot be seen. Returns whether a
     /// confirmed one changed.
-    fn end_absent(&mut self, unknown: &[String], unread: &BTreeSet<NodeName>, now: Now) -> bool {
+    fn end_absent(
+        &mut self,
+        unknown: &[String],
+        unread: &BTreeSet<NodeName>,
+        not_running: &BTreeSet<JobId>,
+        now: Now,
+    ) -> bool {
         let mut changed = false;
         let (now_ms, wall_ms) = (now.relay_ms, now.wall_ms());
         for (key, track) in &mut self.tracks {
             if track.last_ms == now_ms || track.finding.ended_ms.is_some() {
                 continue;
             }
-            let is_unread = track.finding.kind.is(FindingTrait::Momentary)
+            let jobs = &track.finding.jobs;
+            // Nobody should follow its advice any more, such as to cancel a job that waits again.
+            let is_over = !jobs.is_empty() && jobs.iter().all(|job| not_running.contains(job));
+            let is_unread = !is_over
+                && track.finding.kind.is(FindingTrait::Momentary)
                 && track.finding.nodes.iter().any(|node| unread.contains(node));
-            if is_unread || unknown.iter().any(|prefix| is_of(key, prefix)) {
+            if is_unread || !is_over && unknown.iter().any(|prefix| is_of(key, prefix)) {
                 // What cannot be seen neither goes on nor ends.
                 let paused_ms = now_ms.saturating_sub(track.last_ms);
                 track.last_ms = now_ms;
@@ -299,7 +311,7 @@ impl Tracker {
             }
             let absent_ms = now_ms.saturating_sub(track.last_ms);
             let clear_ms = track.finding.kind.clear_ms();
-            if absent_ms >= if track.is_confirmed { clear_ms } else { clear_ms.min(MAX_GAP_MS) } {
+            if is_over || absent_ms >= if track.is_confirmed { clear_ms } else { clear_ms.min(MAX_GAP_MS) } {
                 // If it is seen again later, it is a new finding.
                 self.earlier.remove(key);
                 track.finding.ended_ms = Some(now.to_wall_ms(track.last_ms).min(wall_ms));

@@ -24,7 +24,8 @@ use nodeglass_protocol::job::JobState;
 
 /// Runs all detectors.
 pub fn all(input: &DetectorInput<'_>) -> Detections {
-    let mut found = Detections { has_jobs: !input.jobs.is_empty(), ..Detections::default() };
+    let not_running = input.jobs.iter().filter(|job| !job.is_active()).map(|job| job.id).collect();
+    let mut found = Detections { has_jobs: !input.jobs.is_empty(), not_running, ..Detections::default() };
     for node in input.nodes.values() {
         let nodes = if input.is_current(node) { &mut found.read } else { &mut found.unread };
         nodes.insert(node.name.clone());

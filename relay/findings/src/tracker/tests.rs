@@ -177,6 +177,25 @@ fn what_an_earlier_relay_found_is_kept_until_its_node_is_read() {
 }
 
 #[test]
+fn a_finding_ends_with_the_run_of_its_job() {
+    let of_job = || {
+        let mut detections = seen();
+        detections.seen[0].jobs = vec![JobId(17)];
+        detections
+    };
+    let mut tracker = Tracker::default();
+    tracker.update(of_job(), &Thresholds::default(), now(0));
+    tracker.update(of_job(), &Thresholds::default(), now(KIND.confirm_ms()));
+    let at = |step| now(KIND.confirm_ms() + step);
+    tracker.update(Detections::default(), &Thresholds::default(), at(2_000));
+    assert!(tracker.list()[0].is_active());
+    let mut waits = Detections { not_running: BTreeSet::from([JobId(17)]), ..missing() };
+    waits.has_jobs = true;
+    tracker.update(waits, &Thresholds::default(), at(4_000));
+    assert!(!tracker.list()[0].is_active());
+}
+
+#[test]
 fn missing_readings_neither_confirm_nor_resolve() {
     let mut tracker = Tracker::default();
     tracker.update(seen(), &Thresholds::default(), now(0));
