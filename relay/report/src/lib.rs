@@ -24,7 +24,7 @@ use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 pub use nodeglass_protocol::report::NodeFault;
 pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
-use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
+use nodeglass_protocol::{Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
 use nodeglass_rules::run::{REQUEUED, Submission, has_run, ms_of};
 pub use record::{Factors, JobRecord, ReportNotes, Resized};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -397,6 +397,11 @@ impl JobReports {
             }
             let span_ms = (sample.at_ms - from_ms).min(sample.hold_ms);
             node.gap = Some((sample.at_ms, to_ms));
+            let is_known = |cells: &[Cell]| cells.iter().any(|cell| cell.value().is_some());
+            if !is_known(&sample.host) && !sample.gpus.iter().any(|cells| is_known(cells)) {
+                // Without readings, as in a recording of one job of several on the node, nothing was observed.
+                continue;
+            }
             let mut host = Row::<HostField>::default();
             HostField::HISTORY
                 .iter()
@@ -413,6 +418,7 @@ impl JobReports {
                         .zip(cells.iter())
                         .for_each(|(field, cell)| row.set(*field, *cell));
                     if gpu.is_owned_by(job)
+                        && is_known(cells)
                         && let Some(sums) = gpu_totals(&mut totals.gpus, position, gpu)
                     {
                         sums.add(&row, false, span_ms);

@@ -391,6 +391,20 @@ fn what_the_probe_kept_from_before_the_relay_is_of_the_job_as_its_findings_say()
 }
 
 #[test]
+fn late_samples_without_readings_are_not_observed() {
+    let mut reports = reports(1);
+    reports.record(&node(100_000, &[(80, 200)]));
+    let mut samples = kept(1..=50);
+    for sample in &mut samples {
+        sample.gpus.iter_mut().for_each(|cells| cells.fill(Cell::default()));
+        sample.host.fill(Cell::default());
+    }
+    reports.record_late(&node(100_000, &[(80, 200)]), &samples);
+    let report = reports.of(JobId(7), 1_100, Until::Now).unwrap().report();
+    assert_eq!(report.gpus.first().map_or(0.0, |gpu| gpu.observed_s), 0.0);
+}
+
+#[test]
 fn what_an_earlier_relay_counted_is_not_counted_again() {
     let mut earlier = reports(1);
     for second in 0..=600 {
