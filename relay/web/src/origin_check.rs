@@ -68,8 +68,12 @@ pub async fn check_host(
     // The scheme of a proxy of the owner is unknown, as another one may end TLS before it: a page of the same host is the relay's
     // own, but not one without TLS if the proxy states that it has it.
     let stated = single(request.headers(), ORIGIN).filter(|_| is_owners);
-    let has_tls = request.headers().get_all("x-forwarded-proto").iter().any(|scheme| scheme == "https");
-    let is_own = |(of_scheme, of_host): (&str, &str)| of_host == host && !(has_tls && of_scheme == "http");
+    let schemes = request.headers().get_all("x-forwarded-proto").iter().filter_map(|list| list.to_str().ok());
+    let has_tls =
+        schemes.flat_map(|list| list.split(',')).any(|scheme| scheme.trim().eq_ignore_ascii_case("https"));
+    let is_own = |(of_scheme, of_host): (&str, &str)| {
+        of_host == host && (of_scheme == "https" || of_scheme == "http" && !has_tls)
+    };
     let own = stated.filter(|stated| stated.split_once("://").is_some_and(is_own));
     let scheme = if is_owners && has_tls { "https" } else { scheme };
     let own = own.map_or_else(|| format!("{scheme}://{host}"), str::to_owned);
