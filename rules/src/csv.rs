@@ -1,13 +1,16 @@
 //! Cells of comma-separated values, for the page's exports and the command line.
 
 /// Quotes a text for spreadsheets. Some take a text that begins like a formula for one, also after spaces or with
-/// full-width signs: an apostrophe makes it text.
+/// full-width signs: an apostrophe makes it text. Some split it at semicolons even between quotes.
 pub fn cell(text: &str) -> String {
-    let first = text.trim_start_matches(' ');
-    let is_formula = first.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
-    if is_formula || text.contains([',', '"', '\n', '\r', ';', '\t']) {
-        let guard = if is_formula { "'" } else { "" };
-        return format!("\"{guard}{}\"", text.replace('"', "\"\""));
+    let is_formula = |part: &str| {
+        let first = part.trim_start_matches(' ');
+        first.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
+    };
+    let guarded = |part: &str| format!("{}{part}", if is_formula(part) { "'" } else { "" });
+    if is_formula(text) || text.contains([',', '"', '\n', '\r', ';', '\t']) {
+        let parts: String = text.split_inclusive(';').map(guarded).collect();
+        return format!("\"{}\"", parts.replace('"', "\"\""));
     }
     text.to_owned()
 }
@@ -24,5 +27,6 @@ mod tests {
         }
         assert_eq!(cell("a \"b\", c"), "\"a \"\"b\"\", c\"");
         assert_eq!(cell("train.py"), "train.py");
+        assert_eq!(cell("x; =1;y"), "\"x;' =1;y\"");
     }
 }

@@ -223,7 +223,8 @@ mod tests {
                 assert_eq!((read.len(), read[1].len(), read[2][0].as_str()), (3, 2, "next"), "{name:?}");
                 let shown = read[1][0].trim_start();
                 assert!(!shown.starts_with(['=', '+', '-', '@', '＝', '\t']), "{name:?}");
-                assert_eq!(read[1][0].trim_start_matches('\''), name.trim_start_matches('\''), "{name:?}");
+                // Apart from the apostrophes before what looks like a formula.
+                assert_eq!(read[1][0].replace('\'', ""), name.replace('\'', ""), "{name:?}");
                 let json: serde_json::Value = serde_json::from_str(&taken(Form::Json, &rows)).unwrap();
                 // An empty text has no value.
                 assert_eq!(json[0]["user"].as_str().unwrap_or_default(), name);
