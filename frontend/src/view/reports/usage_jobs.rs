@@ -136,6 +136,8 @@ pub fn UsageJobs(
     label: &'static str,
     /// The jobs in their order without a choice of the user.
     jobs: Memo<Vec<JobUsage>>,
+    /// All jobs that are known, with later runs of these.
+    known: Memo<Vec<JobUsage>>,
     /// The number of jobs that are shown.
     most: usize,
 ) -> impl IntoView {
@@ -150,7 +152,8 @@ pub fn UsageJobs(
         }
         // The report of a job is that of its newest run.
         let is_newest = |job: &JobUsage| {
-            !jobs.with(|jobs| jobs.iter().any(|other| other.job == job.job && other.start_s > job.start_s))
+            let is_later = |other: &JobUsage| other.job == job.job && other.start_s > job.start_s;
+            !known.with(|known| known.iter().any(is_later))
         };
         sorted.truncate(most);
         let formats = Formats::of(&sorted.iter().map(hours_of).collect::<Vec<_>>());

@@ -139,10 +139,10 @@ fn Shown(usage: Memo<Option<Usage>>) -> impl IntoView {
         {move || usage.with(|usage| usage.as_ref().map(sums))}
         <Show when=move || some_wasteful.get()>
             <h2 class="caption"><b>"Jobs with the most unused GPU hours"</b></h2>
-            <UsageJobs label="Wasteful jobs" jobs=wasteful most=LISTED/>
+            <UsageJobs label="Wasteful jobs" jobs=wasteful known=newest most=LISTED/>
         </Show>
         <h2 class="caption"><b>{listed}</b></h2>
-        <UsageJobs label="Newest jobs" jobs=newest most=LISTED/>
+        <UsageJobs label="Newest jobs" jobs=newest known=newest most=LISTED/>
     }
 }
 
