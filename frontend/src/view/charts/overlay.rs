@@ -88,7 +88,9 @@ fn verdict(store: &TopicStore, groups: &[NodeGroup]) -> Verdict {
             "Not compared: fewer than 4 GPUs of the same model."
         } else if places().all(|(_, (node, gpu))| comparison.deviation(node, gpu).is_none()) {
             "Nothing to compare: the GPUs are hardly in use, or there is no data of the last two minutes."
-        } else if places().any(|(_, (node, gpu))| is_apart(comparison.deviation(node, gpu))) {
+        } else if places().any(|(_, (node, gpu))| {
+            comparison.has_peers(node, gpu) && is_apart(comparison.deviation(node, gpu))
+        }) {
             "No GPU is found to be slower than its peers, but their readings differ: they may have unequal work."
         } else {
             "No GPU is slower than its peers."

@@ -203,10 +203,12 @@ fn sparks(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
         });
     });
     // Untracked: the sheet is not built anew each second, which would forget the samples.
-    let (cursor, since) = (
-        RwSignal::new(None),
-        format!("collecting since {}", platform::format_time_or_date(untrack(|| page.wall_s()))),
-    );
+    let cursor = RwSignal::new(None);
+    let since = match untrack(|| page.wall_s()) {
+        // The page is not connected yet.
+        0 => "collecting".to_owned(),
+        wall_s => format!("collecting since {}", platform::format_time_or_date(wall_s)),
+    };
     let one = |(index, (title, field, hue, format)): (usize, SparkField)| {
         let top = Memo::new(move |_| samples.with(|samples| top(samples, index, field)));
         let series = Memo::new(move |_| samples.with(|samples| series(samples, index, top.get())));
