@@ -237,7 +237,7 @@ class Client:
         the owner's key. Within a job, `nodeglass.note` needs no connection."""
         note: Dict[str, Any] = {"text": text, "source": "api"}
         if job is not None:
-            note["job"] = self._only(job) if isinstance(job, int) else self.job(job).id
+            note["job"] = self._only(int(job)) if str(job).isdecimal() else self.job(job).id
         if node is not None:
             note["node"] = node
         if at is not None:
