@@ -43,7 +43,8 @@ impl Damaged {
         let parts: Vec<_> =
             self.incomplete.iter().map(|(title, rows)| format!("{title} ({rows} copied)")).collect();
         let missing = match parts.as_slice() {
-            [] => "nothing is missing".to_owned(),
+            // A damaged table may have lost rows that nothing refers to.
+            [] => "no row is known to be missing".to_owned(),
             parts => format!("incomplete are {}", parts.join(", ")),
         };
         format!(
