@@ -83,7 +83,7 @@ pub(crate) fn sample(scenario: &Scenario, node: usize, t_ms: i64) -> HostSample 
         ib_errors: Reading::Value(0),
         shm_used_bytes: match has(FaultKind::ShmFull) {
             true => Reading::Value((shm_bytes * 0.97) as u64),
-            false => slow(87, (0.2 + busy * 38.0) * GIB),
+            false => slow(87, ((0.2 + busy * 38.0) * GIB).min(0.6 * shm_bytes)),
         },
         shm_total_bytes: Reading::Value(shm_bytes as u64),
         tmp_used_bytes: slow(88, 3.4 * GIB),
