@@ -54,7 +54,7 @@ pub enum NoteError {
         run: String,
     },
     /// The note does not exist.
-    #[error("there is no note {0}; it was probably deleted, so add it again")]
+    #[error("there is no note {0}; it was probably deleted")]
     NoSuchNote(NoteId),
     /// Somebody has changed the note meanwhile.
     #[error("note {0} was changed in the meantime; read it again before you change it")]

@@ -478,7 +478,8 @@ impl Cut {
         // Others have the CPUs of a suspended job.
         let is_suspended = job.is_some_and(|job| job.state == JobState::Suspended);
         let resumed_ms = job.and_then(resumed_at).map_or(0, |resumed| self.fleet.relay_ms(resumed));
-        let is_later = sample.is_current() || resumed_ms.saturating_add(MAX_SAMPLE_AGE_MS) <= at_ms;
+        let since_ms = job.map_or(u64::MAX, |job| self.fleet.on_node_since(job, node).max(resumed_ms));
+        let is_later = sample.is_current() || since_ms.saturating_add(MAX_SAMPLE_AGE_MS) <= at_ms;
         let shows_host = self.visibility.shows_host(node, &self.fleet) && !is_suspended && is_later;
         sample.retain(|position| probe.gpus.get(position).copied().flatten(), shows_host, self.job);
         let gpus = self.fleet.node(node).map_or(&[][..], |picture| &picture.gpus);

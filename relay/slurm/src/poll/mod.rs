@@ -84,7 +84,7 @@ pub struct Slurm<C = Commands> {
     of_others: HashSet<JobId>,
     /// Warning about the last list, which is logged once.
     warning: Option<String>,
-    /// Error that squeue printed with its last whole list.
+    /// Error that squeue printed with its last whole list, without numbers, such as of a process.
     error: Option<String>,
     /// Requests made by the last poll.
     requests: u32,
@@ -305,7 +305,10 @@ impl<C: Client> Slurm<C> {
         let listed: HashSet<JobId> = list.jobs.iter().map(|job| job.id).collect();
         missing.retain(|id| !listed.contains(id) && !list.not_selected.contains_key(id));
         let error = has_error(output).then(|| command::error_message(&output.err));
-        let is_usual = error == std::mem::replace(&mut self.error, error.clone());
+        let without_numbers =
+            error.as_ref().map(|error| error.replace(|letter: char| letter.is_ascii_digit(), ""));
+        let is_usual = without_numbers == self.error;
+        self.error = without_numbers;
         let mut requeued = Vec::new();
         if missing.is_empty() {
             return Ok(requeued);

@@ -435,10 +435,10 @@ async fn a_warning_next_to_a_complete_list_does_not_discard_it() {
 
 #[tokio::test]
 async fn f12_an_error_that_squeue_always_prints_keeps_no_job_that_has_ended() {
-    let err = "squeue: error: spank: plugin missing\n";
     let list = |ids: &[u32]| {
         let text: String = ids.iter().map(|id| record(*id, 2001, "RUNNING", "g01")).collect();
-        Ok(Output { err: err.into(), ..listed(&text) })
+        let err = format!("squeue: error: spank: plugin missing (process {})\n", 70 + ids.len());
+        Ok(Output { err, ..listed(&text) })
     };
     let script = Script {
         lists: Arc::new(Mutex::new([list(&[1, 2]), list(&[1]), list(&[])].into_iter().collect())),
