@@ -333,6 +333,8 @@ pub fn difference(number: Option<f64>, base: Option<f64>) -> String {
         0 => String::new(),
         more @ 1..=999 => format!("+{more} %"),
         1_000.. => format!("× {}", text::grouped((number / base).round() as u64)),
+        // It is not nothing.
+        -100 if number > 0.0 => "−99.9 %".to_owned(),
         less => format!("−{} %", less.unsigned_abs()),
     }
 }
@@ -573,6 +575,7 @@ pub mod tests {
         assert_eq!(of(114.0, 100.0), "+14 %");
         assert_eq!(of(1_380.0, 1_755.0), "−21 %");
         assert_eq!(of(5_000.0, 100.0), "× 50");
+        assert_eq!([of(1.0, 10_000.0), of(0.0, 10_000.0)], ["−99.9 %", "−100 %"]);
         assert_eq!((of(100.2, 100.0), of(1.0, 0.0)), (String::new(), String::new()));
         assert_eq!(difference(None, Some(1.0)), "");
     }
