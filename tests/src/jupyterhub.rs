@@ -7,7 +7,7 @@ use crate::{skip, test_tools};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -105,10 +105,11 @@ impl JupyterHub {
     /// # Errors
     /// If there is none.
     pub fn relay_socket(&self, user: User) -> Result<PathBuf> {
-        let folders = std::fs::read_dir(self.folder.path().join("tmp"))?;
-        let mut sockets = folders.filter_map(|folder| Some(folder.ok()?.path().join("socket")));
-        let is_theirs = |socket: &PathBuf| socket.metadata().is_ok_and(|about| about.uid() == user.uid);
-        sockets.find(is_theirs).with_context(|| format!("{} has no relay", user.name))
+        let home = self.folder.path().join("homes").join(user.name);
+        let mut files = std::fs::read_dir(home.join(".local/share/jupyter/runtime"))?.filter_map(Result::ok);
+        let is_relays = |name: &str| name.starts_with("nodeglass-") && name.ends_with(".sock");
+        let socket = files.find(|file| file.file_name().to_str().is_some_and(is_relays));
+        Ok(socket.with_context(|| format!("{} has no relay", user.name))?.path())
     }
 
     /// What hub and servers printed.
