@@ -102,6 +102,9 @@ struct Watched {
     idle_since: BTreeMap<u32, Instant>,
 }
 
+/// The state of a job that only left the list: it may have succeeded or failed.
+const UNKNOWN_OUTCOME: &str = "ENDED";
+
 /// Outcome of one job.
 #[derive(Clone, Debug)]
 struct Outcome {
@@ -183,8 +186,19 @@ impl Watched {
             format!("job {}: {}{exit}\n", job.label, job.state)
         };
         let text = self.done.values().map(line).collect();
-        let has_succeeded = self.done.values().all(|outcome| outcome.has_succeeded);
-        Answer { text, code: if has_succeeded { 0 } else { exit_code::JOB_FAILED }, ..Answer::default() }
+        let other =
+            || self.done.values().filter(|outcome| !outcome.has_succeeded).map(|outcome| &outcome.job);
+        let unknown: Vec<&str> =
+            other().filter(|job| job.state == UNKNOWN_OUTCOME).map(|job| job.label.as_str()).collect();
+        if !unknown.is_empty() && unknown.len() == other().count() {
+            let notice = format!("SLURM does not state how job {} ended", unknown.join(", "));
+            return Answer { text, ..Answer::not_met(notice) };
+        }
+        Answer {
+            text,
+            code: if other().next().is_none() { 0 } else { exit_code::JOB_FAILED },
+            ..Answer::default()
+        }
     }
 
     /// An answer as it is printed: in JSON the jobs for which it has happened.
@@ -208,7 +222,7 @@ fn outcome(job: &Job, until: Until) -> Option<Outcome> {
     let has_succeeded = match until {
         // It may also have run between two polls.
         Until::Start => has_started || has_run(job),
-        Until::End => matches!(job.state.as_str(), "COMPLETED" | "ENDED"),
+        Until::End => job.state == "COMPLETED",
     };
     (has_started || job.has_ended()).then(|| Outcome { job: job.clone(), has_succeeded })
 }
@@ -276,6 +290,7 @@ mod tests {
         assert_eq!(code("COMPLETING", true, Until::End), None);
         assert_eq!(code("COMPLETED", false, Until::End), Some(0));
         assert_eq!(code("TIMEOUT", false, Until::End), Some(exit_code::JOB_FAILED));
+        assert_eq!(code("ENDED", false, Until::End), Some(exit_code::NOT_MET), "it may have failed");
         let unknown = Watched::default().check(&snapshot(), &args("99", Until::End), Instant::now()).unwrap();
         assert_eq!(unknown.code, exit_code::NOT_MET);
         assert_eq!(unknown.notice.as_deref(), Some("there is no job 99 in the list"));
