@@ -111,7 +111,6 @@ def test_the_entry_point_for_jupyter_opens_the_page_without_a_key(
         "print(json.dumps([point.name, point.load()()]))"
     )
 
-
     def point() -> Tuple[str, Dict[str, Any]]:
         env = {"XDG_RUNTIME_DIR": str(runtime), "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
         done = subprocess.run([installed / "python", "-c", script], check=True, capture_output=True, text=True, env=env)
