@@ -14,6 +14,7 @@ use nodeglass_protocol::{JobId, Text};
 use nodeglass_report::{JobRecord, Report};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
 pub use salvage::Damaged;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -95,6 +96,9 @@ fn without_sql(error: &rusqlite::Error) -> String {
 const OF_RELAY: &str = "host = ?2 AND (cluster = ?1 OR cluster = '' AND NOT EXISTS \
     (SELECT 1 FROM jobs AS named WHERE named.cluster = ?1 AND named.host = ?2 \
     AND named.job = jobs.job AND named.start_s = jobs.start_s))";
+
+/// Age in s of the row of a running job after which no relay on its host observes the job: one that does stores it each minute.
+const LEFT_S: i64 = 300;
 
 /// The relay whose rows are written; all rows are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,17 +212,24 @@ impl Database {
         Ok(())
     }
 
-    /// Returns the records of one relay's jobs that had not ended, at most those of the last 30 days.
+    /// Returns the records of one relay's jobs that had not ended, at most those of the last 30 days. Where a relay on
+    /// another login node of the cluster observed a run last, and does not any more, its record of the run is returned.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     pub fn unfinished(&self, origin: &Origin) -> Result<Vec<JobRecord>, StoreError> {
-        let since_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - 30 * 86_400;
-        let mut query = self
-            .connection
-            .prepare(&format!("SELECT record FROM jobs WHERE {OF_RELAY} AND is_final = 0 AND at_s >= ?3",))?;
-        let rows = query.query_map(params![origin.cluster, origin.host, since_s], parsed)?;
-        Ok(rows.filter_map(Result::transpose).collect::<Result<_, _>>()?)
+        let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
+        let (since_s, left_s) = (now_s - 30 * 86_400, now_s - LEFT_S);
+        // Of the rows of a run, the last one remains.
+        let mut query = self.connection.prepare(&format!(
+            "SELECT record FROM jobs WHERE ({OF_RELAY} OR cluster = ?1 AND cluster != '' AND at_s < ?4) \
+             AND is_final = 0 AND at_s >= ?3 ORDER BY at_s",
+        ))?;
+        let mut runs = BTreeMap::new();
+        for record in query.query_map(params![origin.cluster, origin.host, since_s, left_s], parsed)? {
+            runs.extend(record?.map(|record| ((record.job.id, record.job.start), record)));
+        }
+        Ok(runs.into_values().collect())
     }
 
     /// The records of one relay's jobs that ended in the last day and have no accounting, at most `limit`, oldest

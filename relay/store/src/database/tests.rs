@@ -49,6 +49,22 @@ fn a_job_is_found_again_with_its_latest_run() {
 }
 
 #[test]
+fn a_relay_on_another_login_node_continues_what_the_former_one_observed() {
+    let mut database = Database::in_memory().unwrap();
+    let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap();
+    let former = record(7, 100, now_s - 600, false);
+    database.save(&origin("a"), &[former.clone(), record(8, 100, now_s, false)]).unwrap();
+    database.save(&origin("b"), &[record(7, 100, now_s - 900, false)]).unwrap();
+    assert_eq!(
+        database.unfinished(&origin("b")).unwrap(),
+        [former],
+        "it runs no more, or still observes the job"
+    );
+    let other = Origin { cluster: "other".into(), ..origin("b") };
+    assert_eq!(database.unfinished(&other).unwrap(), [], "of another cluster");
+}
+
+#[test]
 fn jobs_without_a_cluster_are_read_until_their_runs_are_stored_under_its_name() {
     let mut database = Database::in_memory().unwrap();
     let (unnamed, named) = (Origin { cluster: String::new(), ..origin("a") }, origin("a"));
