@@ -1,5 +1,6 @@
 """The launcher tile of JupyterLab and JupyterHub, by the entry point of jupyter-server-proxy."""
 
+import importlib
 import os
 import secrets
 import socket
@@ -13,10 +14,10 @@ from ._program import relay
 def _runtime_folders() -> Iterator[Optional[str]]:
     yield os.environ.get("XDG_RUNTIME_DIR")
     try:
-        from jupyter_core.paths import jupyter_runtime_dir
+        paths = importlib.import_module("jupyter_core.paths")
     except ImportError:
         return
-    yield jupyter_runtime_dir()
+    yield paths.jupyter_runtime_dir()
 
 
 def _socket() -> Union[str, bool]:
