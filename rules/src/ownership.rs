@@ -190,8 +190,8 @@ pub fn gpu_models(job: &Job, picture: &Picture) -> Option<String> {
     }
 }
 
-/// Returns the global ranks of the programs on a GPU, each once, the lowest first; without those of a job that uses the GPU
-/// of another.
+/// Returns the global ranks of the programs on a GPU, each once, the lowest first. Processes of jobs that do not own the GPU are
+/// left out.
 pub fn ranks(node: &NodePicture, gpu: &GpuUuid) -> Vec<u32> {
     let owners =
         node.gpus.iter().find(|known| known.facts.uuid == *gpu).map_or(&[][..], |known| &known.owners);

@@ -340,7 +340,7 @@ fn pcie_note(gpu: &GpuPicture) -> (&'static str, Emphasis) {
     }
 }
 
-/// Returns the label of a GPU on its node, which of a MIG instance tells it from the others of its profile.
+/// Returns the label of a GPU on its node; that of a MIG instance includes its profile and ids: `GPU 0 · 2g.20gb · 2/0`.
 pub fn instance_label(facts: &GpuFacts) -> String {
     let part = facts.mig.as_ref().map(|mig| {
         let profile = mig.profile.as_ref().map_or("MIG", Text::as_str);

@@ -333,7 +333,7 @@ pub fn difference(number: Option<f64>, base: Option<f64>) -> String {
         0 => String::new(),
         more @ 1..=999 => format!("+{more} %"),
         1_000.. => format!("× {}", text::grouped((number / base).round() as u64)),
-        // It is not nothing.
+        // Rounded, it would state that nothing is left.
         -100 if number > 0.0 => "−99.9 %".to_owned(),
         less => format!("−{} %", less.unsigned_abs()),
     }

@@ -98,7 +98,7 @@ pub struct Detections {
     pub read: BTreeSet<NodeName>,
     /// Whether the jobs are known.
     pub has_jobs: bool,
-    /// Listed jobs that do not run: they wait, again perhaps, or have ended.
+    /// Listed jobs that are pending, perhaps after a requeue, or have ended.
     pub not_running: BTreeSet<JobId>,
     /// Jobs whose GPUs are busy computing, and the readings that show it.
     pub computing: BTreeMap<JobId, String>,

@@ -127,7 +127,7 @@ fn Finder() -> impl IntoView {
     let (typed, selected) = (RwSignal::new(String::new()), RwSignal::new(0_usize));
     let searched = searched(&page, typed);
     let found = found(&page, typed, searched);
-    // By its position, because a line that keeps its text may lead elsewhere since it was typed on.
+    // By position: an option that keeps its text may have another target after more input.
     let activate = move |at: usize| {
         if let Some((_, entry)) = found.get_untracked().get(at) {
             open.set(false);

@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 
-/// Shows what is between backticks as code: sentences of the relay quote commands so.
+/// Shows a text of the relay, in which backticks enclose commands, with these as code.
 pub fn code_text(text: &str) -> AnyView {
     let show = |(part, is_code): (&str, bool)| match is_code {
         true => view! { <code>{part.to_owned()}</code> }.into_any(),
