@@ -73,6 +73,12 @@ impl Totals {
         fraction(self.gpus - self.excluded, self.gpus)
     }
 
+    /// Returns how many of how many GPUs the totals cover, if some are left out and some are not.
+    pub fn partial(&self) -> Option<(usize, usize)> {
+        let counted = self.gpus - self.excluded;
+        (self.excluded > 0 && counted > 0).then_some((counted, self.gpus))
+    }
+
     /// Returns the title of the mean utilisation, which the vendor of the devices calls `name`.
     pub fn util_title(&self, name: &str) -> String {
         let when = if self.at_end { " at the end" } else { "" };
@@ -156,6 +162,9 @@ mod tests {
         assert_eq!(totals.counted(), "1");
         totals.leave_out(1);
         assert_eq!((totals.util_pct(), totals.counted().as_str()), (Some(90), "1 of 2"));
+        assert_eq!(totals.partial(), Some((1, 2)));
+        let none = Totals { gpus: 2, excluded: 2, ..Totals::default() };
+        assert_eq!([none.partial(), super::Totals::default().partial()], [None, None]);
     }
 
     #[test]

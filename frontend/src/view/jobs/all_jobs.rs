@@ -14,7 +14,7 @@ use crate::domain::job_groups::{self, is_task, task_number};
 use crate::domain::job_health;
 use crate::domain::job_names;
 use crate::domain::other_users::Refusals;
-use crate::domain::ownership;
+use crate::domain::ownership::{self, ReadNodes};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::sorting;
@@ -224,8 +224,13 @@ impl Jobs {
             let nodes = || nodes.iter().map(|at| &picture.nodes[*at]);
             let mut totals = Totals::default();
             // The nodes of an ended job may serve another job by now.
-            for node in nodes().filter(|_| job.is_active()) {
-                ownership::add_to_totals(&mut totals, node, Some(id), is_stale(node, now.relay_ms));
+            if job.is_active() {
+                let mut read = ReadNodes::default();
+                for node in nodes() {
+                    ownership::add_to_totals(&mut totals, node, Some(id), is_stale(node, now.relay_ms));
+                    read.add(node, id);
+                }
+                totals.leave_out(read.unread_gpus(&job));
             }
             let health = job_health::for_job(&job, nodes(), &entries, now.relay_ms);
             let insight = picture.insight(id);
@@ -315,8 +320,8 @@ impl RowSource for Jobs {
         }
     }
 
-    fn row_flags(&self, _: &RowEntry) -> RowFlags {
-        RowFlags::default()
+    fn row_flags(&self, entry: &RowEntry) -> RowFlags {
+        RowFlags { partial: self.at(entry, |row| row.totals.partial()).flatten(), ..RowFlags::default() }
     }
 
     fn counts_in_totals(&self, entry: &RowEntry) -> bool {

@@ -200,7 +200,7 @@ impl RowSource for Processes {
                 row.gpu.is_some_and(|gpu| !ownership::belongs_to_job(row.node, gpu, self.scope.job))
             }
         });
-        RowFlags { foreign: foreign.unwrap_or(true), lost: self.is_note(entry), stale: false }
+        RowFlags { foreign: foreign.unwrap_or(true), lost: self.is_note(entry), ..RowFlags::default() }
     }
 
     fn is_note(&self, entry: &RowEntry) -> bool {

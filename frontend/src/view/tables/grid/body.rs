@@ -131,16 +131,23 @@ struct RowState {
 
 impl RowState {
     fn class(&self, is_part: bool) -> String {
-        let RowFlags { foreign, lost, stale } = self.row_flags;
+        let RowFlags { foreign, lost, stale, partial } = self.row_flags;
         let all = [
             (is_part, "is-part"),
             (foreign, "is-foreign"),
             (lost, "is-lost"),
             (stale, "is-stale"),
+            (partial.is_some(), "is-partial"),
             (self.selected, "is-selected"),
             (self.has_second_line, "has-second-line"),
         ];
         all.into_iter().filter(|(holds, _)| *holds).map(|(_, class)| class).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What the mark of partial totals stands for.
+    fn about_partial(&self) -> Option<String> {
+        let (counted, all) = self.row_flags.partial?;
+        Some(format!("* of {counted} of its {all} GPUs: the others have no current values"))
     }
 }
 
@@ -167,12 +174,12 @@ fn row(
         .enumerate()
         .map(|(at, column)| cell::cell(grid, entry, &line, (at, *column), second_line));
     let (cells, updates): (Vec<AnyView>, Vec<Update>) = cells.unzip();
-    let is_part = entry.depth > 0;
+    let (is_part, about) = (entry.depth > 0, grid.source.about(entry));
     let click = open_on_click(grid, entry);
     let drawn = view! {
         <tr
             id=grid.row_id(&entry.key)
-            title=grid.source.about(entry)
+            title=move || state.with(RowState::about_partial).or_else(|| about.map(str::to_owned))
             class=move || state.with(|state| state.class(is_part))
             aria-selected=move || if state.with(|state| state.selected) { "true" } else { "false" }
             aria-rowindex=move || state.with(|state| state.index).map(row_index)

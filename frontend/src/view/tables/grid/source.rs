@@ -172,4 +172,6 @@ pub struct RowFlags {
     pub lost: bool,
     /// Its values are stale.
     pub stale: bool,
+    /// Its totals cover only some of its GPUs: how many, of how many.
+    pub partial: Option<(usize, usize)>,
 }
