@@ -6,7 +6,7 @@ use crate::domain::text;
 use crate::domain::throttle::ThrottleSummary;
 use crate::domain::{flags, ownership, xid};
 use nodeglass_protocol::field::{Field as _, Group, Unit, Vendors, Wording};
-use nodeglass_protocol::gpu::{GpuFacts, Section, VgpuLicense};
+use nodeglass_protocol::gpu::{GpuFacts, MigFacts, Section, VgpuLicense};
 use nodeglass_protocol::picture::{GpuPicture, NodeFacts, NodePicture};
 use nodeglass_protocol::{GpuField as F, Reading, Text, Vendor};
 
@@ -342,11 +342,14 @@ fn pcie_note(gpu: &GpuPicture) -> (&'static str, Emphasis) {
 
 /// Returns the label of a GPU on its node; that of a MIG instance includes its profile and ids: `GPU 0 · 2g.20gb · 2/0`.
 pub fn instance_label(facts: &GpuFacts) -> String {
-    let part = facts.mig.as_ref().map(|mig| {
-        let profile = mig.profile.as_ref().map_or("MIG", Text::as_str);
-        format!(" · {profile} · {}/{}", mig.gpu_instance, mig.compute_instance)
-    });
+    let part = facts.mig.as_ref().map(|mig| format!(" · {}", instance_name(mig)));
     format!("{}{}", facts.label(), part.unwrap_or_default())
+}
+
+/// Returns the profile of a MIG instance with its ids: `2g.20gb · 2/0`.
+pub fn instance_name(mig: &MigFacts) -> String {
+    let profile = mig.profile.as_ref().map_or("MIG", Text::as_str);
+    format!("{profile} · {}/{}", mig.gpu_instance, mig.compute_instance)
 }
 
 fn modes(gpu: &GpuPicture) -> FactGroup {

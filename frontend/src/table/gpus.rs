@@ -3,6 +3,7 @@
 use super::column::{CellStyle, Column, Sum};
 use super::definition::{self, ColumnDef, metric, styled, with_catalogue};
 use super::value::{CellUnit, NO_INSTANCE, TOO_FEW_PEERS, Value};
+use crate::describe::gpu::instance_name;
 use crate::domain::deviation::Deviation;
 use crate::domain::text;
 use crate::domain::throttle::REASONS;
@@ -326,9 +327,7 @@ fn name(row: &GpuRow<'_>) -> Value {
 }
 
 fn instance(row: &GpuRow<'_>) -> Value {
-    let Some(mig) = &row.gpu.facts.mig else { return NO_INSTANCE };
-    let profile = mig.profile.as_ref().map_or("MIG".to_owned(), ToString::to_string);
-    Value::Text(format!("{profile} · {}/{}", mig.gpu_instance, mig.compute_instance))
+    row.gpu.facts.mig.as_ref().map_or(NO_INSTANCE, |mig| Value::Text(instance_name(mig)))
 }
 
 fn clock(row: &GpuRow<'_>, field: F, largest: &nodeglass_protocol::Reading<u32>) -> Value {

@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 /// Shortest and longest time that is shown, in ms.
 const SPAN_MS: RangeInclusive<u64> = 60_000..=400 * 86_400_000;
-/// Maximum number of labels of the time axis, on a wide page and on a phone.
-const MOMENTS: (usize, usize) = (8, 3);
+/// Smallest and largest number of labels of the time axis, and the width of the page for each, in px.
+const MOMENTS: RangeInclusive<usize> = 3..=8;
+const MOMENT_PX: f64 = 160.0;
 /// Step of an arrow key, as a share of the width.
 const KEY_STEP: f64 = 1.0 / 60.0;
 /// The text without a pointer over the readings.
@@ -147,7 +148,8 @@ impl CurvePlot {
     /// Returns the labels below the graph, on a page of this width in px.
     fn time_axis(self, page_width: f64) -> AnyView {
         let span_s = (self.span_ms.get() / 1_000).max(1);
-        let ticks = time_ticks(span_s, if page_width > 760.0 { MOMENTS.0 } else { MOMENTS.1 });
+        let most = ((page_width / MOMENT_PX) as usize).clamp(*MOMENTS.start(), *MOMENTS.end());
+        let ticks = time_ticks(span_s, most);
         let percent = |at_s: u64| format!("{}%", at_s as f64 / span_s as f64 * 100.0);
         let origin = || self.note.get().map_or_else(|| "start".to_owned(), |text| text.to_string());
         // The text of a note ends before the next label.

@@ -1,6 +1,7 @@
 //! The table of GPUs, of one node or of a whole job, with totals.
 
 use super::grid::{self, CustomCell, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames};
+use crate::describe::gpu::instance_name;
 use crate::domain::attention;
 use crate::domain::deviation::{Comparison, Deviation};
 use crate::domain::flags::{self, Flag, FlagKind};
@@ -295,6 +296,7 @@ impl RowSource for Gpus {
             // A table of one node is dimmed as a whole.
             stale: self.several
                 && (node.head.driver_stuck_ms.is_some() || freshness(node, now_ms) != Freshness::Fresh),
+            ..RowFlags::default()
         });
         row_flags.unwrap_or_default()
     }
@@ -319,7 +321,13 @@ impl RowSource for Gpus {
     fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
         let (owner, flags) = self.owner_and_flags(entry);
         let flag = flags.into_iter().find(|flag| flag.severity >= Severity::Warning);
-        flag.map(|flag| format!("{} – {}", flag.text, flag.why)).or(owner.filter(|_| !is_shown("flags")))
+        let rest =
+            flag.map(|flag| format!("{} – {}", flag.text, flag.why)).or(owner.filter(|_| !is_shown("flags")));
+        // Instances of a GPU share its index.
+        let instance = self.at(entry, |_, gpu| gpu.facts.mig.as_ref().map(instance_name)).flatten();
+        let instance = instance.filter(|_| !is_shown("name") && !is_shown("instance"));
+        let parts: Vec<String> = instance.into_iter().chain(rest).collect();
+        (!parts.is_empty()).then(|| parts.join(" · "))
     }
 
     fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell {

@@ -1,5 +1,6 @@
 //! Actions: offered, confirmed, carried out, and reported in a toast and in the audit log.
 
+use super::focus;
 use super::sheet::Sheet;
 use crate::domain::pending_action::PendingAction;
 use crate::platform;
@@ -23,6 +24,7 @@ pub fn offers(page: &Page, actions: Vec<(&'static str, PendingAction)>) -> AnyVi
         let key = (!key.is_empty()).then(|| view! { " " <kbd>{key}</kbd> }.into_any());
         view! { <button class=class on:click=move |_| page.propose(action.clone())>{offer} {key}</button> }
     };
+    on_cleanup(|| focus::keep_if_within(".offers"));
     view! { <div class="offers">{actions.into_iter().map(button).collect_view()}</div> }.into_any()
 }
 

@@ -11,14 +11,24 @@ pub fn keep() {
     let listener = Listener::new(document(), "keyup", move |event| {
         let is_tab = event.dyn_ref::<KeyboardEvent>().is_some_and(|event| event.key() == "Tab");
         if !is_tab {
-            platform::on_next_frame(|| {
-                if is_lost() {
-                    focus_content();
-                }
-            });
+            platform::on_next_frame(focus_content_if_lost);
         }
     });
     StoredValue::new_local(listener);
+}
+
+/// Moves the focus to the content if it is on an element within `selector` that is about to be removed.
+pub fn keep_if_within(selector: &str) {
+    let focus = document().active_element();
+    if focus.is_some_and(|focus| focus.closest(selector).is_ok_and(|found| found.is_some())) {
+        platform::on_next_frame(focus_content_if_lost);
+    }
+}
+
+fn focus_content_if_lost() {
+    if is_lost() {
+        focus_content();
+    }
 }
 
 /// Returns whether no element has the focus.
