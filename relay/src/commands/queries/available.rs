@@ -75,10 +75,17 @@ pub async fn wait(source: &mut Source, args: &WaitFreeArgs) -> anyhow::Result<An
     }
 }
 
-/// The first node with `count` free GPUs, and that many of them.
+/// The first node with `count` free GPUs, or as many free MIG instances of one profile, and that many of them.
 fn first_with(free: ByNode<'_>, count: usize) -> ByNode<'_> {
-    let found = free.into_iter().find(|(_, gpus)| gpus.len() >= count);
-    found.into_iter().map(|(node, gpus)| (node, gpus.into_iter().take(count).collect())).collect()
+    let mut alike: BTreeMap<(&str, Option<&str>), Vec<&Gpu>> = BTreeMap::new();
+    for (node, gpus) in free {
+        for gpu in gpus {
+            let profile = gpu.mig.as_ref().map(|mig| mig.profile.as_deref().unwrap_or_default());
+            alike.entry((node, profile)).or_default().push(gpu);
+        }
+    }
+    let found = alike.into_iter().find(|(_, gpus)| gpus.len() >= count);
+    found.into_iter().map(|((node, _), gpus)| (node, gpus.into_iter().take(count).collect())).collect()
 }
 
 /// The name of the node that is this machine, if it is watched.
@@ -150,7 +157,7 @@ fn none(snapshot: &Snapshot, args: &FreeArgs) -> String {
 mod tests {
     use super::super::tests::snapshot;
     use super::*;
-    use nodeglass_api::JobSelector;
+    use nodeglass_api::{JobSelector, Mig};
     use nodeglass_protocol::NodeName;
 
     fn args(node: Option<&str>, job: Option<u32>) -> FreeArgs {
@@ -180,6 +187,20 @@ mod tests {
         let all = || free(&snapshot, &args(None, None), "elsewhere");
         assert_eq!(first_with(all(), 2).into_keys().collect::<Vec<_>>(), ["n2"]);
         assert!(first_with(all(), 3).is_empty());
+        // Whole GPUs and instances are not mixed.
+        let mut divided = snapshot.clone();
+        let instance = Mig {
+            parent: None,
+            gpu_instance: None,
+            compute_instance: None,
+            profile: Some("1g.10gb".to_owned()),
+        };
+        let (mut enough, elsewhere) = (Vec::new(), "elsewhere");
+        for at in (0..divided.gpus.len()).filter(|at| snapshot.gpus[*at].node == "n2") {
+            divided.gpus[at].mig = Some(instance.clone());
+            enough.push(!first_with(free(&divided, &args(None, None), elsewhere), 2).is_empty());
+        }
+        assert_eq!(enough, [false, true]);
         // On a watched machine, its own GPUs count.
         assert_eq!(free(&snapshot, &args(None, None), "n1").into_keys().collect::<Vec<_>>(), ["n1"]);
     }
