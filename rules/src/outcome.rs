@@ -10,6 +10,10 @@ use nodeglass_protocol::{LongText, Text};
 /// The signal that SLURM reports in the exit code of a job that ran out of memory. No such signal exists.
 const OUT_OF_MEMORY: u32 = 125;
 
+/// The signal that SLURM reports in the exit code of a job that it could not launch, mostly because the folder of its log does not
+/// exist.
+const NOT_LAUNCHED: u32 = 53;
+
 /// A job's exit code as SLURM writes it, `code:signal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -17,6 +21,8 @@ pub enum Exit {
     Success,
     /// `0:125`: the job reached its memory limit.
     OutOfMemory,
+    /// `0:53`: SLURM could not run its script, or open its log.
+    NotLaunched,
     /// It was ended by this signal.
     Signal(u32),
     /// Its script exited with this code.
@@ -30,6 +36,7 @@ impl Exit {
         Some(match (code.parse().ok()?, signal.parse().ok()?) {
             (0, 0) => Self::Success,
             (_, OUT_OF_MEMORY) => Self::OutOfMemory,
+            (0, NOT_LAUNCHED) => Self::NotLaunched,
             (_, signal @ 1..) => Self::Signal(signal),
             (code @ 129..160, 0) => Self::Signal(code - 128),
             (code, 0) => Self::Code(code),
@@ -41,6 +48,7 @@ impl Exit {
         match self {
             Self::Success => "success".to_owned(),
             Self::OutOfMemory => "out of host memory".to_owned(),
+            Self::NotLaunched => "SLURM could not run its script or open its log".to_owned(),
             Self::Signal(signal) => format!("ended by {}", signal_name(signal)),
             Self::Code(code) => format!("exit code {code}"),
         }
@@ -208,6 +216,7 @@ mod tests {
         assert_eq!(text("0:15").as_deref(), Some("ended by SIGTERM"));
         assert_eq!(text("137:0").as_deref(), Some("ended by SIGKILL, usually at its memory or time limit"));
         assert_eq!(text("1:0").as_deref(), Some("exit code 1"));
+        assert_eq!(text("0:53").as_deref(), Some("SLURM could not run its script or open its log"));
         assert_eq!(text("odd"), None);
     }
 }
