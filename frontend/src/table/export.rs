@@ -95,7 +95,7 @@ fn csv(columns: &[&Column], rows: &[Vec<Value>]) -> String {
             match value {
                 Value::Absent(_) => {}
                 Value::Number(number) | Value::Part(number, _) => drop(write!(out, "{number}")),
-                Value::Text(text) => out.push_str(&nodeglass_rules::csv::cell(text)),
+                Value::Text(text) | Value::Tagged(text, _) => out.push_str(&nodeglass_rules::csv::cell(text)),
             }
         }
         out.push_str("\r\n");
@@ -113,7 +113,7 @@ fn json(columns: &[&Column], rows: &[Vec<Value>]) -> String {
             match value {
                 Value::Absent(_) => out.push_str("null"),
                 Value::Number(number) | Value::Part(number, _) => drop(write!(out, "{number}")),
-                Value::Text(text) => json_text(text, &mut out),
+                Value::Text(text) | Value::Tagged(text, _) => json_text(text, &mut out),
             }
         }
         out.push('}');

@@ -112,7 +112,7 @@ fn passes(test: &Test, columns: &[Column], value: &dyn Fn(usize) -> Value) -> bo
         Test::Anywhere(text) => (0..columns.len()).any(|at| {
             let column = &columns[at];
             let searched = column.has_value() && matches!(column.unit, CellUnit::Text | CellUnit::Id);
-            searched && matches(text, &value(at).line(column.unit).to_lowercase())
+            searched && value(at).searched(column.unit).iter().any(|line| matches(text, line))
         }),
         Test::Column(at, conditions) => {
             let (value, unit) = (value(*at), columns[*at].unit);
@@ -128,14 +128,14 @@ impl Condition {
         }
         match self {
             Self::Absent => false,
-            Self::Like(pattern) => {
-                let line = value.line(unit).to_lowercase();
-                matches(pattern, &line) || line.split("; ").any(|part| matches(pattern, part))
-            }
-            Self::Is(text) => {
-                let line = value.line(unit).to_lowercase();
-                *text == line || line.split("; ").any(|part| part == text)
-            }
+            Self::Like(pattern) => value
+                .searched(unit)
+                .iter()
+                .any(|line| matches(pattern, line) || line.split("; ").any(|part| matches(pattern, part))),
+            Self::Is(text) => value
+                .searched(unit)
+                .iter()
+                .any(|line| text == line || line.split("; ").any(|part| part == text)),
             Self::Number(relation, of) => match value {
                 // A list of numbers, such as the ranks that share a GPU: one of them must match. The index of a
                 // device may follow its vendor: `AMD 0`.

@@ -256,13 +256,7 @@ fn state(row: &JobRow<'_>) -> Value {
     // problem, and by SLURM's word for it.
     let problem = label.rsplit_once(" +").map_or(label, |(problem, _)| problem);
     let without_reason = |text: &str| text.split(" (").next().unwrap_or_default().to_owned();
-    let mut parts = vec![label.to_owned()];
-    for part in [without_reason(problem), without_reason(&state), slurm] {
-        if !parts.contains(&part) {
-            parts.push(part);
-        }
-    }
-    Value::text(parts.join("; "))
+    Value::Tagged(label.to_owned(), vec![without_reason(problem), without_reason(&state), slurm])
 }
 
 fn part_of(row: &JobRow<'_>) -> Value {
@@ -310,7 +304,7 @@ mod tests {
         job.reason = Some("Priority".into());
         job.submitted = Some(1_000);
         job.start = Some(1_700);
-        assert_eq!(at(&job, "state"), Value::text("waiting (Priority); waiting; pending"));
+        assert_eq!(at(&job, "state").line(CellUnit::Text), "waiting (Priority)");
         assert_eq!((at(&job, "waits"), at(&job, "starts")), (Value::Number(100), Value::Number(600)));
         assert!(at(&job, "left").why_absent().is_some());
         assert!(at(&job, "time").why_absent().is_some());
@@ -340,7 +334,7 @@ mod tests {
         assert_eq!((at(&job, "left"), at(&job, "time")), (Value::Number(500), Value::Number(100)));
         job.limit = TimeLimit::Unlimited;
         assert_eq!(at(&job, "left"), Value::Absent("no limit"));
-        assert_eq!(at(&job, "state"), Value::text("running"));
+        assert_eq!(at(&job, "state").line(CellUnit::Text), "running");
         let hot = Health::new(Severity::Warning, "GPU 3 too hot");
         let row = JobRow {
             job: &job,
@@ -349,7 +343,8 @@ mod tests {
             insight: None,
             now: Now { relay_ms: 0, wall_s: 0 },
         };
-        assert_eq!(state(&row), Value::text("GPU 3 too hot; running"), "also found by its state");
+        assert_eq!(state(&row).line(CellUnit::Text), "GPU 3 too hot");
+        assert!(state(&row).searched(CellUnit::Text).contains(&"running".to_owned()));
         assert!(at(&job, "waits").why_absent().is_some());
     }
 

@@ -106,7 +106,11 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             text_column("state", "State", 130, "state of its connection, and what needs attention")
                 .rank(1)
                 .grows(),
-            |row| Value::text(state(row.node, &row.health)),
+            |row| {
+                // A live node may have a problem.
+                let live = (row.node.head.link == Link::Live).then(|| "live".to_owned());
+                Value::Tagged(state(row.node, &row.health), live.into_iter().collect())
+            },
         ),
         metric(F::Load1),
         styled(F::SwapUsed, |column| column.width(116)),
@@ -224,7 +228,7 @@ mod tests {
     fn a_node_that_was_never_reached_shows_its_reason_once_and_no_zero() {
         let mut node = NodePicture::new(NodeName::new("n1").unwrap());
         node.head.link = Link::Down { reason: "SSH timed out".into(), retry_at_ms: 9_000 };
-        assert_eq!(at(&node, "state"), Value::text("down: SSH timed out"));
+        assert_eq!(at(&node, "state").line(CellUnit::Text), "down: SSH timed out");
         for column in columns().iter().filter(|column| !["node", "state"].contains(&column.id)) {
             assert_eq!(
                 at(&node, column.id),
@@ -242,10 +246,11 @@ mod tests {
         let visible = "1 of 4 GPUs visible: this probe was adopted into job 17";
         let sources = vec![SourceState::confined(visible.into())];
         node.head.facts = Some(NodeFacts { sources, ..NodeFacts::default() });
-        let Value::Text(state) = at(&node, "state") else { panic!("no state") };
+        let state = at(&node, "state").line(CellUnit::Text);
         assert!(state.ends_with(&format!("; {visible}")), "{state}");
+        assert!(at(&node, "state").searched(CellUnit::Text).contains(&"live".to_owned()));
         node.head.no_gpu = Some(visible.into());
-        let Value::Text(state) = at(&node, "state") else { panic!("no state") };
+        let state = at(&node, "state").line(CellUnit::Text);
         assert!(!state.contains(visible), "it is stated as the reason already: {state}");
     }
 

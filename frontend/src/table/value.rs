@@ -17,6 +17,8 @@ pub enum Value {
     Part(u64, u64),
     /// Text or a name.
     Text(String),
+    /// Text, and further texts by which a filter finds it.
+    Tagged(String, Vec<String>),
 }
 
 /// The instance of a whole GPU.
@@ -220,7 +222,7 @@ impl Value {
     pub fn as_number(&self) -> Option<u64> {
         match self {
             Self::Number(number) | Self::Part(number, _) => Some(*number),
-            Self::Absent(_) | Self::Text(_) => None,
+            Self::Absent(_) | Self::Text(_) | Self::Tagged(..) => None,
         }
     }
 
@@ -247,7 +249,7 @@ impl Value {
             Self::Absent(_) => (text::ABSENT.to_owned(), None),
             Self::Number(number) => (unit.show(*number), None),
             Self::Part(part, whole) => (unit.show(*part), Some(unit.show_whole(*whole))),
-            Self::Text(text) => (text.clone(), None),
+            Self::Text(text) | Self::Tagged(text, _) => (text.clone(), None),
         }
     }
 
@@ -259,10 +261,16 @@ impl Value {
         }
     }
 
+    /// Returns the texts in which a filter searches: the line, and the further texts.
+    pub fn searched(&self, unit: CellUnit) -> Vec<String> {
+        let tags = if let Self::Tagged(_, tags) = self { tags.as_slice() } else { &[] };
+        [self.line(unit)].iter().chain(tags).map(|text| text.to_lowercase()).collect()
+    }
+
     /// Compares two values of a column; for missing values see [`super::sort`].
     pub fn compare(&self, other: &Self) -> Ordering {
         match (self, other) {
-            (Self::Text(a), Self::Text(b)) => natural(a, b),
+            (Self::Text(a) | Self::Tagged(a, _), Self::Text(b) | Self::Tagged(b, _)) => natural(a, b),
             _ => self.as_number().cmp(&other.as_number()),
         }
     }
