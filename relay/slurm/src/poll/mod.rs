@@ -53,6 +53,9 @@ const NODE_INTERVAL: Duration = Duration::from_secs(60);
 const NODE_PATIENCE: Duration = Duration::from_secs(300);
 /// Maximum number of jobs missing in a list that are queried one by one before the list is accepted.
 const DOUBTED_JOBS: usize = 3;
+/// Number of lists from which jobs are missing after which squeue is believed if scontrol has failed each time: a site may
+/// allow it to administrators only.
+const UNVERIFIED_LISTS: u32 = 5;
 
 /// The clock of the controller may be ahead of this machine's by this much.
 const FUTURE_END: Duration = Duration::from_secs(120);
@@ -86,6 +89,8 @@ pub struct Slurm<C = Commands> {
     warning: Option<String>,
     /// Error that squeue printed with its last whole list, without numbers, such as of a process.
     error: Option<String>,
+    /// Consecutive lists from which jobs are missing, and about which scontrol failed.
+    unverified: u32,
     /// Requests made by the last poll.
     requests: u32,
     /// When the nodes were last queried.
@@ -128,6 +133,7 @@ impl<C: Client> Slurm<C> {
             of_others: HashSet::new(),
             warning: None,
             error: None,
+            unverified: 0,
             requests: 0,
             nodes_queried: None,
             summary: None,
@@ -310,6 +316,7 @@ impl<C: Client> Slurm<C> {
         let is_usual = without_numbers == self.error;
         self.error = without_numbers;
         let mut requeued = Vec::new();
+        let unverified = std::mem::take(&mut self.unverified);
         if missing.is_empty() {
             return Ok(requeued);
         }
@@ -335,7 +342,11 @@ impl<C: Client> Slurm<C> {
                 }
                 Ok(_) => {}
                 Err(CommandError::Failed(_, why)) if why.contains("Invalid job id") => {}
-                Err(error) => return Err(self.sentence(&error)),
+                Err(CommandError::Failed(..)) if unverified + 1 == UNVERIFIED_LISTS => break,
+                Err(error) => {
+                    self.unverified = unverified + u32::from(matches!(error, CommandError::Failed(..)));
+                    return Err(self.sentence(&error));
+                }
             }
         }
         if missing.iter().any(|id| self.moved.contains(id)) {
