@@ -96,6 +96,7 @@ pub fn Graph(
         plot.with(|plot| !plot.lines.iter().any(|line| line.values.iter().any(Option::is_some)))
     });
     let feed = time.page().feed.clone();
+    let is_certain = Memo::new(move |_| plot.with(|plot| plot.is_unsupported || plot.is_loading));
     let none = Memo::new(move |_| match plot.with(|plot| (plot.is_unsupported, plot.is_loading)) {
         (true, _) => "Not supported by this device or driver",
         (_, true) => loading_text(feed.is_live()),
@@ -116,7 +117,7 @@ pub fn Graph(
             <div class="graph__ticks" aria-hidden="true">{move || ticks()}</div>
             <PlotArea label window handlers=handlers(&time, plot, metric)>
                 <canvas node_ref=canvas style:height=format!("{height}px")></canvas>
-                {move || is_empty.get().then(|| view! { <p class="graph__none">{move || none.get()}</p> }.into_any())}
+                {move || is_empty.get().then(|| view! { <p class="graph__none" class:is-certain=is_certain>{move || none.get()}</p> }.into_any())}
             </PlotArea>
             <TimeAxis/>
         </div>
@@ -210,7 +211,10 @@ fn short(metric: GraphMetric, value: f32) -> String {
     match metric {
         GraphMetric::THROTTLE => String::new(),
         // Without their unit, which the title contains.
-        GraphMetric::MEMORY | GraphMetric::CLOCK => text::grouped(value.round() as u64),
+        GraphMetric::MEMORY | GraphMetric::CLOCK if (value - value.round()).abs() < 0.05 => {
+            text::grouped(value.round() as u64)
+        }
+        GraphMetric::MEMORY => text::tenths(value.into()),
         _ => metric.format(value),
     }
 }
