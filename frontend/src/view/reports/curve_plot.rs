@@ -149,7 +149,9 @@ impl CurvePlot {
     fn time_axis(self, page_width: f64) -> AnyView {
         let span_s = (self.span_ms.get() / 1_000).max(1);
         let most = ((page_width / MOMENT_PX) as usize).clamp(*MOMENTS.start(), *MOMENTS.end());
-        let ticks = time_ticks(span_s, most);
+        // A label beside the name of the first reading would seem to be a part of it.
+        let is_apart = |at_s: &u64| *at_s == 0 || self.note.get().is_none() || at_s * 8 >= span_s;
+        let ticks: Vec<u64> = time_ticks(span_s, most).into_iter().filter(is_apart).collect();
         let percent = |at_s: u64| format!("{}%", at_s as f64 / span_s as f64 * 100.0);
         let origin = || self.note.get().map_or_else(|| "start".to_owned(), |text| text.to_string());
         // The text of a note ends before the next label.
