@@ -144,7 +144,7 @@ impl RowState {
         all.into_iter().filter(|(holds, _)| *holds).map(|(_, class)| class).collect::<Vec<_>>().join(" ")
     }
 
-    /// What the mark of partial totals stands for.
+    /// Explains the mark of partial totals.
     fn about_partial(&self) -> Option<String> {
         let (counted, all) = self.row_flags.partial?;
         Some(format!("* of {counted} of its {all} GPUs: the others have no current values"))
