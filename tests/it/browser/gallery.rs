@@ -231,7 +231,7 @@ async fn every_trouble_fits_every_screen() -> Result<()> {
         const is_folded = /more/.test(more?.innerText); if (is_folded) more.click(); return is_folded; })()";
     browser.until("a list that is folded", unfold).await?;
     browser.until("the failed job", failed).await?;
-    // Two of its five nodes are out of reach, one is silent, and a GPU of the last one is lost.
+    // Of its five nodes, three do not send samples, one has no driver, and a GPU of the last one is lost.
     let partial = "/^\\* of \\d+ of its 40 GPUs/.test(document.querySelector('tr.is-partial')?.title)";
     browser.until("sums of a part of a job's GPUs", partial).await?;
     take(&browser, "troubles").await?;
