@@ -30,9 +30,9 @@ enum Test {
 enum Condition {
     /// The value is missing.
     Absent,
-    /// The text contains this in lowercase, or it, or one of its parts between semicolons, matches it as a pattern.
+    /// The text or one of its tags contains this in lowercase, or matches it as a pattern.
     Like(String),
-    /// The text, or one of its parts between semicolons, equals this in lowercase.
+    /// The text or one of its tags equals this in lowercase.
     Is(String),
     /// Compares the number.
     Number(Relation, u64),
@@ -128,14 +128,8 @@ impl Condition {
         }
         match self {
             Self::Absent => false,
-            Self::Like(pattern) => value
-                .searched(unit)
-                .iter()
-                .any(|line| matches(pattern, line) || line.split("; ").any(|part| matches(pattern, part))),
-            Self::Is(text) => value
-                .searched(unit)
-                .iter()
-                .any(|line| text == line || line.split("; ").any(|part| part == text)),
+            Self::Like(pattern) => value.searched(unit).iter().any(|line| matches(pattern, line)),
+            Self::Is(text) => value.searched(unit).contains(text),
             Self::Number(relation, of) => match value {
                 // A list of numbers, such as the ranks that share a GPU: one of them must match. The index of a
                 // device may follow its vendor: `AMD 0`.

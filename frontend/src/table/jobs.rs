@@ -136,7 +136,7 @@ static COLUMNS: &[Def] = &[
     }),
     computed(
         text_column("node_names", "Node names", 200, "the nodes that it has").aliases(&["node"]),
-        |row| Value::text(row.job.nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join("; ")),
+        node_names,
     ),
     computed(text_column("workdir", "Folder", 220, "its working directory"), |row| {
         text_or_none(row.job.workdir.as_ref())
@@ -257,6 +257,11 @@ fn state(row: &JobRow<'_>) -> Value {
     let problem = label.rsplit_once(" +").map_or(label, |(problem, _)| problem);
     let without_reason = |text: &str| text.split(" (").next().unwrap_or_default().to_owned();
     Value::Tagged(label.to_owned(), vec![without_reason(problem), without_reason(&state), slurm])
+}
+
+fn node_names(row: &JobRow<'_>) -> Value {
+    let names: Vec<String> = row.job.nodes.iter().map(NodeName::to_string).collect();
+    if names.is_empty() { Value::NONE } else { Value::Tagged(names.join("; "), names) }
 }
 
 fn part_of(row: &JobRow<'_>) -> Value {

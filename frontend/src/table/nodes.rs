@@ -107,9 +107,10 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
                 .rank(1)
                 .grows(),
             |row| {
-                // A live node may have a problem.
+                // Without a reason, and of a live node that has a problem.
                 let live = (row.node.head.link == Link::Live).then(|| "live".to_owned());
-                Value::Tagged(state(row.node, &row.health), live.into_iter().collect())
+                let tags = live.into_iter().chain([row.health.label.clone()]);
+                Value::Tagged(state(row.node, &row.health), tags.collect())
             },
         ),
         metric(F::Load1),

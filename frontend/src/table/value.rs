@@ -17,7 +17,7 @@ pub enum Value {
     Part(u64, u64),
     /// Text or a name.
     Text(String),
-    /// Text, and further texts by which a filter finds it.
+    /// Text, and its tags: further texts by which a filter finds it.
     Tagged(String, Vec<String>),
 }
 
@@ -261,7 +261,7 @@ impl Value {
         }
     }
 
-    /// Returns the texts in which a filter searches: the line, and the further texts.
+    /// Returns the texts in which a filter searches, in lowercase: the line, and the tags.
     pub fn searched(&self, unit: CellUnit) -> Vec<String> {
         let tags = if let Self::Tagged(_, tags) = self { tags.as_slice() } else { &[] };
         [self.line(unit)].iter().chain(tags).map(|text| text.to_lowercase()).collect()
