@@ -96,11 +96,11 @@ pub fn Graph(
         plot.with(|plot| !plot.lines.iter().any(|line| line.values.iter().any(Option::is_some)))
     });
     let feed = time.page().feed.clone();
-    let is_certain = Memo::new(move |_| plot.with(|plot| plot.is_unsupported || plot.is_loading));
+    // The text, and whether the names of gaps are hidden, which explain only why data is missing.
     let none = Memo::new(move |_| match plot.with(|plot| (plot.is_unsupported, plot.is_loading)) {
-        (true, _) => "Not supported by this device or driver",
-        (_, true) => loading_text(feed.is_live()),
-        _ => "No data in this time",
+        (true, _) => ("Not supported by this device or driver", true),
+        (_, true) => (loading_text(feed.is_live()), true),
+        _ => ("No data in this time", false),
     });
     keep_painted(&time, plot, hue, canvas);
     let ticks = move || {
@@ -117,7 +117,7 @@ pub fn Graph(
             <div class="graph__ticks" aria-hidden="true">{move || ticks()}</div>
             <PlotArea label window handlers=handlers(&time, plot, metric)>
                 <canvas node_ref=canvas style:height=format!("{height}px")></canvas>
-                {move || is_empty.get().then(|| view! { <p class="graph__none" class:is-certain=is_certain>{move || none.get()}</p> }.into_any())}
+                {move || is_empty.get().then(|| view! { <p class="graph__none" class:hides-gaps=move || none.get().1>{move || none.get().0}</p> }.into_any())}
             </PlotArea>
             <TimeAxis/>
         </div>
