@@ -102,7 +102,7 @@ fn rows_text(groups: &[NodeGroup]) -> Option<String> {
 fn column_count(time: &Time, groups: Memo<Vec<NodeGroup>>) -> Memo<usize> {
     let time = time.clone();
     Memo::new(move |_| {
-        let room = ((room(time.width()) / 340.0) as usize).max(1);
+        let room = ((main_px(time.width()) / 340.0) as usize).max(1);
         groups.with(Vec::len).div_ceil(MAX_ROWS).clamp(1, room)
     })
 }
@@ -115,8 +115,8 @@ fn nodes_of_column(groups: Memo<Vec<NodeGroup>>, column: usize, columns: usize) 
     })
 }
 
-/// Returns the width of the page's main area, in pixels.
-fn room(width: f64) -> f64 {
+/// Returns the width of the main area of a page of a width, in px.
+pub fn main_px(width: f64) -> f64 {
     if width > 760.0 { width - 330.0 } else { width - 48.0 }
 }
 
@@ -144,7 +144,7 @@ fn Block(
         let time = time.clone();
         let width = time.clone();
         time.cells(Signal::derive(move || {
-            ((room(width.width()) / columns as f64 - NAMES_PX) as usize).clamp(100, 600)
+            ((main_px(width.width()) / columns as f64 - NAMES_PX) as usize).clamp(100, 600)
         }))
     };
     let canvas = NodeRef::<Canvas>::new();

@@ -7,6 +7,7 @@ use crate::domain::compared::{Compared, Part};
 use crate::domain::text;
 use crate::platform;
 use crate::state::time::Time;
+use crate::view::charts::heat_map::main_px;
 use leptos::prelude::*;
 use leptos::wasm_bindgen::JsCast as _;
 use nodeglass_protocol::Text;
@@ -19,8 +20,10 @@ const SPAN_MS: RangeInclusive<u64> = 60_000..=400 * 86_400_000;
 /// Smallest and largest number of labels of the time axis, and the width of the page for each, in px.
 const MOMENTS: RangeInclusive<usize> = 3..=8;
 const MOMENT_PX: f64 = 160.0;
-/// The width of a page in px below which the first label needs a larger part of the axis.
-const NARROW_PX: f64 = 1_200.0;
+/// The width of "first reading" up to the middle of the next label, in px.
+const ORIGIN_PX: f64 = 125.0;
+/// What is beside the graph in the main area, in px.
+const MARGINS_PX: f64 = 86.0;
 /// Step of an arrow key, as a share of the width.
 const KEY_STEP: f64 = 1.0 / 60.0;
 /// The text without a pointer over the readings.
@@ -152,8 +155,8 @@ impl CurvePlot {
         let span_s = (self.span_ms.get() / 1_000).max(1);
         let most = ((page_width / MOMENT_PX) as usize).clamp(*MOMENTS.start(), *MOMENTS.end());
         // A label beside the name of the first reading would seem to be a part of it.
-        let least = if page_width < NARROW_PX { span_s / 4 } else { span_s / 8 };
-        let is_apart = |at_s: &u64| *at_s == 0 || self.note.get().is_none() || *at_s >= least;
+        let least_s = ORIGIN_PX / (main_px(page_width) - MARGINS_PX) * span_s as f64;
+        let is_apart = |at_s: &u64| *at_s == 0 || self.note.get().is_none() || *at_s as f64 >= least_s;
         let ticks: Vec<u64> = time_ticks(span_s, most).into_iter().filter(is_apart).collect();
         let percent = |at_s: u64| format!("{}%", at_s as f64 / span_s as f64 * 100.0);
         let origin = || self.note.get().map_or_else(|| "start".to_owned(), |text| text.to_string());
