@@ -307,7 +307,8 @@ fn summed(grid: &Grid, shown: &[usize]) -> RowValues {
             grid.rows.matching.with_untracked(|rows| rows.iter().filter(counts).cloned().collect());
         rows.iter().for_each(|entry| grid.source.values(entry, &with_sum, &mut all));
         let columns: Vec<_> = with_sum.iter().map(|at| grid.columns[*at].id).collect();
-        own = grid.source.sums(&rows, &columns);
+        // Without a row, 0 would seem to be measured.
+        own = if rows.is_empty() { vec![None; columns.len()] } else { grid.source.sums(&rows, &columns) };
     }
     let value = |at: &usize| match with_sum.iter().position(|with_sum| with_sum == at) {
         Some(index) => own[index].clone().unwrap_or_else(|| {
