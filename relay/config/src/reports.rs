@@ -62,6 +62,9 @@ pub struct ReportArgs {
     /// Job id, as 48461, 48440_16 or 48511+0
     #[arg(value_name = "JOBID")]
     pub job: JobSelector,
+    /// Report an earlier run of a job that was requeued; 1 is the first one that was observed [default: the latest]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    pub run: Option<u16>,
     /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     pub format: ReportFormat,
@@ -136,7 +139,7 @@ pub struct ShowArgs {
 
 impl From<ShowArgs> for ReportArgs {
     fn from(ShowArgs { job, format, json, which }: ShowArgs) -> Self {
-        Self { job, format, json, webhook: None, webhook_format: None, which }
+        Self { job, run: None, format, json, webhook: None, webhook_format: None, which }
     }
 }
 

@@ -35,13 +35,18 @@ pub async fn report(args: ReportArgs, webhook: Option<Webhook>) -> anyhow::Resul
         Some(database) => stored(database, job)?,
         None => (None, Vec::new()),
     };
-    let (report, note) = match newest(job, stored, notes, &relays).await {
-        Err(error) if error.is::<NotFound>() => {
-            return Err(without_report(&args.job, &relays).await.unwrap_or(error));
-        }
-        found => found?,
+    let runs = database.as_ref().map(|database| database.runs(job)).transpose()?.unwrap_or_default();
+    let (report, note) = match args.run {
+        Some(number) => run(&args.job, &runs, usize::from(number), notes)?,
+        None => match newest(job, stored, notes, &relays).await {
+            Err(error) if error.is::<NotFound>() => {
+                return Err(without_report(&args.job, &relays).await.unwrap_or(error));
+            }
+            found => found?,
+        },
     };
-    let notes = [note, of_one_task(&args.job, report.label.as_str())];
+    let earlier = if args.run.is_none() { of_earlier_run(&args.job, &runs, &report) } else { None };
+    let notes = [note, earlier, of_one_task(&args.job, report.label.as_str())];
     let note = notes.into_iter().flatten().reduce(|one, other| format!("{one} {other}"));
     match webhook {
         Some(webhook) => {
@@ -241,6 +246,46 @@ async fn newest(
     Ok((record.report_with(notes), Some(note)))
 }
 
+/// Returns the report of a stored run, the first one being 1, with a sentence if it was not observed to its end.
+///
+/// # Errors
+/// [`NotFound`].
+fn run(
+    named: &JobSelector,
+    runs: &[JobRecord],
+    number: usize,
+    mut notes: Vec<Note>,
+) -> Result<(Report, Option<String>), NotFound> {
+    let record = number.checked_sub(1).and_then(|at| runs.get(at)).ok_or_else(|| {
+        let count = runs.len();
+        let runs = if count == 1 { "run" } else { "runs" };
+        NotFound(format!("job {named} has {count} stored {runs}; there is no run {number}"))
+    })?;
+    if let Some(next_s) = runs.get(number).and_then(|next| next.job.start) {
+        notes.retain(|note| note.at_ms < next_s.unsigned_abs() * 1_000);
+    }
+    let note = (!record.is_final).then(|| {
+        let at = LocalTime::of(u64::try_from(record.at_s).unwrap_or(0)).seen_from(&now());
+        format!("These are the figures stored last, {at}.")
+    });
+    Ok((record.report_with(notes), note))
+}
+
+/// Returns a sentence about the runs before the reported one.
+fn of_earlier_run(named: &JobSelector, runs: &[JobRecord], report: &Report) -> Option<String> {
+    let is_earlier = |run: &&JobRecord| {
+        // A relay of another cluster may have a job with the number.
+        (&run.job.user, &run.job.name) == (&report.user, &report.name) && run.job.start < report.start_s
+    };
+    let earlier = runs.iter().filter(is_earlier).count();
+    let number = earlier + 1;
+    (earlier > 0).then(|| {
+        format!(
+            "This is run {number} of the job; `relay report {named} --run {earlier}` reports the one before."
+        )
+    })
+}
+
 /// Returns why there is no report of what a running relay lists: several jobs, or one that has not started, or never did.
 async fn without_report(named: &JobSelector, relays: &[Remote]) -> Option<anyhow::Error> {
     for relay in relays {
@@ -350,6 +395,39 @@ fn database() -> anyhow::Result<Option<Database>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_protocol::job;
+    use nodeglass_protocol::note::{NoteId, NoteSource};
+
+    #[test]
+    fn the_runs_of_a_requeued_job_are_reported_by_their_numbers() {
+        let record = |start_s: i64, is_final| {
+            let job = job::Job::new(JobId(7), "alice".into(), job::JobState::Running);
+            let job = job::Job { start: Some(start_s), submitted: Some(0), ..job };
+            JobRecord { is_final, ..JobRecord::of(job, start_s + 60) }
+        };
+        let (named, runs) =
+            ("7".parse().unwrap(), [record(100, true), record(200, false), record(300, true)]);
+        let note = |at_s: u64| Note {
+            id: NoteId::from_bits(at_s),
+            job: Some(JobId(7)),
+            node: None,
+            rank: None,
+            at_ms: at_s * 1_000,
+            text: "restarted".into(),
+            source: NoteSource::Command,
+        };
+        let (report, sentence) = run(&named, &runs, 1, vec![note(150), note(250)]).unwrap();
+        assert_eq!((report.start_s, report.notes.len(), sentence), (Some(100), 1, None));
+        let (report, sentence) = run(&named, &runs, 2, Vec::new()).unwrap();
+        assert!(sentence.unwrap().starts_with("These are the figures stored last"));
+        let before = "This is run 2 of the job; `relay report 7 --run 1` reports the one before.";
+        assert_eq!(of_earlier_run(&named, &runs, &report).as_deref(), Some(before));
+        assert_eq!(of_earlier_run(&named, &runs, &runs[0].report()), None);
+        let of_other = Report { user: "bob".into(), ..report };
+        assert_eq!(of_earlier_run(&named, &runs, &of_other), None);
+        let missing = run(&named, &runs[..1], 4, Vec::new()).unwrap_err().to_string();
+        assert_eq!(missing, "job 7 has 1 stored run; there is no run 4");
+    }
 
     #[test]
     fn the_id_of_an_array_says_that_one_task_is_reported() {

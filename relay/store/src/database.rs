@@ -272,6 +272,34 @@ impl Database {
         Ok(rows.next().transpose()?.flatten())
     }
 
+    /// Returns the runs of a job, each once, the first one first: those that have its latest run's user and name, of the
+    /// same cluster.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn runs(&self, id: JobId) -> Result<Vec<JobRecord>, StoreError> {
+        let mut query = self.connection.prepare(
+            "SELECT record, cluster, CASE cluster WHEN '' THEN host END FROM jobs WHERE job = ?1 \
+             ORDER BY start_s, is_final, at_s",
+        )?;
+        let stored = query.query_map([id.0], |row| {
+            let cluster: (String, Option<String>) = (row.get(1)?, row.get(2)?);
+            Ok(parsed(row)?.map(|record| (record, cluster)))
+        })?;
+        let stored: Vec<_> = stored.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+        let Some((latest, cluster)) = stored.last().cloned() else { return Ok(Vec::new()) };
+        let is_same =
+            |record: &JobRecord| (&record.job.user, &record.job.name) == (&latest.job.user, &latest.job.name);
+        let mut runs: Vec<JobRecord> = Vec::new();
+        for (record, _) in stored.into_iter().filter(|(record, of)| is_same(record) && *of == cluster) {
+            if runs.last().is_some_and(|last| last.job.start == record.job.start) {
+                runs.pop();
+            }
+            runs.push(record);
+        }
+        Ok(runs)
+    }
+
     /// Returns the latest run of a job of this user.
     ///
     /// # Errors

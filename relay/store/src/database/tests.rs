@@ -49,6 +49,23 @@ fn a_job_is_found_again_with_its_latest_run() {
 }
 
 #[test]
+fn a_requeued_job_has_all_of_its_runs_but_none_of_another_job_with_its_number() {
+    let mut database = Database::in_memory().unwrap();
+    let mut of_bob = record(7, 50, 60, true);
+    of_bob.job.user = "bob".into();
+    let (first, second, third) =
+        (record(7, 100, 150, true), record(7, 200, 250, true), record(7, 300, 350, false));
+    let stored = [of_bob, third.clone(), first.clone(), second.clone()];
+    database.save(&origin("a"), &stored).unwrap();
+    // Another login node observed the second run, but not its end.
+    database.save(&origin("b"), &[record(7, 200, 240, false)]).unwrap();
+    let other = Origin { cluster: "other".into(), ..origin("a") };
+    database.save(&other, &[record(7, 20, 30, true)]).unwrap();
+    assert_eq!(database.runs(JobId(7)).unwrap(), [first, second, third]);
+    assert_eq!(database.runs(JobId(8)).unwrap(), []);
+}
+
+#[test]
 fn a_relay_on_another_login_node_continues_what_the_former_one_observed() {
     let mut database = Database::in_memory().unwrap();
     let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap();
