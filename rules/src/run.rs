@@ -32,6 +32,12 @@ pub fn run_time_until(job: &Job, until_s: i64) -> Option<u64> {
     Some(stopped.unwrap_or(until_s).saturating_sub(counted_from(job)?).max(0).cast_unsigned())
 }
 
+/// Returns when a job ended that was found to have ended at `wall_s`, in s since 1970: not before its start, which SLURM states
+/// by another clock.
+pub fn end_found_at(job: &Job, wall_s: i64) -> i64 {
+    job.start.map_or(wall_s, |start| start.max(wall_s))
+}
+
 /// Returns when a job was last resumed, in s since 1970, if it had been suspended: until then, others had its CPUs.
 pub fn resumed_at(job: &Job) -> Option<i64> {
     let at = job.suspension.filter(|_| job.state != JobState::Suspended)?.at;

@@ -3,7 +3,7 @@
 use nodeglass_protocol::job::{GpuSet, Job, JobState};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{JobId, NodeName, Text};
-use nodeglass_rules::run::Submission;
+use nodeglass_rules::run::{Submission, end_found_at};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,7 +123,7 @@ impl JobList {
             }
             _ => {
                 keep_place(job, old);
-                job.ended = job.ended.or(Some(wall_s));
+                job.ended = job.ended.or(Some(end_found_at(job, wall_s)));
                 // One that was requeued, and did not run again, has the picture of its run.
                 if old.is_active() || !self.kept.contains_key(&job.id) {
                     self.kept.insert(job.id, last_picture(job));
@@ -241,7 +241,7 @@ fn ended(mut job: Job, wall_s: i64) -> Job {
             job.reason = None;
         }
         job.state = JobState::Ended(Text::default());
-        job.ended = Some(wall_s);
+        job.ended = Some(end_found_at(&job, wall_s));
     }
     job
 }
@@ -269,6 +269,18 @@ mod tests {
         list.replace(Vec::new(), 1_000, |_, _| None, &mut switched);
         let job = list.get(JobId(1)).unwrap();
         assert_eq!((&job.state, job.start), (&JobState::Ended(Text::default()), None));
+    }
+
+    #[test]
+    fn a_job_whose_start_is_later_by_the_clock_of_slurm_ends_with_its_start() {
+        let (mut list, mut switched) = (JobList::default(), BTreeSet::new());
+        let running = Job { start: Some(900), ..Job::new(JobId(1), "alice".into(), JobState::Running) };
+        list.replace(vec![running.clone()], 500, |_, _| None, &mut switched);
+        list.replace(Vec::new(), 600, |_, _| None, &mut switched);
+        assert_eq!(list.get(JobId(1)).unwrap().ended, Some(900));
+        list.replace(vec![running], 600, |_, _| None, &mut switched);
+        list.replace(Vec::new(), 1_000, |_, _| None, &mut switched);
+        assert_eq!(list.get(JobId(1)).unwrap().ended, Some(1_000));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 pub use nodeglass_protocol::report::NodeFault;
 pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
 use nodeglass_protocol::{Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
-use nodeglass_rules::run::{REQUEUED, Submission, has_run, ms_of};
+use nodeglass_rules::run::{REQUEUED, Submission, end_found_at, has_run, ms_of};
 pub use record::{Factors, JobRecord, ReportNotes, Resized};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub use text::{FormatTime, markdown, text};
@@ -569,7 +569,7 @@ impl JobReports {
     fn finish(&mut self, id: JobId, ended: Option<&Job>, wall_s: i64) {
         let Some(record) = self.of(id, wall_s, Until::Now) else { return };
         let mut job = ended.unwrap_or(&record.job).clone();
-        job.ended = job.ended.or(Some(wall_s));
+        job.ended = job.ended.or_else(|| Some(end_found_at(&job, wall_s)));
         self.jobs.remove(&id);
         self.observed.insert(id);
         self.nodes.values_mut().for_each(|node| node.jobs.retain(|job| job.job != id));
