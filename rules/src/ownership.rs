@@ -135,6 +135,18 @@ pub fn combined_totals(picture: &Picture, jobs: &HashSet<JobId>, now_ms: u64) ->
     totals
 }
 
+/// Returns the totals over the GPUs of a job, given its nodes. GPUs with stale values, and GPUs of nodes without a sample,
+/// are counted but excluded from the sums.
+pub fn job_totals<'a>(job: &Job, nodes: impl Iterator<Item = &'a NodePicture>, now_ms: u64) -> Totals {
+    let (mut totals, mut read) = (Totals::default(), ReadNodes::default());
+    for node in nodes {
+        add_to_totals(&mut totals, node, Some(job.id), is_stale(node, now_ms));
+        read.add(node, job.id);
+    }
+    totals.leave_out(read.unread_gpus(job));
+    totals
+}
+
 /// The nodes of a job that were read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadNodes {

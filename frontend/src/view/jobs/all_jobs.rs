@@ -9,12 +9,12 @@ use super::machine_groups::{ListNotices, MachineGroups};
 use super::users::Users;
 use crate::describe::job::pending_reason;
 use crate::domain::compared;
-use crate::domain::health::{Health, is_stale};
+use crate::domain::health::Health;
 use crate::domain::job_groups::{self, is_task, task_number};
 use crate::domain::job_health;
 use crate::domain::job_names;
 use crate::domain::other_users::Refusals;
-use crate::domain::ownership::{self, ReadNodes};
+use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::sorting;
@@ -222,16 +222,12 @@ impl Jobs {
         self.page.fleet.overview().read(|picture| {
             let nodes = ownership::job_nodes(&job, picture);
             let nodes = || nodes.iter().map(|at| &picture.nodes[*at]);
-            let mut totals = Totals::default();
             // The nodes of an ended job may serve another job by now.
-            if job.is_active() {
-                let mut read = ReadNodes::default();
-                for node in nodes() {
-                    ownership::add_to_totals(&mut totals, node, Some(id), is_stale(node, now.relay_ms));
-                    read.add(node, id);
-                }
-                totals.leave_out(read.unread_gpus(&job));
-            }
+            let totals = if job.is_active() {
+                ownership::job_totals(&job, nodes(), now.relay_ms)
+            } else {
+                Totals::default()
+            };
             let health = job_health::for_job(&job, nodes(), &entries, now.relay_ms);
             let insight = picture.insight(id);
             Some(read(&JobRow { job: &job, totals, health: &health, insight, now }))

@@ -201,13 +201,10 @@ fn node_problem(job: &Job, node: &NodePicture, world: &World<'_>) -> Option<(Sev
     flags.chain(link).reduce(|a, b| if b.0 > a.0 { b } else { a })
 }
 
-/// Totals over the GPUs of a job; stale ones are left out.
+/// Totals over the GPUs of a job.
 fn totals(job: &Job, world: &World<'_>) -> Totals {
-    let mut totals = Totals::default();
-    for node in job.nodes.iter().filter_map(|name| world.overview.node(name)) {
-        add(&mut totals, node, Some(job.id), world.now_ms);
-    }
-    totals
+    let nodes = job.nodes.iter().filter_map(|name| world.overview.node(name));
+    ownership::job_totals(job, nodes, world.now_ms)
 }
 
 /// Totals over the GPUs of all active jobs, or without SLURM of all nodes.
@@ -218,12 +215,10 @@ pub fn all_totals(world: &World<'_>) -> Totals {
         return ownership::combined_totals(picture, &active, world.now_ms);
     }
     let mut totals = Totals::default();
-    picture.nodes.iter().for_each(|node| add(&mut totals, node, None, world.now_ms));
+    for node in &picture.nodes {
+        ownership::add_to_totals(&mut totals, node, None, health::is_stale(node, world.now_ms));
+    }
     totals
-}
-
-fn add(totals: &mut Totals, node: &NodePicture, job: Option<JobId>, now_ms: u64) {
-    ownership::add_to_totals(totals, node, job, health::is_stale(node, now_ms));
 }
 
 /// Remaining time, time since the end, or the expected start.
