@@ -4,6 +4,7 @@ use crate::finding::{Finding, FindingKind, FindingSeverity};
 use crate::note::Note;
 use crate::{GpuUuid, JobId, LongText, NodeName, Text};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Number of tenths of the scale of utilisation.
 pub const UTIL_BINS: usize = 10;
@@ -144,6 +145,13 @@ impl Report {
     /// which is why no relay has stored newer figures.
     pub fn is_outdated(&self, now_s: i64) -> bool {
         !self.is_final && now_s.saturating_sub(self.at_s) > OUTDATED_S
+    }
+
+    /// Returns a sentence about a job whose figures are outdated, the newest ones being of `at`.
+    pub fn last_observed(at: impl fmt::Display) -> String {
+        format!(
+            "The job was running at {at}, when it was last observed; it is not known whether it has ended."
+        )
     }
 }
 

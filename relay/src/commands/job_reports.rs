@@ -207,10 +207,7 @@ async fn newest(
             Ok(report) if !is_newer(&report) => {}
             Ok(report) if report.is_outdated((Clock::wall_ms() / 1_000).cast_signed()) => {
                 let at = LocalTime::of(u64::try_from(report.at_s).unwrap_or(0)).seen_from(&now());
-                let note = format!(
-                    "The job was running at {at}, when it was last observed; it is not known whether it has ended."
-                );
-                return Ok((report, Some(note)));
+                return Ok((report, Some(Report::last_observed(at))));
             }
             Ok(report) => {
                 let note = "The job is still running; these are its figures so far.";

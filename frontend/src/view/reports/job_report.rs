@@ -123,10 +123,7 @@ fn coverage(report: &Report, now_s: i64) -> String {
         (true, 99..) => "The job has ended; this is its final report.".to_owned(),
         (true, observed) => format!("The job has ended; {observed} % of its run was observed."),
         (false, _) if report.is_outdated(now_s) => {
-            let at = platform::format_time_or_date(report.at_s);
-            format!(
-                "The job was running at {at}, when it was last observed; it is not known whether it has ended."
-            )
+            Report::last_observed(platform::format_time_or_date(report.at_s))
         }
         (false, _) => "The job is still running; these are its figures so far.".to_owned(),
     }
