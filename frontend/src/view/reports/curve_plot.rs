@@ -22,7 +22,7 @@ const MOMENTS: RangeInclusive<usize> = 3..=8;
 const MOMENT_PX: f64 = 160.0;
 /// The width of "first reading" up to the middle of the next label, in px.
 const ORIGIN_PX: f64 = 125.0;
-/// What is beside the graph in the main area, in px.
+/// Width of the main area beside the graph, in px.
 const MARGINS_PX: f64 = 86.0;
 /// Step of an arrow key, as a share of the width.
 const KEY_STEP: f64 = 1.0 / 60.0;
