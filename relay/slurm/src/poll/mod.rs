@@ -326,11 +326,17 @@ impl<C: Client> Slurm<C> {
         }
         for id in missing.iter().copied().take(DOUBTED_JOBS) {
             self.requests += SCONTROL_REQUESTS;
-            match self.client.run(Program::Scontrol, &scontrol::job_args(Some(id))).await {
-                Ok(output) if list.has_rest_of(scontrol::array_of_pending(&output.out, id)) => {
+            // Without a state, as of an answer that is cut off, it neither agrees nor disagrees.
+            let answer = self.client.run(Program::Scontrol, &scontrol::job_args(Some(id))).await;
+            let answer = answer.and_then(|output| match scontrol::is_active(&output.out, id) {
+                Some(is_active) => Ok((output, is_active)),
+                None => Err(CommandError::Failed(Program::Scontrol, format!("no state of job {id}"))),
+            });
+            match answer {
+                Ok((output, _)) if list.has_rest_of(scontrol::array_of_pending(&output.out, id)) => {
                     requeued.push(id);
                 }
-                Ok(output) if scontrol::is_active(&output.out, id) == Some(true) => {
+                Ok((output, true)) => {
                     let word = |key| scontrol::word_after(&output.out, id, key);
                     let (partitions, account) = (word("Partition="), word("Account="));
                     if self.selection.leaves_out(partitions.as_deref(), account.as_deref()) {
@@ -340,7 +346,7 @@ impl<C: Client> Slurm<C> {
                     let why = format!("squeue left out job {id}, which scontrol still shows");
                     return Err(self.keep_last(&why));
                 }
-                Ok(_) => {}
+                Ok((_, false)) => {}
                 Err(CommandError::Failed(_, why)) if why.contains("Invalid job id") => {}
                 Err(CommandError::Failed(..)) if unverified + 1 == UNVERIFIED_LISTS => break,
                 Err(error) => {

@@ -454,19 +454,21 @@ async fn f12_an_error_that_squeue_always_prints_keeps_no_job_that_has_ended() {
 #[tokio::test]
 async fn f12_jobs_that_scontrol_never_shows_are_believed_to_have_ended_after_some_lists() {
     let refused = CommandError::Failed(Program::Scontrol, "only for administrators".to_owned());
-    let mut lists = vec![Ok(listed(&record(1, 2001, "RUNNING", "g01")))];
-    lists.resize(7, Ok(listed("")));
-    let script = Script {
-        lists: Arc::new(Mutex::new(lists.into_iter().collect())),
-        blocks: Some(Err(refused)),
-        ..Script::default()
-    };
-    let mut slurm = Slurm::detect_with(script, Selection::own(2001)).await.unwrap();
-    let mut seen = Vec::new();
-    for _ in 0..7 {
-        seen.push(slurm.jobs().await.map(|jobs| jobs.len()).ok());
+    for blocks in [Err(refused), Ok(out("JobId=1 JobName=train\n"))] {
+        let mut lists = vec![Ok(listed(&record(1, 2001, "RUNNING", "g01")))];
+        lists.resize(7, Ok(listed("")));
+        let script = Script {
+            lists: Arc::new(Mutex::new(lists.into_iter().collect())),
+            blocks: Some(blocks),
+            ..Script::default()
+        };
+        let mut slurm = Slurm::detect_with(script, Selection::own(2001)).await.unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..7 {
+            seen.push(slurm.jobs().await.map(|jobs| jobs.len()).ok());
+        }
+        assert_eq!(seen, [Some(1), None, None, None, None, Some(0), Some(0)]);
     }
-    assert_eq!(seen, [Some(1), None, None, None, None, Some(0), Some(0)]);
 }
 
 #[tokio::test]
