@@ -112,6 +112,11 @@ impl JobRecord {
         }
     }
 
+    /// Returns for how long its nodes were observed together, in ms.
+    pub fn observed_ms(&self) -> u64 {
+        self.nodes.iter().map(|node| node.observed_ms).fold(0, u64::saturating_add)
+    }
+
     /// The final record of the job, which ended as `job` states.
     pub(crate) fn ended(mut self, job: Job) -> Self {
         let ended_ms = job.ended.map_or(0, ms_of);

@@ -53,7 +53,7 @@ pub(super) fn without_advice(record: &JobRecord) -> Report {
         },
         nodes: nodes.iter().map(|node| node.node.clone()).collect(),
         node_count,
-        observed_pct: observed_pct(nodes, &totals, elapsed_s, node_count),
+        observed_pct: observed_pct(record, &totals, elapsed_s, node_count),
         totals,
         accounting: accounting.clone(),
         gpus,
@@ -65,12 +65,11 @@ pub(super) fn without_advice(record: &JobRecord) -> Report {
 }
 
 /// The part of the run of which something is known: of its GPUs, or of its nodes if it has none.
-fn observed_pct(nodes: &[NodeTotals], totals: &Totals, elapsed_s: u64, node_count: u32) -> f64 {
+fn observed_pct(record: &JobRecord, totals: &Totals, elapsed_s: u64, node_count: u32) -> f64 {
     if totals.gpus > 0 {
         return GpuHours::from(totals).observed_pct().unwrap_or(0.0);
     }
-    let observed_ms: u64 = nodes.iter().map(|node| node.observed_ms).fold(0, u64::saturating_add);
-    share(observed_ms as f64, elapsed_s as f64 * 1_000.0 * f64::from(node_count))
+    share(record.observed_ms() as f64, elapsed_s as f64 * 1_000.0 * f64::from(node_count))
 }
 
 fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {

@@ -248,7 +248,7 @@ impl Database {
         Ok(rows.filter_map(Result::transpose).collect::<Result<_, _>>()?)
     }
 
-    /// Returns the latest run of a job: of several relays' records, the ended one, else the newest.
+    /// Returns the latest run of a job: of several relays' records, the one that [states most](rank).
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -261,15 +261,14 @@ impl Database {
     /// # Errors
     /// [`StoreError::Database`].
     pub fn job_with_origin(&self, id: JobId) -> Result<Option<(JobRecord, Origin)>, StoreError> {
-        let mut query = self.connection.prepare(
-            "SELECT record, cluster, host FROM jobs WHERE job = ?1 \
-             ORDER BY start_s DESC, is_final DESC, at_s DESC LIMIT 1",
-        )?;
-        let mut rows = query.query_map([id.0], |row| {
+        let mut query = self
+            .connection
+            .prepare("SELECT record, cluster, host FROM jobs WHERE job = ?1 ORDER BY start_s DESC")?;
+        let rows = query.query_map([id.0], |row| {
             let origin = Origin { cluster: row.get(1)?, host: row.get(2)? };
             Ok(parsed(row)?.map(|record| (record, origin)))
         })?;
-        Ok(rows.next().transpose()?.flatten())
+        latest(rows)
     }
 
     /// Returns the runs of a job, each once, the first one first: those that have its latest run's user and name, of the
@@ -280,7 +279,7 @@ impl Database {
     pub fn runs(&self, id: JobId) -> Result<Vec<JobRecord>, StoreError> {
         let mut query = self.connection.prepare(
             "SELECT record, cluster, CASE cluster WHEN '' THEN host END FROM jobs WHERE job = ?1 \
-             ORDER BY start_s, is_final, at_s",
+             ORDER BY start_s, at_s",
         )?;
         let stored = query.query_map([id.0], |row| {
             let cluster: (String, Option<String>) = (row.get(1)?, row.get(2)?);
@@ -292,10 +291,8 @@ impl Database {
             |record: &JobRecord| (&record.job.user, &record.job.name) == (&latest.job.user, &latest.job.name);
         let mut runs: Vec<JobRecord> = Vec::new();
         for (record, _) in stored.into_iter().filter(|(record, of)| is_same(record) && *of == cluster) {
-            if runs.last().is_some_and(|last| last.job.start == record.job.start) {
-                runs.pop();
-            }
-            runs.push(record);
+            let same = runs.pop_if(|last| last.job.start == record.job.start);
+            runs.extend(same.into_iter().chain([record]).max_by_key(rank));
         }
         Ok(runs)
     }
@@ -306,14 +303,15 @@ impl Database {
     /// [`StoreError::Database`].
     pub fn job_of(&self, id: JobId, user: &Text) -> Result<Option<JobRecord>, StoreError> {
         let mut query = self.connection.prepare(&Self::query_of_user())?;
-        let mut rows = query.query_map(params![user.as_str(), id.0], parsed)?;
-        Ok(rows.next().transpose()?.flatten())
+        let rows = query
+            .query_map(params![user.as_str(), id.0], |row| Ok(parsed(row)?.map(|record| (record, ()))))?;
+        Ok(latest(rows)?.map(|(record, ())| record))
     }
 
     fn query_of_user() -> String {
         format!(
             "SELECT record FROM jobs INDEXED BY jobs_by_user WHERE {USER} = ?1 AND job = ?2 \
-             ORDER BY start_s DESC, is_final DESC, at_s DESC LIMIT 1"
+             ORDER BY start_s DESC"
         )
     }
 
@@ -353,21 +351,42 @@ impl Database {
     ) -> Result<(), StoreError> {
         let mut query = self.connection.prepare(
             "SELECT record FROM jobs WHERE start_s >= ?1 \
-             ORDER BY start_s DESC, job DESC, cluster = '', cluster, is_final DESC, at_s DESC",
+             ORDER BY start_s DESC, job DESC, cluster = '', cluster, at_s DESC",
         )?;
         let mut rows = query.query([since_s])?;
-        let mut last = None;
+        let mut pass = |record: JobRecord| {
+            if user.is_none_or(|user| record.job.user == *user) {
+                pass(record.report());
+            }
+        };
+        let mut last: Option<JobRecord> = None;
         while let Some(row) = rows.next()? {
             let Some(record) = parsed(row)? else { continue };
             // The same run follows as another relay saw it, which may not have known the name of the cluster.
-            let run = Some((record.job.id, record.job.start));
-            if last != run && user.is_none_or(|user| record.job.user == *user) {
-                pass(record.report());
-            }
-            last = run;
+            let run = (record.job.id, record.job.start);
+            let same = last.take_if(|last| (last.job.id, last.job.start) == run);
+            last.take().into_iter().for_each(&mut pass);
+            last = same.into_iter().chain([record]).max_by_key(rank);
         }
+        last.into_iter().for_each(pass);
         Ok(())
     }
+}
+
+/// Returns how much a record states of its run: that of its end the most, then the one that observed more, then the newer one.
+/// A relay on another login node may have found the job when it had ended.
+fn rank(record: &JobRecord) -> (bool, u64, i64) {
+    (record.is_final, record.observed_ms(), record.at_s)
+}
+
+/// Returns the record of the latest run that [states most](rank) of it, from rows with the latest run first.
+fn latest<T>(
+    rows: impl Iterator<Item = rusqlite::Result<Option<(JobRecord, T)>>>,
+) -> Result<Option<(JobRecord, T)>, StoreError> {
+    let rows: Vec<_> = rows.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+    let start = rows.first().map(|(record, _)| record.job.start);
+    let of_latest = rows.into_iter().take_while(|(record, _)| Some(record.job.start) == start);
+    Ok(of_latest.max_by_key(|(record, _)| rank(record)))
 }
 
 #[cfg(test)]

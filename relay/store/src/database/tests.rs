@@ -1,8 +1,10 @@
 //! Databases that are old, new, damaged, locked, shared, or whose writer was killed.
 
 use super::*;
+use nodeglass_protocol::NodeName;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::report::Accounting;
+use nodeglass_report::NodeTotals;
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _};
 use std::process::{Command, Stdio};
@@ -63,6 +65,22 @@ fn a_requeued_job_has_all_of_its_runs_but_none_of_another_job_with_its_number() 
     database.save(&other, &[record(7, 20, 30, true)]).unwrap();
     assert_eq!(database.runs(JobId(7)).unwrap(), [first, second, third]);
     assert_eq!(database.runs(JobId(8)).unwrap(), []);
+}
+
+#[test]
+fn a_relay_that_finds_an_ended_job_does_not_replace_what_another_observed() {
+    let mut database = Database::in_memory().unwrap();
+    let mut observed = record(7, 100, 150, true);
+    let mut node = NodeTotals::new(NodeName::new("g01").unwrap());
+    node.observed_ms = 40_000;
+    observed.nodes = vec![node];
+    database.save(&origin("a"), std::slice::from_ref(&observed)).unwrap();
+    database.save(&origin("b"), &[record(7, 100, 190, true), record(8, 100, 190, true)]).unwrap();
+    assert_eq!(database.job(JobId(7)).unwrap().as_ref(), Some(&observed));
+    assert_eq!(database.job_of(JobId(7), &"alice".into()).unwrap().as_ref(), Some(&observed));
+    assert_eq!(database.runs(JobId(7)).unwrap(), std::slice::from_ref(&observed));
+    let reports = database.reports_since(0, None).unwrap();
+    assert_eq!(reports, [record(8, 100, 190, true).report(), observed.report()]);
 }
 
 #[test]
