@@ -29,11 +29,12 @@ use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 use nodeglass_protocol::{JobId, NodeName};
+use nodeglass_rules::run::ms_of;
 pub use now::Now;
 use series::NodeSeries;
 use std::collections::{BTreeMap, BTreeSet};
 use thresholds::Thresholds;
-use tracker::{Detections, Tracker};
+use tracker::{Detection, Detections, Tracker};
 
 /// Delay after the end of a step before it is examined, in ms: samples of slow nodes arrive late.
 const SETTLE_MS: u64 = 2_000;
@@ -171,6 +172,7 @@ impl Findings {
         let mut detections = detect::all(&input);
         self.ignore_hangs(&mut detections, jobs, now_ms);
         detections.seen.retain(|seen| !self.thresholds.off.contains(&seen.kind));
+        detections.seen.iter_mut().for_each(|seen| seen.job_started_ms = job_started_ms(seen, jobs));
         self.computing = std::mem::take(&mut detections.computing);
         let changed = self.tracker.update(detections, &self.thresholds, now);
         self.wholes = jobs.iter().filter_map(|job| Some((job.id, job.part_of.as_ref()?.job()))).collect();
@@ -285,6 +287,13 @@ pub fn for_guests(finding: Finding) -> Option<Finding> {
         finding.advice = finding.kind.advice().into();
     }
     (!finding.kind.is(FindingTrait::Private) && !has_progress).then_some(finding)
+}
+
+/// Returns when the only job of a detection started, in ms since 1970, if it is about what the job does.
+fn job_started_ms(seen: &Detection, jobs: &[Job]) -> Option<u64> {
+    let [id] = seen.jobs[..] else { return None };
+    let job = jobs.iter().find(|job| job.id == id && job.is_active())?;
+    job.start.filter(|_| seen.kind.is(FindingTrait::OfWork)).map(ms_of)
 }
 
 #[cfg(test)]

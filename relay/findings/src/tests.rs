@@ -27,6 +27,8 @@ struct Script {
     nodes: Vec<NodePicture>,
     now_ms: u64,
     clock_ahead_ms: i64,
+    /// By how much the clock of the relay's machine is ahead of the right time.
+    clock_error_ms: i64,
 }
 
 impl Script {
@@ -50,6 +52,7 @@ impl Script {
             nodes,
             now_ms: START_MS,
             clock_ahead_ms: WALL_AHEAD_MS,
+            clock_error_ms: 0,
         }
     }
 
@@ -85,7 +88,7 @@ impl Script {
                 node.sampled(self.now_ms);
                 self.findings.record(node, Some(self.clock_ahead_ms));
             }
-            let now = Now { relay_ms: self.now_ms, wall_ahead_ms: WALL_AHEAD_MS };
+            let now = Now { relay_ms: self.now_ms, wall_ahead_ms: WALL_AHEAD_MS + self.clock_error_ms };
             self.findings.evaluate("alice", &self.jobs, self.nodes.iter(), false, now);
         }
         self
@@ -265,6 +268,23 @@ fn gpus_idle_until_it_is_certain_that_they_have_no_process() {
         assert_eq!(script.active().len(), 1, "{:#?}", script.findings.list());
     }
     assert_eq!(script.active(), [FindingKind::NoProcess]);
+}
+
+#[test]
+fn nothing_that_a_job_does_begins_before_it_once_the_clock_is_right_again() {
+    let mut script = Script::new(1, 2);
+    script.nodes[0].processes.clear();
+    script.run(700, |_, _| IDLE);
+    let kinds = script.active();
+    assert_eq!(kinds.len(), 1, "{kinds:?}");
+    script.clock_error_ms = -900_000;
+    script.run(30, |_, _| IDLE);
+    script.clock_error_ms = 0;
+    script.run(60, |_, _| IDLE);
+    assert_eq!(script.active(), kinds);
+    let started_ms = START_MS.saturating_add_signed(WALL_AHEAD_MS);
+    let active = script.findings.list().iter().find(|finding| finding.is_active()).unwrap();
+    assert!(active.since_ms >= started_ms, "{} < {started_ms}", active.since_ms);
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub struct Detection {
     pub cause: Option<String>,
     /// When it began by the readings, in ms of the relay's clock, and whether it may have been earlier.
     pub since: Option<(u64, bool)>,
+    /// When its job started, in ms since 1970, if it is about what one job does: it has not begun before.
+    pub job_started_ms: Option<u64>,
     /// See [`Finding::wasted_gpus`].
     pub wasted_gpus: usize,
     /// The GPUs that it costs as a fraction, where whole ones would be too coarse.
@@ -70,6 +72,7 @@ impl Detection {
             advice: None,
             cause: None,
             since: None,
+            job_started_ms: None,
             wasted_gpus: 0,
             lost_gpus: None,
         }
@@ -379,6 +382,8 @@ impl Tracker {
         // What an event lists is its latest occurrence.
         let is_event = detection.kind.is_event();
         let lost_gpus = detection.lost_gpus;
+        // While the clock is behind the job's start, nothing can be dated.
+        let earliest_ms = detection.job_started_ms.filter(|started_ms| *started_ms <= now.wall_ms());
         let since = if is_event { by_readings } else { start(by_readings, known.as_ref(), ended_before_ms) };
         let mut finding = listed(detection, &key, since, found_ms);
         if let Some((last, ended_ms)) = before.as_ref().zip(ended_before_ms)
@@ -392,6 +397,9 @@ impl Tracker {
                 (finding.since_ms, finding.or_earlier) = (earlier.since_ms, earlier.or_earlier);
             }
             finding.found_ms = earlier.found_ms;
+        }
+        if let Some(earliest_ms) = earliest_ms.filter(|earliest_ms| *earliest_ms > finding.since_ms) {
+            (finding.since_ms, finding.or_earlier) = (earliest_ms, false);
         }
         finding.wasted_before = self.wasted_before(known.as_ref(), &finding, lost_gpus, now);
         let changed = is_confirmed && known.is_none_or(|track| !was_confirmed || track.finding != finding);
