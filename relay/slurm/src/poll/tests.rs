@@ -257,6 +257,11 @@ async fn second_list(answer: Output, blocks: CommandResult) -> Result<Vec<Job>, 
     slurm.jobs().await.map_err(|error| error.to_string())
 }
 
+/// Blocks of the jobs of [`second_list`].
+fn blocks(state: &str) -> CommandResult {
+    Ok(out(&(1..10).map(|id| block(id, state)).collect::<String>()))
+}
+
 fn invalid() -> CommandResult {
     Err(CommandError::Failed(Program::Scontrol, "slurm_load_jobs error: Invalid job id specified".into()))
 }
@@ -266,12 +271,12 @@ async fn f12_a_list_that_is_cut_off_anywhere_ends_no_job() {
     let text = titles() + &record(1, 2001, "RUNNING", "g01") + &record(2, 2001, "RUNNING", "g01");
     let complete = text.len() - record(2, 2001, "RUNNING", "g01").len();
     for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
-        let why = second(out(&text[..cut]), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
+        let why = second(out(&text[..cut]), blocks("RUNNING")).await.unwrap_err();
         assert!(why.contains("squeue"), "{cut}: {why}");
     }
     // Truncated between two lines it seems complete; scontrol shows that a job is missing.
     let cut = || out(&text[..complete]);
-    let why = second(cut(), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
+    let why = second(cut(), blocks("RUNNING")).await.unwrap_err();
     assert!(why.contains("left out job 2") && why.contains("showing the last list"), "{why}");
     // Nor is an error on standard error overlooked because the exit status is 0.
     let err = "slurm_load_jobs error: Socket timed out on send/recv operation\n".to_owned();
@@ -417,9 +422,9 @@ async fn f30_a_run_that_gives_up_the_selected_nodes_has_not_ended() {
 #[tokio::test]
 async fn an_empty_list_is_accepted_only_if_scontrol_agrees() {
     assert_eq!(second(listed(""), invalid()).await, Ok(0));
-    assert_eq!(second(listed(""), Ok(out(&block(1, "COMPLETED")))).await, Ok(0));
+    assert_eq!(second(listed(""), blocks("COMPLETED")).await, Ok(0));
     let silent = Err(CommandError::TimedOut(Program::Scontrol, 10));
-    for scontrol in [Ok(out(&block(1, "RUNNING"))), silent] {
+    for scontrol in [blocks("RUNNING"), silent] {
         assert!(second(listed(""), scontrol).await.unwrap_err().contains("showing the last list"));
     }
     // Output without the titles is not from squeue, whatever scontrol prints.
