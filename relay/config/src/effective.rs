@@ -53,8 +53,8 @@ impl Effective {
     /// Returns whether this command line sets it, and it says what to watch or how.
     pub(super) fn chooses_watch(&self) -> bool {
         let headings = [WATCH, NODES];
-        self.source == Source::Flag
-            && self.setting.get_help_heading().is_some_and(|name| headings.contains(&name))
+        let is_about_it = self.setting.get_help_heading().is_some_and(|name| headings.contains(&name));
+        self.source == Source::Flag && (is_about_it || self.name() == "replay")
     }
 
     /// Returns whether it may have several values.

@@ -168,6 +168,25 @@ mod tests {
     }
 
     #[test]
+    fn a_query_names_what_it_requests_only_if_its_command_line_does() {
+        let chosen = |line: &str| {
+            let args = ["relay", "--config", "/dev/null"].into_iter().chain(line.split_whitespace());
+            match read(args.map(Into::into)) {
+                Ok(Request::Top { requested, .. } | Request::Query { requested, .. }) => {
+                    requested.map(|requested| requested.watch)
+                }
+                other => panic!("{line}: {other:?}"),
+            }
+        };
+        assert_eq!((chosen("top --once"), chosen("jobs --log debug")), (None, None));
+        let recording = Some("a recording (/tmp/x.rec)".to_owned());
+        for line in ["top --once --replay /tmp/x.rec", "jobs --replay /tmp/x.rec"] {
+            assert_eq!(chosen(line), recording, "{line}");
+        }
+        assert_eq!(chosen("jobs --demo").as_deref(), Some("a simulated cluster (demo)"));
+    }
+
+    #[test]
     fn the_same_request_in_other_words_does_not_differ() {
         for (running, wanted) in [
             ("--demo", "--scenario demo"),
