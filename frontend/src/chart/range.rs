@@ -130,6 +130,12 @@ impl Range {
         self.end_ms.is_none()
     }
 
+    /// Returns the moment that has the place in this range which `at_ms` has in `other`.
+    pub fn at_place_in(self, other: Self, at_ms: u64, now_ms: u64) -> u64 {
+        let share = at_ms.saturating_sub(other.start_ms(now_ms)) as f64 / other.span_ms.max(1) as f64;
+        self.start_ms(now_ms).saturating_add((share.min(1.0) * self.span_ms as f64) as u64)
+    }
+
     /// Returns where it ends.
     pub fn end_ms(self, now_ms: u64) -> u64 {
         self.end_ms.map_or(now_ms, |end_ms| end_ms.min(now_ms))
@@ -241,6 +247,14 @@ mod tests {
         let before = NOW - 600_000 + 150_000;
         assert_eq!(range.start_ms(NOW) + range.span_ms() / 4, before);
         assert!(!range.is_live());
+    }
+
+    #[test]
+    fn a_pointer_is_at_the_same_place_of_another_range() {
+        let (before, at_ms) = (Range::default(), NOW - 450_000);
+        let zoomed = Range::between(NOW - 500_000, NOW - 420_000, NOW);
+        assert_eq!(zoomed.at_place_in(before, at_ms, NOW), NOW - 480_000);
+        assert_eq!(before.panned(-0.25, NOW).at_place_in(before, at_ms, NOW), at_ms - 150_000);
     }
 
     #[test]

@@ -177,9 +177,13 @@ impl Time {
     /// Changes the range, given the shown one and the relay's clock.
     pub fn set_range(&self, at: impl FnOnce(Range, u64) -> Range) {
         let now_ms = self.now_ms();
-        let range = untrack(|| at(self.range(), now_ms).limited(self.longest_ms(), now_ms));
+        let before = untrack(|| self.range());
+        let range = untrack(|| at(before, now_ms).limited(self.longest_ms(), now_ms));
         if range != self.range.get_untracked() {
             self.range.set(range);
+            // The pointer has not moved.
+            let cursor = self.cursor.get_untracked();
+            self.set_cursor(cursor.map(|at_ms| range.at_place_in(before, at_ms, now_ms)));
         }
     }
 
