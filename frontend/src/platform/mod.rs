@@ -214,9 +214,19 @@ pub fn remove_item(storage: Option<Storage>, name: &str) {
     }
 }
 
-/// Copies a text to the clipboard. Without permission nothing happens; the text stays selectable.
-pub fn copy(text: &str) {
-    let _ = window().navigator().clipboard().write_text(text);
+/// Copies a text to the clipboard. Returns whether it succeeds: not without permission, or on a page that is not secure.
+pub fn copy(text: &str) -> impl Future<Output = bool> + 'static {
+    let navigator: JsValue = window().navigator().into();
+    // It is missing on a page that is not secure.
+    let clipboard = js_sys::Reflect::get(&navigator, &"clipboard".into()).unwrap_or_default();
+    let is_there = clipboard.is_object();
+    let written = is_there.then(|| clipboard.unchecked_ref::<web_sys::Clipboard>().write_text(text));
+    async move {
+        match written {
+            Some(written) => wasm_bindgen_futures::JsFuture::from(written).await.is_ok(),
+            None => false,
+        }
+    }
 }
 
 /// Sets an attribute of the document's root element, which the style sheets use.

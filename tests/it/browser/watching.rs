@@ -185,6 +185,20 @@ async fn copying_commands_and_tables_is_acknowledged() -> Result<()> {
             "document.querySelector('.cmdline button').innerText.trim() === 'Copy'",
         )
         .await?;
+    // Without permission, as in a frame, and on a page that is not secure.
+    let refusals = ["{ writeText: () => Promise.reject(new Error('NotAllowedError')) }", "undefined"];
+    for (number, refusal) in refusals.iter().enumerate() {
+        let refuse = format!(
+            "Object.defineProperty(navigator, 'clipboard', {{ value: {refusal}, configurable: true }}); \
+             document.querySelector('.cmdline button').click()"
+        );
+        browser.client().execute(&refuse, Vec::new()).await?;
+        let toasts = "[...document.querySelectorAll('.toast')].filter(toast => /Nothing was copied/.test(toast.innerText))";
+        browser.until("a toast", &format!("{toasts}.length === {}", number + 1)).await?;
+    }
+    let label = browser.eval("document.querySelector('.cmdline button').innerText.trim()").await?;
+    ensure!(label == "Copy", "{label}");
+    browser.client().execute(NOTE_WHAT_IS_TAKEN, Vec::new()).await?;
 
     browser.press('p').await?;
     let all = format!("{ROWS}.length > 10 && [...{ROWS}].some(row => row.innerText.includes('gpu-h01'))");

@@ -8,6 +8,7 @@ use crate::fleet::TopicStore;
 use crate::platform;
 use crate::state::page::Page;
 use crate::state::time::Time;
+use crate::view::widgets::copy::copy;
 use crate::view::widgets::menu::Menu;
 use leptos::prelude::*;
 use nodeglass_protocol::Cell;
@@ -68,7 +69,7 @@ impl Export {
     }
 
     fn items(&self, open: RwSignal<bool>) -> AnyView {
-        let (picture, copy, numbers) = (self.clone(), self.clone(), self.clone());
+        let (picture, copied, numbers) = (self.clone(), self.clone(), self.clone());
         // The graph is found by the button, which the menu removes when it closes.
         let save = move |event| {
             picture.save(&event);
@@ -79,7 +80,7 @@ impl Export {
             open.set(false);
         };
         let copy_numbers = move |_| {
-            platform::copy(&copy.numbers());
+            copy(&copied.page, &copied.numbers(), || ());
             open.set(false);
         };
         view! {

@@ -2,11 +2,26 @@
 
 use crate::describe::commands::ShellCommand;
 use crate::platform;
+use crate::state::page::Page;
+use crate::view::widgets::actions::show_toast;
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
 
 /// Time for which the confirmation stays, in ms.
 const COPIED_MS: u32 = 1_600;
+/// Reason for not copying.
+const REFUSED: &str = "Nothing was copied: the browser refuses access to the clipboard.";
+
+/// Copies a text, and calls `done`; a toast says if the browser refuses.
+pub fn copy(page: &Page, text: &str, done: impl FnOnce() + 'static) {
+    let (copied, page) = (platform::copy(text), page.clone());
+    leptos::task::spawn_local(async move {
+        match copied.await {
+            true => done(),
+            false => show_toast(page, REFUSED.to_owned(), false),
+        }
+    });
+}
 
 /// Commands, each with its purpose.
 pub fn commands(lines: Vec<ShellCommand>) -> AnyView {
@@ -33,14 +48,15 @@ pub fn copy_button_of(
     label: &'static str,
     done: &'static str,
 ) -> AnyView {
-    let copied = RwSignal::new(false);
+    let (page, copied) = (Page::from_context(), RwSignal::new(false));
     let copy = move |_| {
-        platform::copy(&text());
-        copied.set(true);
-        leptos::task::spawn_local(async move {
-            TimeoutFuture::new(COPIED_MS).await;
+        copy(&page, &text(), move || {
             // The button may be gone by then.
-            copied.try_set(false);
+            copied.try_set(true);
+            leptos::task::spawn_local(async move {
+                TimeoutFuture::new(COPIED_MS).await;
+                copied.try_set(false);
+            });
         });
     };
     view! {
