@@ -231,7 +231,7 @@ impl Remote {
         let exchange = async { self.exchange(self.connect().await?, method, path, body, max_bytes).await };
         let (status, answer) = timeout(ANSWER_TIMEOUT, exchange)
             .await
-            .with_context(|| format!("the relay (pid {}) did not respond within 10 s", self.running.pid))?
+            .map_err(|_| anyhow!("the relay (pid {}) did not respond within 10 s", self.running.pid))?
             .with_context(|| format!("cannot reach the relay (pid {})", self.running.pid))?;
         if !status.is_success() {
             return Err(Refused { status, reason: reason(status, &answer) }.into());
