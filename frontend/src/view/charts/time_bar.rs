@@ -305,7 +305,8 @@ pub fn TimeAxis() -> impl IntoView {
             };
             let text = if range.is_live() {
                 if before == 0 {
-                    if time.is_over() { "end" } else { "now" }.to_owned()
+                    let is_over = time.is_over() || !time.page().feed.is_live();
+                    if is_over { "end" } else { "now" }.to_owned()
                 } else if range.span_ms() > Range::WEEK_MS {
                     time.axis_text(now_ms.saturating_sub(before * 1_000), span_s)
                 } else {
