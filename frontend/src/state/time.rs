@@ -177,13 +177,9 @@ impl Time {
     /// Changes the range, given the shown one and the relay's clock.
     pub fn set_range(&self, at: impl FnOnce(Range, u64) -> Range) {
         let now_ms = self.now_ms();
-        let before = untrack(|| self.range());
-        let range = untrack(|| at(before, now_ms).limited(self.longest_ms(), now_ms));
+        let range = untrack(|| at(self.range(), now_ms).limited(self.longest_ms(), now_ms));
         if range != self.range.get_untracked() {
             self.range.set(range);
-            // The pointer has not moved.
-            let cursor = self.cursor.get_untracked();
-            self.set_cursor(cursor.map(|at_ms| range.at_place_in(before, at_ms, now_ms)));
         }
     }
 
@@ -192,6 +188,16 @@ impl Time {
         self.write_range(false);
         self.set_range(at);
         self.write_range(true);
+    }
+
+    /// Changes the range while the pointer stays over a graph: the cursor is at the same place of the new range.
+    pub fn with_pointer_over(&self, change: impl FnOnce(&Self)) {
+        let (before, now_ms) = (untrack(|| self.range()), self.now_ms());
+        change(self);
+        let (range, cursor) = (untrack(|| self.range()), self.cursor.get_untracked());
+        if range != before {
+            self.set_cursor(cursor.map(|at_ms| range.at_place_in(before, at_ms, now_ms)));
+        }
     }
 
     /// Returns the window of a graph with at most `most` steps; changes when a step passes.

@@ -201,7 +201,8 @@ impl Area {
 
     fn release(&self, event: &PointerEvent) {
         if let Some((from_ms, to_ms)) = self.selected.get_untracked() {
-            self.time.zoom(|_, now_ms| Range::between(from_ms, to_ms, now_ms));
+            let zoom = |time: &Time| time.zoom(|_, now_ms| Range::between(from_ms, to_ms, now_ms));
+            self.time.with_pointer_over(zoom);
         }
         self.drop_pointer(event);
     }
@@ -265,7 +266,7 @@ impl Area {
 
     fn reset(&self) {
         self.pointers.update_value(|pointers| pointers.clicks += 1);
-        self.time.zoom(|_, _| Range::default());
+        self.time.with_pointer_over(|time| time.zoom(|_, _| Range::default()));
     }
 
     /// Handles a key; returns whether it was one of the graph's.
@@ -496,13 +497,17 @@ pub fn apply_step(time: &Time, step: RangeStep) {
 
 /// Handles the keys that zoom and pan every graph: `+`, `-`, `[`, `]`, `0`.
 pub fn handle_key(time: &Time, key: &str) -> bool {
-    match key {
-        "+" | "=" => apply_step(time, RangeStep::Narrower),
-        "-" => apply_step(time, RangeStep::Wider),
-        "[" => apply_step(time, RangeStep::Earlier),
-        "]" => apply_step(time, RangeStep::Later),
-        "0" => time.zoom(|_, _| Range::default()),
+    let step = match key {
+        "+" | "=" => Some(RangeStep::Narrower),
+        "-" => Some(RangeStep::Wider),
+        "[" => Some(RangeStep::Earlier),
+        "]" => Some(RangeStep::Later),
+        "0" => None,
         _ => return false,
-    }
+    };
+    time.with_pointer_over(|time| match step {
+        Some(step) => apply_step(time, step),
+        None => time.zoom(|_, _| Range::default()),
+    });
     true
 }
