@@ -10,7 +10,8 @@ use nodeglass_protocol::request::LogRef;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
 
 /// Maximum number of topics that a guest can subscribe to; the page needs two.
 pub(super) const MAX_GUEST_TOPICS: usize = 4;
@@ -22,16 +23,19 @@ const PER_S: f64 = 2.0;
 /// Share of a core for all guest connections of one user, and its burst.
 const CORE_SHARE: f64 = 0.1;
 const CORE_BURST_S: f64 = 0.5;
+/// Time limit for a request of the HTTP API to wait for another one.
+const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Cost of sending, in seconds per byte: about 200 MB/s, mostly kernel time.
 const S_PER_BYTE: f64 = 5e-9;
 
 /// CPU budget of one user's guest connections. Clones share the same budget.
 #[derive(Clone, Debug)]
-pub(crate) struct CpuBudget(Arc<Mutex<TokenBucket>>);
+pub(crate) struct CpuBudget(Arc<Mutex<TokenBucket>>, Arc<Semaphore>);
 
 impl Default for CpuBudget {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(TokenBucket::full(CORE_BURST_S, CORE_SHARE, Instant::now()))))
+        let bucket = TokenBucket::full(CORE_BURST_S, CORE_SHARE, Instant::now());
+        Self(Arc::new(Mutex::new(bucket)), Arc::new(Semaphore::new(1)))
     }
 }
 
@@ -39,6 +43,12 @@ impl CpuBudget {
     /// Charges core time and bytes sent.
     pub(super) fn charge(&self, cost: Duration, bytes: usize) {
         self.bucket().take(cost.as_secs_f64() + bytes as f64 * S_PER_BYTE, Instant::now());
+    }
+
+    /// Waits until no other request of the HTTP API is being processed: what these cost is known once they end. `None` if
+    /// that takes too long.
+    pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        timeout(TURN_TIMEOUT, self.1.clone().acquire_owned()).await.ok()?.ok()
     }
 
     /// When the next request may run.
@@ -181,6 +191,16 @@ mod tests {
             advance(Duration::from_millis(10)).await;
         }
         done
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t20_one_request_of_a_user_is_processed_at_a_time() {
+        let (budget, other) = (CpuBudget::default(), CpuBudget::default());
+        let first = budget.turn().await;
+        assert!(first.is_some() && other.turn().await.is_some());
+        assert!(budget.clone().turn().await.is_none(), "beside the first one");
+        drop(first);
+        assert!(budget.turn().await.is_some());
     }
 
     #[tokio::test(start_paused = true)]

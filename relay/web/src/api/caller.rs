@@ -14,6 +14,7 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::live::CloseReason;
 use nodeglass_share::{AccessGrant, Viewer};
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 /// Minimum cost of a guest's request, also of a refused one: authentication, and the question to the event loop and
@@ -46,6 +47,8 @@ pub struct Charge {
     began: Instant,
     elsewhere: Duration,
     bytes: usize,
+    /// Released once the request is charged.
+    _turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Caller {
@@ -75,10 +78,17 @@ impl Caller {
     pub async fn begin(self, web: &WebState) -> Result<(Viewer, Charge), Response> {
         let viewer = web.shares.viewer(&self.grant);
         let budget = viewer.is_restricted().then_some(self.budget);
-        if let Some(limit) = budget.as_ref().and_then(exhausted) {
-            return Err(rate_limited(limit).await);
+        let mut turn = None;
+        if let Some(budget) = &budget {
+            // One at a time: simultaneous requests would all pass before the first one is charged.
+            turn = budget.turn().await;
+            let is_late = turn.is_none().then_some(RateLimited::TooOften { after_ms: 1_000 });
+            if let Some(limit) = exhausted(budget).or(is_late) {
+                drop(turn);
+                return Err(rate_limited(limit).await);
+            }
         }
-        let charge = Charge { budget, began: Instant::now(), elsewhere: MIN_COST, bytes: 0 };
+        let charge = Charge { budget, began: Instant::now(), elsewhere: MIN_COST, bytes: 0, _turn: turn };
         Ok((viewer, charge))
     }
 }
